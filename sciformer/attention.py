@@ -1,0 +1,108 @@
+"""Multi-head attention over any score."""
+
+from collections.abc import Callable
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from sciformer.fast import attention
+from sciformer.scores import DotProductScore
+
+
+class MultiHeadAttention(nn.Module):
+    r"""Several attentions side by side, each in its own slice of the embedding.
+
+    .. math:: \text{head}_h = \text{attention}(x W^Q_h, x W^K_h, x W^V_h), \qquad
+              y = [\text{head}_1, \dots, \text{head}_H] W^O
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2.
+
+    Args:
+        score: recipe for the score, called as ``score(num_heads, head_dim)``.
+        dropout: probability with which an attention weight is dropped in training.
+        bias: whether the four projections have a bias.
+
+    Raises:
+        ValueError: if ``num_heads`` does not divide ``embed_dim``, or ``dropout`` is no probability.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        score: Callable[[int, int], nn.Module] = DotProductScore,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ):
+        super().__init__()
+        if num_heads < 1 or embed_dim % num_heads:
+            raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout must lie in [0, 1), got {dropout}")
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.q_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.k_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.v_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.score = score(num_heads, embed_dim // num_heads)
+
+    def forward(
+        self,
+        query: Float[Tensor, "B L E"],
+        key: Float[Tensor, "B S E"] | None = None,
+        value: Float[Tensor, "B S E"] | None = None,
+        *,
+        attn_mask: Bool[Tensor, "..."] | None = None,
+        is_causal: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L S"] | None]:
+        """Attend from ``query`` to ``key`` and ``value``; without them it is self-attention.
+
+        Args:
+            key: defaults to ``query``.
+            value: defaults to ``key``.
+            attn_mask: (L, S), or (B, H, L, S) with ones where it repeats; True where a query may attend.
+            is_causal: no query looks past its own place; together with ``attn_mask`` both hold.
+            need_weights: also return the weights, which takes the readable path.
+
+        Returns:
+            The output, and the weights or None.
+
+        Raises:
+            ValueError: if an input is not (B, L, embed_dim), batches or lengths differ, or the mask does not fit.
+        """
+        key = query if key is None else key
+        value = key if value is None else value
+        self._check_inputs(query, key, value, attn_mask)
+        q, k, v = (
+            projection(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, H, L or S, D)
+            for projection, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
+        )
+        output, weights = attention(
+            self.score,
+            q,
+            k,
+            v,
+            attn_mask=attn_mask,
+            is_causal=is_causal,
+            dropout_p=self.dropout if self.training else 0.0,
+            need_weights=need_weights,
+        )
+        return self.out_proj(output.transpose(1, 2).flatten(-2)), weights  # (B, L, E)
+
+    def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None) -> None:
+        embed_dim = self.q_proj.in_features
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            if x.dim() != 3 or x.shape[-1] != embed_dim:
+                raise ValueError(f"{name} must be (B, length, {embed_dim}), got {tuple(x.shape)}")
+            if x.shape[0] != query.shape[0]:
+                raise ValueError(f"query has batch {query.shape[0]}, but {name} has batch {x.shape[0]}")
+            if not x.is_floating_point() or x.dtype != query.dtype:
+                raise ValueError(f"inputs must share a floating-point dtype; query is {query.dtype}, {name} {x.dtype}")
+        if key.shape[1] != value.shape[1]:
+            raise ValueError(f"there are {key.shape[1]} keys, but {value.shape[1]} values")
+        # Three dimensions would silently put the batch where the heads belong.
+        if attn_mask is not None and attn_mask.dim() not in (2, 4):
+            raise ValueError(f"attn_mask must be (L, S) or (B, H, L, S), got {tuple(attn_mask.shape)}")

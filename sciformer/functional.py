@@ -1,0 +1,188 @@
+"""Attention as pure functions: four lines that never change, and the score that does.
+
+    scores  = score(query, key)                    # the only part that differs between mechanisms
+    weights = masked_softmax(scores, attn_mask)    # rows sum to 1; an all-masked row is 0
+    output  = weights @ value
+
+Shape letters: B batch, H heads, L queries, S keys, D head_dim, E embed_dim.
+A mask is boolean and True means 'may attend', as in ``torch.nn.functional.scaled_dot_product_attention``.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+def naive_attention(
+    x: Float[Tensor, "*batch L E"], *, normalize: Literal["softmax", "none", "standardize"] = "softmax"
+) -> tuple[Float[Tensor, "*batch L E"], Float[Tensor, "*batch L L"]]:
+    r"""Attention without a single parameter: every token becomes a weighted sum of all tokens.
+
+    .. math:: w'_{ij} = x_i \cdot x_j, \qquad y_i = \sum_j w_{ij} x_j
+
+    ``normalize`` says how w follows from w':
+
+    - ``"softmax"``: over j, the keys, so that each row is positive and sums to 1.
+    - ``"none"``: w = w', so that y = (x xᵀ) x.
+    - ``"standardize"``: each row to mean 0 and standard deviation 1 (layer norm without parameters). The row then sums
+      to 0, and some of its weights are negative.
+
+    Returns:
+        The output y and the weights w.
+
+    Raises:
+        ValueError: if x is not a floating-point (..., L, E) tensor, or ``normalize`` is none of the three.
+    """
+    if x.dim() < 2 or not x.is_floating_point():
+        raise ValueError(f"x must be a floating-point (..., L, E) tensor, got {x.dtype} of shape {tuple(x.shape)}")
+    weights = x @ x.transpose(-2, -1)  # (..., L, L)
+    if normalize == "softmax":
+        weights = weights.softmax(dim=-1)
+    elif normalize == "standardize":
+        weights = F.layer_norm(weights, weights.shape[-1:])
+    elif normalize != "none":
+        raise ValueError(f'normalize must be "softmax", "none" or "standardize", got {normalize!r}')
+    return weights @ x, weights
+
+
+def causal_mask(
+    length: int, key_length: int | None = None, *, device: torch.device | str | None = None
+) -> Bool[Tensor, "L S"]:
+    """True where a query may attend: at itself and at what came before it.
+
+    Query i sits at place S - L + i among the S keys, so the last query sees them all. With L = S this is the lower
+    triangle; with L = 1 (decoding one token with a cache) it is a row of True.
+
+    Raises:
+        ValueError: if there are more queries than keys, since the first queries would then see nothing.
+    """
+    key_length = length if key_length is None else key_length
+    if length > key_length:
+        raise ValueError(f"a causal mask needs a key for each query, got {length} queries and {key_length} keys")
+    ones = torch.ones(length, key_length, dtype=torch.bool, device=device)
+    return ones.tril(diagonal=key_length - length)
+
+
+def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], max_length: int) -> Bool[Tensor, "B 1 1 S"]:
+    """True at the real keys of each sequence, False at the padding behind them.
+
+    Raises:
+        ValueError: if ``lengths`` is not one whole number from 0 to ``max_length`` for each sequence.
+    """
+    lengths = torch.as_tensor(lengths)
+    if lengths.dim() != 1 or lengths.is_floating_point():
+        raise ValueError(f"lengths must be (B,) integers, got {lengths.dtype} of shape {tuple(lengths.shape)}")
+    if len(lengths) and not 0 <= lengths.min() <= lengths.max() <= max_length:
+        raise ValueError(f"lengths must lie in 0..{max_length}, got {lengths.min().item()}..{lengths.max().item()}")
+    places = torch.arange(max_length, device=lengths.device)
+    return (places < lengths[:, None])[:, None, None, :]
+
+
+def check_mask(attn_mask: Tensor, scores_shape: Sequence[int]) -> None:
+    """Refuse a mask that is not boolean or does not broadcast to the scores.
+
+    Raises:
+        ValueError: naming the mask's dtype or both shapes.
+    """
+    if attn_mask.dtype != torch.bool:
+        raise ValueError(
+            f"attn_mask must be boolean with True where a query may attend, got {attn_mask.dtype}; "
+            "a bias that is added to the scores belongs in a score"
+        )
+    wanted = tuple(scores_shape)
+    given = tuple(attn_mask.shape)
+    fits = len(given) <= len(wanted) and all(
+        g in (1, w) for g, w in zip(reversed(given), reversed(wanted), strict=False)
+    )
+    if not fits:
+        raise ValueError(f"attn_mask of shape {given} does not broadcast to scores of shape {wanted}")
+
+
+def masked_softmax(
+    scores: Float[Tensor, "*batch L S"], attn_mask: Bool[Tensor, "*#batch #L #S"] | None = None
+) -> Float[Tensor, "*batch L S"]:
+    r"""Softmax over the keys that a query may attend to.
+
+    .. math:: w_{ij} = \frac{m_{ij} e^{s_{ij}}}{\sum_k m_{ik} e^{s_{ik}}}
+
+    Rows sum to 1. A row with no key left is 0, and so is its gradient (a plain softmax would give NaN for both).
+
+    Raises:
+        ValueError: if the mask is not boolean or does not broadcast to the scores.
+    """
+    if attn_mask is None:
+        return scores.softmax(dim=-1)
+    check_mask(attn_mask, scores.shape)
+    nothing_left = ~attn_mask.any(dim=-1, keepdim=True)  # (..., L, 1)
+    scores = scores.masked_fill(~attn_mask, -math.inf).masked_fill(nothing_left, 0.0)
+    return scores.softmax(dim=-1).masked_fill(nothing_left, 0.0)
+
+
+def attend(
+    scores: Float[Tensor, "B H L S"],
+    value: Float[Tensor, "B H S D"],
+    *,
+    attn_mask: Bool[Tensor, "..."] | None = None,
+    dropout_p: float = 0.0,
+) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H L S"]]:
+    """The lines that all mechanisms share: softmax the scores, then average the values.
+
+    Args:
+        dropout_p: probability with which a weight is dropped. The weights that are returned are those before dropout.
+
+    Returns:
+        The output and the weights.
+
+    Raises:
+        ValueError: if scores and value disagree about the number of keys or the dtype, or the mask does not fit.
+    """
+    if scores.shape[-1] != value.shape[-2]:
+        raise ValueError(f"scores are over {scores.shape[-1]} keys, but there are {value.shape[-2]} values")
+    if scores.dtype != value.dtype:
+        raise ValueError(f"scores are {scores.dtype}, but value is {value.dtype}")
+    weights = masked_softmax(scores, attn_mask)  # (B, H, L, S)
+    return F.dropout(weights, dropout_p) @ value, weights
+
+
+def check_query_key(query: Tensor, key: Tensor) -> None:
+    """Refuse queries and keys that cannot be compared.
+
+    Raises:
+        ValueError: naming both shapes or both dtypes.
+    """
+    if not query.is_floating_point() or query.dtype != key.dtype:
+        raise ValueError(f"query and key must share a floating-point dtype, got {query.dtype} and {key.dtype}")
+    if query.dim() < 2 or query.dim() != key.dim():
+        raise ValueError(
+            f"query and key must be (B, H, L, D) and (B, H, S, D), got {tuple(query.shape)} and {tuple(key.shape)}"
+        )
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(f"query has head_dim {query.shape[-1]}, but key has head_dim {key.shape[-1]}")
+    if query.shape[:-2] != key.shape[:-2]:
+        raise ValueError(f"query has batch and heads {tuple(query.shape[:-2])}, but key has {tuple(key.shape[:-2])}")
+
+
+def dot_product_scores(
+    query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], *, scale: float | None = None
+) -> Float[Tensor, "B H L S"]:
+    r"""Scaled dot product.
+
+    .. math:: s_{ij} = q_i \cdot k_j / \sqrt{D}
+
+    For independent queries and keys with entries of variance 1 the product has variance D; the scale brings it back
+    to 1. Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.1.
+
+    Args:
+        scale: the factor in place of 1/√D.
+
+    Raises:
+        ValueError: if query and key differ in batch, heads, head_dim or dtype.
+    """
+    check_query_key(query, key)
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    return (query * scale) @ key.transpose(-2, -1)

@@ -1,0 +1,118 @@
+"""Images as sequences of patches."""
+
+from collections.abc import Callable
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sciformer.blocks import TransformerBlock
+from sciformer.positions import LearnedPositions
+from sciformer.scores import DotProductScore
+
+
+class ImageToSequence(nn.Module):
+    """Cut an image into square patches and map each, linearly, to a token.
+
+    A convolution whose stride equals its kernel does both at once. Tokens run row by row. ``patch_size=1`` makes every
+    pixel a token. Source: Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.1.
+
+    Raises:
+        ValueError: if ``patch_size`` does not divide ``image_size``.
+    """
+
+    def __init__(self, image_size: int, patch_size: int, in_channels: int, embed_dim: int):
+        super().__init__()
+        if patch_size < 1 or image_size % patch_size:
+            raise ValueError(f"image_size {image_size} is not divisible by patch_size {patch_size}")
+        self.image_shape = (in_channels, image_size, image_size)
+        self.grid_size = image_size // patch_size
+        self.num_tokens = self.grid_size**2
+        self.projection = nn.Conv2d(in_channels, embed_dim, kernel_size=patch_size, stride=patch_size)
+
+    def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B L E"]:
+        """Tokens of each image.
+
+        Raises:
+            ValueError: if the images are not of the size that was announced.
+        """
+        if images.dim() != 4 or images.shape[1:] != self.image_shape:
+            raise ValueError(f"images must be (B, {', '.join(map(str, self.image_shape))}), got {tuple(images.shape)}")
+        return self.projection(images).flatten(2).transpose(1, 2)  # (B, E, rows, columns) -> (B, L, E)
+
+
+class Classifier(nn.Module):
+    """Norm, the mean over all tokens, and a linear map to one logit for each class."""
+
+    def __init__(self, embed_dim: int, num_classes: int):
+        super().__init__()
+        self.norm = nn.LayerNorm(embed_dim)
+        self.linear = nn.Linear(embed_dim, num_classes)
+
+    def forward(self, tokens: Float[Tensor, "B L E"]) -> Float[Tensor, "B K"]:
+        """Logits of the classes."""
+        return self.linear(self.norm(tokens).mean(dim=1))
+
+
+class ImageTransformer(nn.Module):
+    """Patches, positions, transformer blocks, and a classifier on the last block's output.
+
+    The architecture of Dosovitskiy et al. 2020 (arXiv:2010.11929), with the mean over tokens in place of a class token.
+
+    Args:
+        score: recipe for the score of every attention, called as ``score(num_heads, head_dim)``.
+        positions: recipe for the positions, called as ``positions(embed_dim, max_length)``.
+        expansion: width of the feed-forward's hidden layer, in multiples of ``embed_dim``.
+        dropout: in attention weights, in the feed-forward and on both branches.
+
+    Raises:
+        ValueError: if the patches do not tile the image or the heads do not divide the embedding.
+    """
+
+    def __init__(
+        self,
+        image_size: int,
+        patch_size: int,
+        in_channels: int,
+        num_classes: int,
+        embed_dim: int,
+        num_heads: int,
+        num_layers: int,
+        *,
+        score: Callable[[int, int], nn.Module] = DotProductScore,
+        positions: Callable[[int, int], nn.Module] = LearnedPositions,
+        expansion: float = 4,
+        norm_first: bool = True,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ):
+        super().__init__()
+        self.to_sequence = ImageToSequence(image_size, patch_size, in_channels, embed_dim)
+        self.positions = positions(embed_dim, self.to_sequence.num_tokens)
+        self.blocks = nn.ModuleList(
+            TransformerBlock(
+                embed_dim,
+                num_heads,
+                expansion=expansion,
+                score=score,
+                norm_first=norm_first,
+                dropout=dropout,
+                bias=bias,
+            )
+            for _ in range(num_layers)
+        )
+        self.classifier = Classifier(embed_dim, num_classes)
+
+    def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """Logits of the classes."""
+        return self.classifier(self._run_blocks(images, need_weights=False)[0])
+
+    def attention_weights(self, images: Float[Tensor, "B C H W"]) -> list[Float[Tensor, "B H L L"]]:
+        """The weights of every block's attention, first block first."""
+        return self._run_blocks(images, need_weights=True)[1]
+
+    def _run_blocks(self, images: Tensor, need_weights: bool) -> tuple[Tensor, list[Tensor]]:
+        tokens, maps = self.positions(self.to_sequence(images)), []
+        for block in self.blocks:
+            tokens, weights = block(tokens, need_weights=need_weights)
+            maps.append(weights)
+        return tokens, maps

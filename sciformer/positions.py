@@ -1,0 +1,77 @@
+"""Where a token stands. Attention by itself does not know: shuffle the tokens and the outputs shuffle along."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class _Positions(nn.Module):
+    """Add one vector for each place."""
+
+    table: Tensor  # (max_length, E)
+
+    def forward(self, x: Float[Tensor, "B L E"]) -> Float[Tensor, "B L E"]:
+        """Add the first L rows of the table.
+
+        Raises:
+            ValueError: if x is longer than ``max_length`` or not ``embed_dim`` wide.
+        """
+        (max_length, embed_dim), (L, E) = self.table.shape, x.shape[-2:]
+        if L > max_length or E != embed_dim:
+            raise ValueError(f"positions are for up to {max_length} tokens of width {embed_dim}, got {L} of width {E}")
+        return x + self.table[:L]
+
+
+class SinusoidalPositions(_Positions):
+    r"""Fixed waves of geometrically growing wavelength, from 2π to 10,000 · 2π.
+
+    .. math:: p_{t, 2i} = \sin(t / 10000^{2i/E}), \qquad p_{t, 2i+1} = \cos(t / 10000^{2i/E})
+
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
+
+    Raises:
+        ValueError: if ``embed_dim`` is odd, since sines and cosines come in pairs.
+    """
+
+    def __init__(self, embed_dim: int, max_length: int):
+        super().__init__()
+        if embed_dim % 2:
+            raise ValueError(f"sinusoidal positions need an even embed_dim, got {embed_dim}")
+        place = torch.arange(max_length)[:, None]
+        frequency = torch.exp(-math.log(10000.0) * torch.arange(0, embed_dim, 2) / embed_dim)
+        angle = place * frequency  # (max_length, E / 2)
+        table = torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)  # (max_length, E), sin and cos in turn
+        self.register_buffer("table", table, persistent=False)
+
+
+class LearnedPositions(_Positions):
+    """One trainable vector for each place, starting small and random.
+
+    Source: Gehring et al. 2017, arXiv:1705.03122, section 3.1.
+    """
+
+    def __init__(self, embed_dim: int, max_length: int):
+        super().__init__()
+        self.table = nn.Parameter(0.02 * torch.randn(max_length, embed_dim))
+
+
+class NoPositions(nn.Module):
+    """Leaves the tokens as they are, for comparison."""
+
+    def __init__(self, embed_dim: int, max_length: int):
+        super().__init__()
+
+    def forward(self, x: Float[Tensor, "B L E"]) -> Float[Tensor, "B L E"]:
+        """Return x."""
+        return x
+
+
+#: Every kind of position by name. Each entry is a recipe: ``POSITIONS[name](embed_dim, max_length)``.
+POSITIONS: dict[str, Callable[[int, int], nn.Module]] = {
+    "sinusoidal": SinusoidalPositions,
+    "learned": LearnedPositions,
+    "none": NoPositions,
+}
