@@ -1,0 +1,54 @@
+"""sciformer: attention built from a weighted sum up.
+
+The mechanisms, blocks and models stand here by name. Everything else is a module of its own that is imported when it is
+first used, so that ``import sciformer`` stays light: ``data``, ``training``, ``metrics``, ``plotting``, ``course``,
+``experiments``.
+"""
+
+import importlib
+from types import ModuleType
+
+from sciformer.attention import MultiHeadAttention
+from sciformer.blocks import FeedForward, TransformerBlock
+from sciformer.functional import (
+    attend,
+    causal_mask,
+    dot_product_scores,
+    masked_softmax,
+    naive_attention,
+    padding_mask,
+)
+from sciformer.models import Classifier, ImageToSequence, ImageTransformer
+from sciformer.positions import POSITIONS, LearnedPositions, NoPositions, SinusoidalPositions
+from sciformer.scores import SCORES, DotProductScore
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "POSITIONS",
+    "SCORES",
+    "Classifier",
+    "DotProductScore",
+    "FeedForward",
+    "ImageToSequence",
+    "ImageTransformer",
+    "LearnedPositions",
+    "MultiHeadAttention",
+    "NoPositions",
+    "SinusoidalPositions",
+    "TransformerBlock",
+    "attend",
+    "causal_mask",
+    "dot_product_scores",
+    "masked_softmax",
+    "naive_attention",
+    "padding_mask",
+]
+
+_MODULES = ("course", "data", "experiments", "metrics", "optim", "plotting", "training")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _MODULES:
+        return importlib.import_module(f"sciformer.{name}")
+    raise AttributeError(f"module 'sciformer' has no attribute {name!r}")

@@ -4,6 +4,9 @@ A fast path computes ``attend(score(query, key), value)`` without holding the (L
 score's exact class: a subclass with a formula of its own is never served by its parent's shortcut.
 """
 
+from collections.abc import Callable
+
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -12,7 +15,9 @@ from sciformer.functional import attend, causal_mask, check_mask, check_query_ke
 from sciformer.scores import DotProductScore
 
 
-def combined_mask(length: int, key_length: int, attn_mask: Tensor | None, is_causal: bool, device) -> Tensor | None:
+def combined_mask(
+    length: int, key_length: int, attn_mask: Tensor | None, is_causal: bool, device: torch.device
+) -> Tensor | None:
     """``attn_mask`` and the causal mask together mean both."""
     if not is_causal:
         return attn_mask
@@ -44,7 +49,8 @@ def fast_dot_product(
     )
 
 
-FAST = {DotProductScore: fast_dot_product}
+#: Exact class of a score -> its fast path, which takes the arguments of :func:`fast_dot_product`.
+FAST: dict[type[nn.Module], Callable[..., Tensor]] = {DotProductScore: fast_dot_product}
 
 
 def attention(

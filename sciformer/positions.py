@@ -20,7 +20,7 @@ class _Positions(nn.Module):
             ValueError: if x is longer than ``max_length`` or not ``embed_dim`` wide.
         """
         (max_length, embed_dim), (L, E) = self.table.shape, x.shape[-2:]
-        if L > max_length or E != embed_dim:
+        if max_length < L or embed_dim != E:
             raise ValueError(f"positions are for up to {max_length} tokens of width {embed_dim}, got {L} of width {E}")
         return x + self.table[:L]
 

@@ -1,0 +1,76 @@
+"""What the notebooks need around the mechanisms: the profile, verdicts, and the proof that two modules are one."""
+
+import copy
+import os
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+
+def profile() -> Literal["quick", "full"]:
+    """``SCIFORMER_PROFILE`` if it is set; else "full" where there is a CUDA GPU and "quick" elsewhere.
+
+    Raises:
+        ValueError: if ``SCIFORMER_PROFILE`` is neither.
+    """
+    choice = os.environ.get("SCIFORMER_PROFILE") or ("full" if torch.cuda.is_available() else "quick")
+    if choice not in ("quick", "full"):
+        raise ValueError(f'SCIFORMER_PROFILE must be "quick" or "full", got {choice!r}')
+    return choice  # type: ignore[return-value]
+
+
+def verdict(name: str, value: float, *, above: float | None = None, below: float | None = None) -> None:
+    """Assert a measurement and print a line without it, so that the line is the same on every machine.
+
+    Raises:
+        AssertionError: if the value is not strictly inside the bounds (NaN never is); names the value.
+        ValueError: if there is no bound, since such a verdict could not fail.
+    """
+    bounds = [f"{word} {bound:g}" for word, bound in (("above", above), ("below", below)) if bound is not None]
+    if not bounds:
+        raise ValueError("a verdict needs above=, below= or both")
+    inside = (above is None or value > above) and (below is None or value < below)
+    wanted = " and ".join(bounds)
+    if not inside:
+        raise AssertionError(f"{name} is {value:.4g}, expected {wanted}")
+    print(f"ok: {name} is {wanted}")
+
+
+def assert_same_module(mine: nn.Module, package: nn.Module, *inputs: Tensor, **kwargs: object) -> None:
+    """Prove that two modules compute the same: outputs, input gradients and parameter gradients, in float64.
+
+    ``mine`` is given a copy of the weights of ``package``, so both need the same names and shapes of parameters.
+    Neither module is changed. Prints one line.
+
+    Args:
+        inputs: floating-point inputs for both.
+        kwargs: further arguments for both, such as a mask.
+
+    Raises:
+        AssertionError: naming what differs and by how much.
+    """
+    package = copy.deepcopy(package).double()
+    mine = copy.deepcopy(mine).double()
+    theirs, ours = dict(package.named_parameters()), dict(mine.named_parameters())
+    if theirs.keys() != ours.keys():
+        raise AssertionError(f"the parameters differ in name: {sorted(theirs.keys() ^ ours.keys())}")
+    mine.load_state_dict(package.state_dict())
+    results = []
+    for module in (mine, package):
+        leaves = [x.detach().double().requires_grad_() for x in inputs]
+        output = module(*leaves, **kwargs)
+        output = output[0] if isinstance(output, tuple) else output
+        # A plain sum would hide what cancels, for instance in a row that sums to 1.
+        probe = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
+        gradients = torch.autograd.grad((output * probe).sum(), [*leaves, *module.parameters()], allow_unused=True)
+        results.append((output, gradients))
+    (mine_output, mine_gradients), (package_output, package_gradients) = results
+    names = [f"gradient of input {i}" for i in range(len(inputs))] + [f"gradient of {name}" for name in ours]
+    pairs = zip([mine_output, *mine_gradients], [package_output, *package_gradients], strict=True)
+    for name, (a, b) in zip(["output", *names], pairs, strict=True):
+        try:
+            torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+        except AssertionError as error:
+            raise AssertionError(f"{name} differs. {error}") from None
+    print(f"same: output, {len(inputs)} input gradients and {len(ours)} parameter gradients agree")

@@ -1,0 +1,265 @@
+"""A training loop that can be read from top to bottom."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from sciformer.optim import Muon
+
+#: A batch is what the model takes, followed by what it should have given.
+Batch = tuple[Tensor, ...]
+OnStep = Callable[[int, nn.Module], Mapping[str, float] | None]
+
+#: Losses stay on the device and are looked at this often, so that a GPU is not made to wait in every step.
+LOOK_EVERY = 50
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train: everything but the model, the data and the loss.
+
+    Args:
+        steps: number of updates.
+        lr: learning rate at its peak; it rises linearly for ``warmup_steps`` and falls to 0 along a half cosine.
+        optimizer: ``"adamw"``, or ``"muon"`` for the weight matrices of the stacked blocks and AdamW for the rest.
+        weight_decay: on matrices only, not on biases and norms.
+        grad_clip: largest norm of the whole gradient.
+        autocast: on CUDA, compute in bfloat16 where torch holds that to be safe. Elsewhere it changes nothing.
+        compile: pass the model through ``torch.compile`` first.
+
+    Raises:
+        ValueError: if a number is out of its range or the optimizer is unknown.
+    """
+
+    steps: int
+    lr: float = 1e-3
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.99)
+    warmup_steps: int = 0
+    grad_clip: float = 1.0
+    autocast: bool = True
+    compile: bool = False
+
+    def __post_init__(self):
+        if self.optimizer not in ("adamw", "muon"):
+            raise ValueError(f'optimizer must be "adamw" or "muon", got {self.optimizer!r}')
+        if self.steps < 1 or not 0 <= self.warmup_steps <= self.steps:
+            raise ValueError(f"got {self.steps} steps, {self.warmup_steps} of them warm-up; need 0 <= warm-up <= steps")
+        if not self.lr > 0 or not self.grad_clip > 0:
+            raise ValueError(f"lr and grad_clip must be positive, got {self.lr} and {self.grad_clip}")
+
+    def lr_at(self, step: int) -> float:
+        """Learning rate of update number ``step``, counted from 0."""
+        if step < self.warmup_steps:
+            return self.lr * (step + 1) / self.warmup_steps
+        done = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
+        return self.lr * (1 + math.cos(math.pi * done)) / 2
+
+
+@dataclass
+class History:
+    """What happened: the loss of every step, whatever ``on_step`` returned as (step, value), and the time it took."""
+
+    loss: list[float] = field(default_factory=list)
+    metrics: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def fit(
+    model: nn.Module,
+    batches: Iterable[Batch],
+    loss_fn: Callable[[Tensor, Tensor], Tensor],
+    config: TrainConfig,
+    on_step: OnStep | None = None,
+    *,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int = 500,
+    progress: bool = True,
+) -> History:
+    """Train ``model`` in place, on the device where it is.
+
+    Args:
+        batches: yields (*inputs, target); started anew when it runs out, as a DataLoader is after an epoch.
+        loss_fn: ``loss_fn(model(*inputs), target)``, the mean over the batch.
+        on_step: called as ``on_step(number of steps done, model)``; a mapping it returns goes into the history.
+        checkpoint: file to save to every ``checkpoint_every`` steps. If it is there already, training goes on from it
+            and ends with exactly the numbers of an uninterrupted run, provided that ``batches`` is the same sequence
+            again (:func:`sciformer.data.batches` is).
+
+    Returns:
+        The history of the whole run, the part before an interruption included.
+
+    Raises:
+        FloatingPointError: if the loss is no longer finite; names the step and the learning rate.
+        ValueError: if ``batches`` runs dry, or the checkpoint is damaged or belongs to another configuration.
+    """
+    device = next(model.parameters()).device
+    optimizers = make_optimizers(model, config)
+    forward = torch.compile(model) if config.compile else model
+    losses = torch.zeros(config.steps, device=device)
+    history, start, rng = History(), 0, None
+    if checkpoint is not None and Path(checkpoint).exists():
+        history, start, rng = _load_checkpoint(Path(checkpoint), model, optimizers, config)
+        losses[:start] = torch.tensor(history.loss)
+    stream = islice(_forever(batches), start, None)
+
+    began = time.perf_counter() - history.seconds
+    model.train()
+    bar = tqdm(range(start, config.steps), initial=start, total=config.steps, desc="train", disable=not progress)
+    for step in bar:
+        *inputs, target = (tensor.to(device) for tensor in next(stream))
+        if rng is not None:  # after the skipped batches, which may have drawn random numbers
+            _set_rng(rng, device)
+            rng = None
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = config.lr_at(step)
+
+        with torch.autocast("cuda", torch.bfloat16, enabled=config.autocast and device.type == "cuda"):
+            loss = loss_fn(forward(*inputs), target)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        losses[step] = loss.detach()
+
+        done = step + 1
+        saving = checkpoint is not None and (done % checkpoint_every == 0 or done == config.steps)
+        if done % LOOK_EVERY == 0 or done == config.steps or saving:
+            _check_finite(losses[:done], config)
+            bar.set_postfix(loss=f"{losses[max(0, done - LOOK_EVERY) : done].mean():.4f}", refresh=False)
+        if on_step is not None:
+            for name, value in (on_step(done, model) or {}).items():
+                history.metrics.setdefault(name, []).append((done, value))
+            model.train()
+        if saving:
+            history.loss, history.seconds = losses[:done].tolist(), time.perf_counter() - began
+            _save_checkpoint(Path(checkpoint), model, optimizers, config, history)  # type: ignore[arg-type]
+
+    history.loss, history.seconds = losses.tolist(), time.perf_counter() - began
+    return history
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, batches: Iterable[Batch], metric: Callable[[Tensor, Tensor], Tensor]) -> float:
+    """Mean of ``metric(model(*inputs), target)`` over all examples, without dropout and without gradients.
+
+    The mode that the model was in, training or not, is put back.
+
+    Raises:
+        ValueError: if there is no example.
+    """
+    device = next(model.parameters()).device
+    was_training = model.training
+    model.eval()
+    total, count = torch.zeros((), device=device, dtype=torch.float64), 0
+    for batch in batches:
+        *inputs, target = (tensor.to(device) for tensor in batch)
+        total += metric(model(*inputs), target) * len(target)
+        count += len(target)
+    model.train(was_training)
+    if count == 0:
+        raise ValueError("there is nothing to evaluate on: batches is empty")
+    return total.item() / count
+
+
+def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """AdamW for everything, or Muon for the hidden matrices beside it.
+
+    Muon is for the linear maps inside the stacked blocks (the model's ``nn.ModuleList``); embeddings and the read-out,
+    whose rows belong to single tokens or classes, stay with AdamW, as Muon's authors advise.
+
+    Raises:
+        ValueError: if Muon is asked for and the model has no stacked blocks.
+    """
+    by_muon: list[nn.Parameter] = []
+    if config.optimizer == "muon":
+        stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+        linears = {layer for stack in stacks for layer in stack.modules() if isinstance(layer, nn.Linear)}
+        by_muon = [layer.weight for layer in model.modules() if layer in linears]  # type: ignore[misc]
+        if not by_muon:
+            raise ValueError("Muon needs a model whose blocks stand in an nn.ModuleList, and this one has none")
+    muon_ids = {id(p) for p in by_muon}
+    rest = [p for p in model.parameters() if p.requires_grad and id(p) not in muon_ids]
+    groups = [
+        {"params": [p for p in rest if p.dim() >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    adamw = torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
+    return [Muon(by_muon, lr=config.lr, weight_decay=config.weight_decay), adamw] if by_muon else [adamw]
+
+
+def _forever(batches: Iterable[Batch]) -> Iterator[Batch]:
+    count = 0
+    while True:
+        before = count
+        for batch in batches:
+            yield batch
+            count += 1
+        if count == before:
+            raise ValueError(f"batches ran dry after {count}; pass something that can be started again")
+
+
+def _check_finite(losses: Tensor, config: TrainConfig) -> None:
+    bad = (~losses.isfinite()).nonzero()
+    if len(bad):
+        step = int(bad[0])
+        raise FloatingPointError(
+            f"the loss became {losses[step].item()} at step {step + 1} of {config.steps}, with learning rate "
+            f"{config.lr_at(step):.3g}; a smaller lr or a longer warm-up often helps"
+        )
+
+
+def _save_checkpoint(
+    path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], config: TrainConfig, history: History
+) -> None:
+    state = {
+        "config": asdict(config),
+        "history": asdict(history),
+        "model": model.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer in optimizers],
+        "rng": torch.get_rng_state(),
+        "cuda_rng": torch.cuda.get_rng_state() if torch.cuda.is_available() else torch.empty(0),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".partial")
+    torch.save(state, beside)
+    os.replace(beside, path)  # the old checkpoint stands until the new one is whole
+
+
+def _load_checkpoint(
+    path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], config: TrainConfig
+) -> tuple[History, int, tuple[Tensor, Tensor]]:
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        saved = state["config"]
+    except Exception as error:
+        raise ValueError(
+            f"{path} is not a whole checkpoint ({error}); delete it to start from the beginning"
+        ) from error
+    if saved != asdict(config):
+        other = {k: (saved.get(k), v) for k, v in asdict(config).items() if saved.get(k) != v}
+        raise ValueError(f"{path} was made with another configuration (saved, asked for): {other}")
+    model.load_state_dict(state["model"])
+    for optimizer, saved_optimizer in zip(optimizers, state["optimizers"], strict=True):
+        optimizer.load_state_dict(saved_optimizer)
+    history = History(**state["history"])
+    return history, len(history.loss), (state["rng"], state["cuda_rng"])
+
+
+def _set_rng(rng: tuple[Tensor, Tensor], device: torch.device) -> None:
+    on_cpu, on_cuda = rng
+    torch.set_rng_state(on_cpu)
+    if device.type == "cuda" and len(on_cuda):
+        torch.cuda.set_rng_state(on_cuda, device)
