@@ -1,0 +1,153 @@
+"""``python -m sciformer``: train, record, data, doctor."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from importlib import metadata
+from pathlib import Path
+
+import torch
+
+from sciformer import data, experiments
+from sciformer.course import profile as default_profile
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. What goes wrong with the input or the data is one line on stderr and exit status 1."""
+    options = parser().parse_args(arguments)
+    try:
+        options.command(options)
+    except (ValueError, data.DataError, FloatingPointError, OSError) as error:
+        print(f"sciformer: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    top = argparse.ArgumentParser(prog="sciformer", description="A course that teaches attention by building it.")
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+
+    train = commands.add_parser("train", help="train one model and print how good it is")
+    train.add_argument("task", choices=["mnist"])
+    train.add_argument("--seed", type=int, default=0)
+    train.add_argument("--steps", type=int, help="number of updates")
+    train.add_argument("--lr", type=float, help="peak learning rate")
+    train.add_argument("--batch-size", type=int)
+    train.add_argument("--patch-size", type=int, help="1 makes every pixel a token")
+    train.add_argument("--embed-dim", type=int)
+    train.add_argument("--num-heads", type=int)
+    train.add_argument("--num-layers", type=int)
+    train.add_argument("--score", choices=list(experiments.SCORES))
+    train.add_argument("--positions", choices=list(experiments.POSITIONS))
+    train.add_argument("--checkpoint", type=Path, help="save here now and then; go on from here if it exists")
+    train.add_argument("--out", type=Path, help="folder for model.pt, history.json and loss.png")
+    train.set_defaults(command=run_train)
+
+    record = commands.add_parser("record", help="train every seed of an experiment and write results/NAME.json")
+    record.add_argument("name", nargs="?", help="which experiment; see --list")
+    record.add_argument("--list", action="store_true", help="what there is, and what is recorded")
+    record.add_argument("--seeds", type=int, help="how many seeds, if not the experiment's own number")
+    record.add_argument("--jobs", type=int, default=1, help="how many seeds train at the same time")
+    record.add_argument("--out", type=Path, help="folder for the record")
+    record.add_argument("--steps", type=int, help="a rehearsal of so many steps; needs --out")
+    record.set_defaults(command=run_record)
+
+    for command in (train, record):
+        command.add_argument("--profile", choices=["quick", "full"], help="size of the experiment")
+        command.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+
+    show = commands.add_parser("data", help="what data is where; fetch the full sets")
+    show.add_argument("--root", type=Path, help="folder of the data, in place of SCIFORMER_DATA or the cache")
+    show.add_argument("--fetch", action="store_true", help="download what is missing or damaged")
+    show.set_defaults(command=run_data)
+
+    doctor = commands.add_parser("doctor", help="versions, device, threads, data: paste it into a bug report")
+    doctor.set_defaults(command=run_doctor)
+    return top
+
+
+def run_train(options: argparse.Namespace) -> None:
+    """Train one seed of the MNIST image transformer, with whatever the options change."""
+    setting = experiments.MNIST_IMAGE_TRANSFORMER[options.profile or default_profile()]
+    model_names = ("batch_size", "patch_size", "embed_dim", "num_heads", "num_layers", "score", "positions")
+    train = {name: getattr(options, name) for name in ("steps", "lr") if getattr(options, name) is not None}
+    if "steps" in train:
+        train["warmup_steps"] = min(setting.train.warmup_steps, options.steps)
+    setting = replace(
+        setting,
+        train=replace(setting.train, **train),
+        **{name: getattr(options, name) for name in model_names if getattr(options, name) is not None},
+    )
+    run = experiments.train_image_transformer(
+        setting, options.seed, device=options.device, checkpoint=options.checkpoint
+    )
+    parameters = sum(p.numel() for p in run.model.parameters())
+    print(f"test accuracy {100 * run.figures['test accuracy']:.2f} % with {parameters:,} parameters,")
+    print(f"seed {run.seed}, {setting.train.steps} steps in {run.history.seconds:.0f} s on {options.device}")
+    if options.out is not None:
+        write_run(run, setting, options.out)
+
+
+def write_run(run: experiments.Run, setting: experiments.ImageSetting, folder: Path) -> None:
+    """Write the weights, the history and the picture of its loss."""
+    from sciformer import plotting
+
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.save(run.model.state_dict(), folder / "model.pt")
+    content = {"seed": run.seed, "config": asdict(setting), "figures": run.figures, **asdict(run.history)}
+    (folder / "history.json").write_text(json.dumps(content, indent=1) + "\n")
+    plotting.curves({"loss": run.history.loss}, smooth=50).figure.savefig(folder / "loss.png", dpi=150)
+    print(f"written to {folder}: model.pt, history.json, loss.png")
+
+
+def run_record(options: argparse.Namespace) -> None:
+    """Write a record, or list them."""
+    if options.list:
+        for name in experiments.EXPERIMENTS:
+            for profile in ("quick", "full"):
+                content = experiments.load_record(name, profile)  # type: ignore[arg-type]
+                state = "not recorded yet" if content is None else f"{len(content['seeds'])} seeds, {content['device']}"
+                print(f"{name:28} {profile:6} {state}")
+        return
+    if options.name is None:
+        raise ValueError(f"record what? There are {', '.join(experiments.EXPERIMENTS)}")
+    if options.steps is not None and options.out is None:
+        raise ValueError("a rehearsal (--steps) is no result: give it an --out of its own")
+    path = experiments.record(
+        options.name,
+        options.profile or default_profile(),
+        seeds=options.seeds,
+        device=options.device,
+        jobs=options.jobs,
+        out=options.out,
+        steps=options.steps,
+    )
+    print(f"written: {path}")
+
+
+def run_data(options: argparse.Namespace) -> None:
+    """Show the data, after fetching what is missing if asked to."""
+    if options.fetch:
+        data.fetch(options.root)
+    for row in data.describe(options.root):
+        print(f"{row.name:24} {row.state:9} {row.size / 1e6:7.1f} MB  {row.place}")
+
+
+def run_doctor(options: argparse.Namespace) -> None:
+    """Print what a bug report needs."""
+    print(f"sciformer  {metadata.version('sciformer')}, python {platform.python_version()}, {platform.platform()}")
+    for package in ("torch", "torchvision", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbval", "jupytext"):
+        try:
+            print(f"{package:10} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            print(f"{package:10} not installed")
+    print(f"cuda       {torch.cuda.get_device_name() if torch.cuda.is_available() else 'none'}")
+    print(f"mps        {'yes' if torch.backends.mps.is_available() else 'none'}")
+    print(f"threads    {torch.get_num_threads()} of {os.cpu_count()} cores")
+    print(f"profile    {default_profile()}")
+    run_data(argparse.Namespace(fetch=False, root=None))

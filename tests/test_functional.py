@@ -1,0 +1,191 @@
+"""The pure functions against hand-computed numbers, plain loops and torch's own attention."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from reference import loop_attention, random_mask, random_qkv
+from torch.testing import assert_close
+
+from sciformer import attend, causal_mask, dot_product_scores, masked_softmax, naive_attention, padding_mask
+
+
+def test_naive_attention_by_hand():
+    x = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
+    output, weights = naive_attention(x, normalize="none")
+    assert_close(weights, torch.tensor([[1.0, 0.0], [0.0, 4.0]]))
+    assert_close(output, torch.tensor([[1.0, 0.0], [0.0, 8.0]]))
+    output, weights = naive_attention(x)
+    a, b = math.e / (math.e + 1), math.exp(4) / (math.exp(4) + 1)
+    assert_close(weights, torch.tensor([[a, 1 - a], [1 - b, b]]))
+    assert_close(output, torch.tensor([[a, 2 * (1 - a)], [1 - b, 2 * b]]))
+
+
+def test_naive_attention_without_softmax_is_three_matrices():
+    x = random_qkv()[0]
+    assert_close(naive_attention(x, normalize="none")[0], (x @ x.mT) @ x)
+
+
+def test_naive_attention_standardized_rows():
+    x = random_qkv()[0]
+    weights = naive_attention(x, normalize="standardize")[1]
+    raw = x @ x.mT
+    expected = (raw - raw.mean(-1, keepdim=True)) / (raw.var(-1, correction=0, keepdim=True) + 1e-5).sqrt()
+    assert_close(weights, expected)
+    assert_close(weights.sum(-1), torch.zeros(2, 3, 5, dtype=torch.float64))
+    assert (weights < 0).any()
+
+
+def test_naive_attention_of_equal_tokens_is_finite():
+    x = torch.ones(3, 5, requires_grad=True)
+    output, weights = naive_attention(x, normalize="standardize")
+    output.sum().backward()
+    assert_close(weights, torch.zeros(3, 3))
+    assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("x", "normalize", "message"),
+    [
+        (torch.zeros(3), "softmax", r"float32 of shape \(3,\)"),
+        (torch.zeros(3, 5, dtype=torch.int64), "softmax", "int64"),
+        (torch.zeros(3, 5), "sofmax", "'sofmax'"),
+    ],
+)
+def test_naive_attention_refuses(x, normalize, message):
+    with pytest.raises(ValueError, match=message):
+        naive_attention(x, normalize=normalize)
+
+
+def test_causal_mask_by_hand():
+    assert causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
+    assert causal_mask(2, 3).tolist() == [[True, True, False], [True, True, True]]
+    assert causal_mask(1, 3).tolist() == [[True, True, True]]
+    with pytest.raises(ValueError, match="5 queries and 3 keys"):
+        causal_mask(5, 3)
+
+
+def test_padding_mask_by_hand():
+    mask = padding_mask([2, 0, 3], 3)
+    assert mask.shape == (3, 1, 1, 3)
+    assert mask.squeeze().tolist() == [[True, True, False], [False] * 3, [True] * 3]
+    assert_close(padding_mask(torch.tensor([2, 0, 3]), 3), mask)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "message"),
+    [([4], r"0\.\.3, got 4\.\.4"), ([-1, 2], r"got -1\.\.2"), ([1.0], "float32"), ([[1, 2]], r"\(1, 2\)")],
+)
+def test_padding_mask_refuses(lengths, message):
+    with pytest.raises(ValueError, match=message):
+        padding_mask(lengths, 3)
+
+
+def test_masked_softmax_by_hand():
+    scores = torch.tensor([[0.0, math.log(3.0), 5.0]])
+    weights = masked_softmax(scores, torch.tensor([[True, True, False]]))
+    assert_close(weights, torch.tensor([[0.25, 0.75, 0.0]]))
+
+
+def test_masked_softmax_without_mask_is_softmax():
+    scores = random_qkv()[0]
+    assert_close(masked_softmax(scores), F.softmax(scores, dim=-1))
+    assert_close(masked_softmax(scores, torch.ones(11, dtype=torch.bool)), F.softmax(scores, dim=-1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_masked_softmax_of_an_empty_row_is_zero_with_zero_gradient(dtype):
+    scores = torch.tensor([[1.0, 2.0], [3.0, -60000.0]], dtype=dtype, requires_grad=True)
+    mask = torch.tensor([[False, False], [True, True]])
+    weights = masked_softmax(scores, mask)
+    (weights * torch.tensor([1.0, 2.0], dtype=dtype)).sum().backward()
+    assert_close(weights[0], torch.zeros(2, dtype=dtype))
+    assert_close(weights[1], torch.tensor([1.0, 0.0], dtype=dtype))
+    assert_close(scores.grad[0], torch.zeros(2, dtype=dtype))
+    assert scores.grad.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (torch.zeros(5, 7), "boolean .*float32"),
+        (torch.ones(5, 7, dtype=torch.uint8), "boolean .*uint8"),
+        (torch.ones(7, 5, dtype=torch.bool), r"\(7, 5\) .* \(2, 3, 5, 7\)"),
+        (torch.ones(2, 2, 3, 5, 7, dtype=torch.bool), r"\(2, 2, 3, 5, 7\)"),
+    ],
+)
+def test_masked_softmax_refuses(mask, message):
+    with pytest.raises(ValueError, match=message):
+        masked_softmax(torch.zeros(2, 3, 5, 7), mask)
+
+
+def test_attention_equals_plain_loops():
+    query, key, value = random_qkv()
+    mask = random_mask(2, 3, 5, 7)
+    output, weights = attend(dot_product_scores(query, key), value, attn_mask=mask)
+    assert_close(output, loop_attention(query, key, value, mask))
+    assert_close(weights @ value, output)
+    assert_close(attend(dot_product_scores(query, key), value)[0], loop_attention(query, key, value))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_attention_equals_torch(masked):
+    mask = random_mask(2, 3, 5, 7) if masked else None
+    ours, torchs = random_qkv(requires_grad=True), random_qkv(requires_grad=True)
+    output, _ = attend(dot_product_scores(*ours[:2]), ours[2], attn_mask=mask)
+    expected = F.scaled_dot_product_attention(*torchs, attn_mask=mask)
+    assert_close(output, expected)
+    probe = torch.randn_like(output)
+    assert_close(
+        torch.autograd.grad((output * probe).sum(), ours), torch.autograd.grad((expected * probe).sum(), torchs)
+    )
+
+
+def test_attention_gradcheck():
+    inputs = random_qkv(1, 2, 3, 5, 2, requires_grad=True)
+    mask = random_mask(1, 2, 3, 5)
+
+    def attention(query, key, value):
+        return attend(dot_product_scores(query, key), value, attn_mask=mask)
+
+    assert torch.autograd.gradcheck(attention, inputs)
+
+
+def test_scaled_scores_have_variance_one():
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.randn(1, 1, 1000, 64, generator=generator) for _ in range(2))
+    assert dot_product_scores(query, key, scale=1.0).var().item() == pytest.approx(64, rel=0.05)
+    assert dot_product_scores(query, key).var().item() == pytest.approx(1, rel=0.05)
+
+
+def test_attend_drops_weights_but_returns_them_whole():
+    query, key, value = random_qkv(S=101)
+    torch.manual_seed(0)
+    scores = dot_product_scores(query, key)
+    output, weights = attend(scores, value, dropout_p=0.5)
+    assert_close(weights, scores.softmax(-1))
+    assert not torch.allclose(output, weights @ value)
+
+
+@pytest.mark.parametrize(
+    ("query", "key", "message"),
+    [
+        (torch.zeros(1, 1, 2, 3), torch.zeros(1, 1, 2, 5), "head_dim 3.*head_dim 5"),
+        (torch.zeros(2, 1, 2, 3), torch.zeros(5, 1, 2, 3), r"\(2, 1\).*\(5, 1\)"),
+        (torch.zeros(1, 2, 2, 3), torch.zeros(1, 5, 2, 3), r"\(1, 2\).*\(1, 5\)"),
+        (torch.zeros(1, 1, 2, 3), torch.zeros(1, 2, 3), r"\(1, 1, 2, 3\).*\(1, 2, 3\)"),
+        (torch.zeros(2, 3), torch.zeros(2, 3).double(), "float32 and torch.float64"),
+        (torch.zeros(2, 3).long(), torch.zeros(2, 3).long(), "int64"),
+    ],
+)
+def test_dot_product_scores_refuses(query, key, message):
+    with pytest.raises(ValueError, match=message):
+        dot_product_scores(query, key)
+
+
+def test_attend_refuses():
+    with pytest.raises(ValueError, match="over 7 keys, but there are 5 values"):
+        attend(torch.zeros(2, 3, 5, 7), torch.zeros(2, 3, 5, 11))
+    with pytest.raises(ValueError, match=r"float32, but value is torch\.float64"):
+        attend(torch.zeros(2, 3, 5, 7), torch.zeros(2, 3, 7, 11).double())

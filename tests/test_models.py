@@ -1,0 +1,154 @@
+"""Positions, blocks and the image transformer: by hand, against torch's own layers, and what they refuse."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from sciformer import (
+    POSITIONS,
+    Classifier,
+    FeedForward,
+    ImageToSequence,
+    ImageTransformer,
+    LearnedPositions,
+    NoPositions,
+    SinusoidalPositions,
+    TransformerBlock,
+    causal_mask,
+)
+
+B, L, E, H = 2, 5, 6, 3
+
+
+def test_sinusoidal_positions_by_hand():
+    table = SinusoidalPositions(4, 3)(torch.zeros(1, 3, 4))[0]
+    for t in range(3):
+        slow = t / 10000 ** (2 / 4)
+        expected = [math.sin(t), math.cos(t), math.sin(slow), math.cos(slow)]
+        assert_close(table[t], torch.tensor(expected))
+
+
+def test_sinusoidal_dot_products_depend_on_the_distance_only():
+    table = SinusoidalPositions(64, 50).table
+    products = table @ table.T
+    for offset in (1, 7):
+        diagonal = products.diagonal(offset)
+        assert_close(diagonal, diagonal[:1].expand_as(diagonal), rtol=1e-4, atol=1e-4)
+
+
+def test_positions_are_added_and_trained_where_they_should_be():
+    x = torch.randn(B, L, E)
+    learned = LearnedPositions(E, 7)
+    assert_close(learned(x) - x, learned.table[:L].expand(B, L, E))
+    assert_close(NoPositions(E, 7)(x), x)
+    assert [len(list(POSITIONS[name](E, 7).parameters())) for name in ("sinusoidal", "learned", "none")] == [0, 1, 0]
+    assert list(SinusoidalPositions(E, 7).state_dict()) == []
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "learned"])
+def test_positions_refuse(name):
+    positions = POSITIONS[name](E, L)
+    with pytest.raises(ValueError, match="up to 5 tokens of width 6, got 7 of width 6"):
+        positions(torch.zeros(B, 7, E))
+    with pytest.raises(ValueError, match="got 5 of width 1"):
+        positions(torch.zeros(B, L, 1))
+    with pytest.raises(ValueError, match="even embed_dim, got 7"):
+        SinusoidalPositions(7, L)
+
+
+def test_feed_forward_is_the_formula():
+    layer, x = FeedForward(E, 11), torch.randn(B, L, E)
+    hidden = nn.functional.gelu(x @ layer.up.weight.T + layer.up.bias)
+    assert_close(layer(x), hidden @ layer.down.weight.T + layer.down.bias)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", [nn.GELU, nn.ReLU])
+@pytest.mark.parametrize("causal", [True, False])
+def test_block_parity_with_torch(norm_first, activation, causal):
+    torch.manual_seed(0)
+    ours = TransformerBlock(E, H, expansion=2.5, norm_first=norm_first, activation=activation).double()
+    name = activation.__name__.lower()
+    torchs = nn.TransformerEncoderLayer(E, H, 15, 0.0, name, batch_first=True, norm_first=norm_first).double()
+    with torch.no_grad():
+        for p in ours.parameters():
+            p.add_(0.1 * torch.randn_like(p))
+        attention, ff = ours.attention, ours.feed_forward
+        projections = attention.q_proj, attention.k_proj, attention.v_proj
+        torchs.self_attn.in_proj_weight.copy_(torch.cat([p.weight for p in projections]))
+        torchs.self_attn.in_proj_bias.copy_(torch.cat([p.bias for p in projections]))
+        torchs.self_attn.out_proj.load_state_dict(attention.out_proj.state_dict())
+        pairs = (torchs.linear1, ff.up), (torchs.linear2, ff.down), (torchs.norm1, ours.attention_norm)
+        for target, source in (*pairs, (torchs.norm2, ours.feed_forward_norm)):
+            target.load_state_dict(source.state_dict())
+    x = torch.randn(B, L, E, dtype=torch.float64, requires_grad=True)
+    output, weights = ours(x, is_causal=causal)
+    expected = torchs(x, ~causal_mask(L) if causal else None)
+    assert weights is None
+    assert_close(output, expected)
+    probe = torch.randn_like(output)
+    gradients = [torch.autograd.grad((y * probe).sum(), x)[0] for y in (output, expected)]
+    assert_close(*gradients)
+
+
+def test_patches_are_cut_row_by_row_and_mapped_linearly():
+    layer = ImageToSequence(6, 2, 3, 5).double()
+    images = torch.randn(B, 3, 6, 6, dtype=torch.float64)
+    tokens = layer(images)
+    assert tokens.shape == (B, 9, 5)
+    patch = images[1, :, 2:4, 4:6]  # second row of patches, last column: patch number 5
+    expected = torch.einsum("ecij,cij->e", layer.projection.weight, patch) + layer.projection.bias
+    assert_close(tokens[1, 5], expected)
+
+
+def test_one_pixel_is_one_token():
+    assert ImageToSequence(6, 1, 1, 5)(torch.zeros(B, 1, 6, 6)).shape == (B, 36, 5)
+
+
+def test_classifier_reads_the_mean_over_tokens():
+    layer, tokens = Classifier(E, 3), torch.randn(B, L, E)
+    assert_close(layer(tokens), layer.linear(layer.norm(tokens).mean(1)))
+    assert_close(layer(tokens[:, torch.randperm(L)]), layer(tokens))
+
+
+def model(**options):
+    torch.manual_seed(0)
+    return ImageTransformer(6, 2, 1, 10, E, H, 2, **options)
+
+
+def test_image_transformer_end_to_end():
+    images = torch.randn(B, 1, 6, 6)
+    network = model()
+    assert network(images).shape == (B, 10)
+    maps = network.attention_weights(images)
+    assert [m.shape for m in maps] == [(B, H, 9, 9)] * 2
+    network(images).sum().backward()
+    assert all(p.grad is not None for p in network.parameters())
+
+
+def test_without_positions_the_order_of_patches_does_not_matter():
+    images = torch.randn(B, 1, 6, 6)
+    mixed = images.unflatten(2, (3, 2))[:, :, torch.tensor([2, 0, 1])].flatten(2, 3)  # rows of patches exchanged
+    blind, seeing = model(positions=NoPositions), model()
+    assert_close(blind(mixed), blind(images))
+    assert not torch.allclose(seeing(mixed), seeing(images))
+
+
+def test_parameter_count_is_pinned():
+    network = ImageTransformer(28, 7, 1, 10, 64, 4, 4, expansion=2)
+    block = 4 * (64 * 64 + 64) + (64 * 128 + 128) + (128 * 64 + 64) + 4 * 64
+    assert sum(p.numel() for p in network.parameters()) == (49 * 64 + 64) + 16 * 64 + 4 * block + 128 + 650
+
+
+def test_image_transformer_refuses():
+    with pytest.raises(ValueError, match="image_size 28 is not divisible by patch_size 5"):
+        ImageTransformer(28, 5, 1, 10, 64, 4, 1)
+    with pytest.raises(ValueError, match="embed_dim 64 is not divisible by num_heads 3"):
+        ImageTransformer(28, 7, 1, 10, 64, 3, 1)
+    with pytest.raises(ValueError, match=r"\(B, 1, 6, 6\), got \(2, 3, 6, 6\)"):
+        model()(torch.zeros(B, 3, 6, 6))
+    with pytest.raises(ValueError, match=r"got \(1, 6, 6\)"):
+        model()(torch.zeros(1, 6, 6))

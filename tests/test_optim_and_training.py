@@ -1,0 +1,232 @@
+"""The loop does what it says: learns, resumes to the bit, stops at NaN, and never leaves half a checkpoint."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.testing import assert_close
+
+from sciformer import ImageTransformer
+from sciformer.metrics import accuracy
+from sciformer.optim import Muon, orthogonalize
+from sciformer.training import TrainConfig, evaluate, fit, make_optimizers
+
+
+class Stacked(nn.Module):
+    """The smallest model with stacked blocks, and with dropout, so that the random state matters."""
+
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Linear(5, 7), nn.Dropout(0.2), nn.Linear(7, 5)])
+        self.read_out = nn.Linear(5, 3)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return self.read_out(x)
+
+
+def seeded(seed=0):
+    torch.manual_seed(seed)
+    return Stacked()
+
+
+def stream(seed=0, count=None):
+    """Batches of a task that can be learnt: which of the first three inputs is the largest."""
+    generator = torch.Generator().manual_seed(seed)
+    while count is None or count > 0:
+        x = torch.randn(32, 5, generator=generator)
+        yield x, x[:, :3].argmax(-1)
+        count = None if count is None else count - 1
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (5, 7), (7, 5), (3, 5, 11)])
+def test_orthogonalize_pushes_singular_values_to_one(shape):
+    matrices = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    result = orthogonalize(matrices)
+    u, _, vt = torch.linalg.svd(matrices, full_matrices=False)
+    values = torch.diagonal(u.mT @ result @ vt.mT, dim1=-2, dim2=-1)
+    assert_close(result, u @ torch.diag_embed(values) @ vt)  # the singular vectors stay
+    assert values.min() > 0.3
+    assert values.max() < 1.3
+
+
+def test_muon_steps_like_torchs():
+    def weights():
+        generator = torch.Generator().manual_seed(0)
+        return [nn.Parameter(torch.randn(s, generator=generator)) for s in ((5, 7), (5, 7), (7, 5), (11, 11))]
+
+    ours, torchs = weights(), weights()
+    muon = Muon(ours, lr=0.1, weight_decay=0.2)
+    torch_muon = torch.optim.Muon(torchs, lr=0.1, weight_decay=0.2, adjust_lr_fn="match_rms_adamw")
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(3):
+        for a, b in zip(ours, torchs, strict=True):
+            a.grad = torch.randn(a.shape, generator=generator)
+            b.grad = a.grad.clone()
+        muon.step()
+        torch_muon.step()
+    for a, b, start in zip(ours, torchs, weights(), strict=True):
+        moved = (b - start).norm()
+        assert (a - b).norm() < 0.03 * moved  # torch's iteration runs in bfloat16
+
+
+def test_muon_refuses_what_is_no_matrix():
+    with pytest.raises(ValueError, match=r"\(5,\)"):
+        Muon([nn.Parameter(torch.zeros(5))], lr=0.1)
+
+
+def test_muon_takes_the_matrices_inside_the_stack_and_nothing_else():
+    model = ImageTransformer(4, 2, 1, 3, 6, 2, 2)
+    muon, adamw = make_optimizers(model, TrainConfig(10, optimizer="muon"))
+    by_muon = {id(p) for group in muon.param_groups for p in group["params"]}
+    named = {name for name, p in model.named_parameters() if id(p) in by_muon}
+    assert named == {n for n, p in model.named_parameters() if n.startswith("blocks.") and p.dim() == 2}
+    assert len(named) == 2 * 6
+    others = [id(p) for group in adamw.param_groups for p in group["params"]]
+    assert sorted(others) == sorted(id(p) for p in model.parameters() if id(p) not in by_muon)
+
+
+def test_muon_needs_a_stack():
+    with pytest.raises(ValueError, match=r"nn\.ModuleList"):
+        make_optimizers(nn.Linear(3, 5), TrainConfig(10, optimizer="muon"))
+
+
+def test_learning_rate_warms_up_and_falls():
+    config = TrainConfig(steps=110, lr=2.0, warmup_steps=10)
+    assert [config.lr_at(step) for step in (0, 4, 9)] == pytest.approx([0.2, 1.0, 2.0])
+    assert config.lr_at(10) == 2.0
+    assert config.lr_at(60) == pytest.approx(1.0)
+    assert 0 < config.lr_at(109) < 0.001
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"steps": 0}, "0 steps"),
+        ({"steps": 5, "warmup_steps": 7}, "5 steps, 7"),
+        ({"steps": 5, "lr": -1.0}, r"-1\.0"),
+        ({"steps": 5, "grad_clip": 0.0}, r"0\.0"),
+        ({"steps": 5, "optimizer": "sgd"}, "'sgd'"),
+    ],
+)
+def test_config_refuses(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        TrainConfig(**arguments)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_fit_learns(optimizer):
+    model = seeded()
+    config = TrainConfig(steps=300, lr=1e-2, optimizer=optimizer, warmup_steps=10)
+    history = fit(model, stream(), F.cross_entropy, config, progress=False)
+    assert len(history.loss) == 300
+    assert sum(history.loss[-20:]) < 0.5 * sum(history.loss[:20])
+    assert evaluate(model, stream(seed=1, count=10), accuracy) > 0.9
+
+
+def test_weight_decay_spares_biases():
+    model = seeded()
+    before = {name: p.clone() for name, p in model.named_parameters()}
+    zeros = [(torch.zeros(2, 5), torch.zeros(2, 3))]
+    config = TrainConfig(steps=1, lr=0.1, weight_decay=0.5)
+    fit(model, zeros, lambda logits, target: (logits * target).sum(), config, progress=False)  # all gradients are 0
+    for name, p in model.named_parameters():
+        assert_close(p, before[name] * (0.95 if p.dim() == 2 else 1.0))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("stopped_at", [20, 25])
+def test_resume_is_exact(tmp_path, optimizer, stopped_at):
+    config = TrainConfig(steps=40, lr=1e-2, optimizer=optimizer, warmup_steps=5)
+
+    def watch(step, model):
+        return {"norm": model.read_out.weight.norm().item()} if step % 8 == 0 else None
+
+    whole = seeded()
+    expected = fit(whole, stream(), F.cross_entropy, config, watch, progress=False)
+
+    def interrupt(step, model):
+        if step == stopped_at:
+            raise KeyboardInterrupt
+        return watch(step, model)
+
+    file = tmp_path / "new" / "run.pt"
+    options = {"checkpoint": file, "checkpoint_every": 10, "progress": False}
+    with pytest.raises(KeyboardInterrupt):
+        fit(seeded(), stream(), F.cross_entropy, config, interrupt, **options)
+    resumed = seeded(seed=7)  # another process would start from other random numbers
+    history = fit(resumed, stream(), F.cross_entropy, config, watch, **options)
+    assert history.loss == expected.loss
+    assert history.metrics == expected.metrics
+    for a, b in zip(resumed.parameters(), whole.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert [f.name for f in file.parent.iterdir()] == ["run.pt"]
+    again = fit(seeded(seed=8), stream(), F.cross_entropy, config, **options)  # finished: nothing left to do
+    assert again.loss == expected.loss
+
+
+def test_checkpoint_of_another_run_is_refused(tmp_path):
+    options = {"checkpoint": tmp_path / "run.pt", "progress": False}
+    fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), **options)
+    with pytest.raises(ValueError, match=r"'steps': \(3, 5\)"):
+        fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=5), **options)
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"not a checkpoint"])
+def test_damaged_checkpoint_is_refused(tmp_path, damage):
+    file = tmp_path / "run.pt"
+    fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), checkpoint=file, progress=False)
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(ValueError, match=r"run\.pt is not a whole checkpoint; delete it"):
+        fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), checkpoint=file, progress=False)
+
+
+@pytest.mark.parametrize("bad_step", [0, 3, 55])
+def test_a_loss_that_is_not_finite_stops_with_step_and_rate(tmp_path, bad_step):
+    def batches():
+        for n, (x, y) in enumerate(stream()):
+            yield (x * math.nan if n == bad_step else x), y
+
+    config, file = TrainConfig(steps=80, lr=0.125), tmp_path / "run.pt"
+    message = rf"nan at step {bad_step + 1} of 80, with learning rate {config.lr_at(bad_step):.3g}"
+    with pytest.raises(FloatingPointError, match=message):
+        fit(seeded(), batches(), F.cross_entropy, config, checkpoint=file, checkpoint_every=57, progress=False)
+    assert not file.exists()
+
+
+def test_batches_start_anew_or_run_dry():
+    three = list(stream(count=3))
+    history = fit(seeded(), three, F.cross_entropy, TrainConfig(steps=10), progress=False)
+    assert len(history.loss) == 10
+    with pytest.raises(ValueError, match="ran dry after 3"):
+        fit(seeded(), stream(count=3), F.cross_entropy, TrainConfig(steps=10), progress=False)
+    with pytest.raises(ValueError, match="ran dry after 0"):
+        fit(seeded(), [], F.cross_entropy, TrainConfig(steps=10), progress=False)
+
+
+def test_evaluate_weighs_batches_by_their_size_and_restores_the_mode():
+    model = nn.Dropout(0.5)
+    model.register_parameter("anchor", nn.Parameter(torch.zeros(())))
+    logits, labels = torch.eye(3), torch.tensor([0, 1, 1])
+    model.train()
+    batches = [(logits[:2], labels[:2]), (logits[2:], labels[2:])]
+    assert evaluate(model, batches, accuracy) == pytest.approx(2 / 3)
+    assert model.training
+    with pytest.raises(ValueError, match="empty"):
+        evaluate(model, [], accuracy)
+
+
+def test_compiled_training_is_the_same_training():
+    config = {"steps": 3, "lr": 1e-2}
+    plain, compiled = nn.Linear(5, 3), nn.Linear(5, 3)
+    compiled.load_state_dict(plain.state_dict())
+    expected = fit(plain, stream(), F.cross_entropy, TrainConfig(**config), progress=False)
+    try:
+        history = fit(compiled, stream(), F.cross_entropy, TrainConfig(**config, compile=True), progress=False)
+    except Exception as error:
+        pytest.skip(f"torch.compile does not work here: {error!r:.100}")
+    assert_close(torch.tensor(history.loss), torch.tensor(expected.loss))
+    assert compiled.state_dict().keys() == plain.state_dict().keys()

@@ -1,0 +1,101 @@
+"""Keep the notebooks and their paired scripts in step.
+
+    python tools/notebooks.py check              fail if a pair has drifted apart; writes nothing
+    python tools/notebooks.py run [NN ...]       take the scripts as they are, run them, store outputs in the notebooks
+
+The script is where a notebook is edited with a text editor. Edited in JupyterLab, with jupytext, both change together.
+Outputs are stored with the smallest possible diff: no widget state, no timings, no kernel's patch version.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+import jupytext
+import nbformat
+from jupytext.combine import combine_inputs_with_outputs
+from jupytext.config import load_jupytext_configuration_file
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS, SCRIPTS = ROOT / "notebooks", ROOT / "notebooks_py"
+CONFIG = load_jupytext_configuration_file(str(ROOT / "pyproject.toml"))
+METADATA = {
+    "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+
+
+def drifted() -> list[str]:
+    """One line for each pair that is not a pair."""
+    notebooks, scripts = ({p.stem for p in d.glob(f"[0-9]*{e}")} for d, e in ((NOTEBOOKS, ".ipynb"), (SCRIPTS, ".py")))
+    bad = [f"{stem}: only one of the pair exists" for stem in sorted(notebooks ^ scripts)]
+    for stem in sorted(notebooks & scripts):
+        notebook = jupytext.read(NOTEBOOKS / f"{stem}.ipynb", config=CONFIG)
+        if jupytext.writes(notebook, fmt="py:percent", config=CONFIG) != (SCRIPTS / f"{stem}.py").read_text():
+            bad.append(f"{stem}: notebook and script differ; python tools/notebooks.py run {stem[:2]}")
+    return bad
+
+
+def run(script: Path, timeout: int) -> None:
+    """Execute a script as a notebook and store it; nothing is written if a cell fails."""
+    path = NOTEBOOKS / f"{script.stem}.ipynb"
+    notebook = jupytext.read(script, config=CONFIG)
+    if path.exists():  # keeps the cells' ids
+        notebook = combine_inputs_with_outputs(notebook, nbformat.read(path, as_version=4), fmt="py:percent")
+    notebook.metadata = nbformat.from_dict(METADATA)
+    client = NotebookClient(
+        notebook,
+        timeout=timeout,
+        kernel_name="python3",
+        record_timing=False,
+        resources={"metadata": {"path": NOTEBOOKS}},
+    )
+    client.execute()
+    notebook.metadata = nbformat.from_dict(METADATA)
+    for cell in notebook.cells:
+        cell.metadata = nbformat.from_dict({"tags": cell.metadata.tags} if "tags" in cell.metadata else {})
+        if cell.cell_type == "code":
+            cell.outputs = coalesced(cell.outputs)
+    nbformat.validate(notebook)
+    nbformat.write(notebook, path)
+    # The script as jupytext would write it, so that the pair is in step to the letter.
+    script.write_text(jupytext.writes(notebook, fmt="py:percent", config=CONFIG))
+
+
+def coalesced(outputs: list) -> list:
+    """Stream chunks joined, with only what a terminal would show after carriage returns, and no live widget."""
+    joined: list = []
+    for output in outputs:
+        output.get("data", {}).pop("application/vnd.jupyter.widget-view+json", None)
+        if output.output_type == "stream" and joined and joined[-1].get("name") == output.name:
+            joined[-1].text += output.text
+        else:
+            joined.append(output)
+    for output in joined:
+        if output.output_type == "stream":
+            output.text = re.sub(r"^.*\r(?=[^\n])", "", output.text, flags=re.M)
+    return joined
+
+
+def main() -> int:
+    """Check or run; the exit status is 1 if a pair has drifted."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["check", "run"])
+    parser.add_argument("numbers", nargs="*", metavar="NN", help="which notebooks; all where none is named")
+    parser.add_argument("--timeout", type=int, default=1800, help="seconds for one cell")
+    options = parser.parse_args()
+    if options.command == "check":
+        bad = drifted()
+        print("\n".join(bad) or "all pairs in step")
+        return int(bool(bad))
+    for script in sorted(SCRIPTS.glob("[0-9]*.py")):
+        if not options.numbers or script.stem[:2] in options.numbers:
+            print("running", script.stem, flush=True)
+            run(script, options.timeout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
