@@ -1,8 +1,8 @@
 """sciformer: attention built from a weighted sum up.
 
 The mechanisms, blocks and models stand here by name. Everything else is a module of its own that is imported when it is
-first used, so that ``import sciformer`` stays light: ``data``, ``training``, ``metrics``, ``plotting``, ``course``,
-``experiments``.
+first used, so that ``import sciformer`` stays light: ``data``, ``training``, ``metrics``, ``plotting``, ``explore``,
+``course``, ``experiments``.
 """
 
 import importlib
@@ -45,7 +45,7 @@ __all__ = [
     "padding_mask",
 ]
 
-_MODULES = ("course", "data", "experiments", "metrics", "optim", "plotting", "training")
+_MODULES = ("course", "data", "experiments", "explore", "metrics", "optim", "plotting", "training")
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -1,0 +1,151 @@
+"""Promises about the package as a whole: its layers, its exports, its weight, and its one list of dependencies."""
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from torch import nn
+
+import sciformer
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "sciformer"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+#: Each module imports only from those before it.
+LAYERS = [
+    "functional",
+    "scores",
+    "fast",
+    "attention",
+    "positions",
+    "blocks",
+    "models.image",
+    "models",
+    "data",
+    "optim",
+    "training",
+    "metrics",
+    "plotting",
+    "explore",
+    "course",
+    "experiments",
+    "cli",
+]
+
+
+def imported(path):
+    """Names of the package's own modules that a file imports, at the top or inside a function."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "sciformer":
+            module = node.module.removeprefix("sciformer").lstrip(".")
+            yield from ([module] if module else [alias.name for alias in node.names])
+        elif isinstance(node, ast.Import):
+            yield from (a.name.removeprefix("sciformer.") for a in node.names if a.name.startswith("sciformer."))
+
+
+def test_every_module_has_a_layer():
+    files = {
+        ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
+        for path in PACKAGE.rglob("*.py")
+    }
+    assert files - {"__init__", "__main__"} == set(LAYERS)
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+def test_each_layer_imports_only_from_above(layer):
+    path = PACKAGE / (layer.replace(".", "/") + ".py")
+    path = path if path.exists() else PACKAGE / layer / "__init__.py"
+    above = LAYERS[: LAYERS.index(layer)]
+    assert set(imported(path)) <= set(above)
+
+
+def public_objects():
+    """Everything public that is defined in the package, with its name."""
+    for layer in LAYERS:
+        module = importlib.import_module(f"sciformer.{layer}")
+        for name, thing in vars(module).items():
+            ours = getattr(thing, "__module__", None) == module.__name__
+            if not name.startswith("_") and ours and (inspect.isfunction(thing) or inspect.isclass(thing)):
+                yield f"{layer}.{name}", thing
+
+
+def test_everything_public_is_documented():
+    things = dict(public_objects())
+    assert len(things) > 40
+    undocumented = [name for name, thing in things.items() if not inspect.getdoc(thing)]
+    for name, thing in things.items():
+        if inspect.isclass(thing):
+            methods = ((f"{name}.{m}", f) for m, f in vars(thing).items() if inspect.isfunction(f) and m[0] != "_")
+            undocumented += [m for m, f in methods if not inspect.getdoc(f)]
+    assert undocumented == []
+
+
+def test_all_is_complete_and_true():
+    exported = set(sciformer.__all__)
+    assert all(hasattr(sciformer, name) for name in exported)
+    for layer in ("scores", "attention", "blocks", "models.image", "positions"):
+        module = importlib.import_module(f"sciformer.{layer}")
+        modules = {
+            name
+            for name, thing in vars(module).items()
+            if inspect.isclass(thing) and issubclass(thing, nn.Module) and thing.__module__ == module.__name__
+        }
+        assert {name for name in modules if not name.startswith("_")} <= exported
+    assert {s.__name__ for s in sciformer.SCORES.values()} <= exported
+
+
+def test_every_exported_module_is_built_by_some_test():
+    """A completeness check over the tests themselves: what is exported is used in at least one of them."""
+    tests = "\n".join(p.read_text() for p in Path(__file__).parent.glob("test_*.py") if p != Path(__file__))
+    unused = [name for name in sciformer.__all__ if not re.search(rf"\b{name}\b", tests)]
+    assert unused == []
+
+
+def test_raises_is_documented_where_an_error_is_raised():
+    missing = []
+    for name, thing in public_objects():
+        if inspect.isfunction(thing) and "raise " in inspect.getsource(thing) and "Raises:" not in thing.__doc__:
+            missing.append(name)
+    assert missing == []
+
+
+def test_import_is_light():
+    """What only some notebooks need is imported when it is first used."""
+    heavy = ["torchvision", "matplotlib", "ipywidgets", "IPython", "tqdm"]
+    code = f"import sys, torch; before = set(sys.modules); import sciformer; new = set(sys.modules) - before; \
+print([m for m in {heavy} if m in new])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_submodules_come_when_they_are_asked_for():
+    code = "import sciformer; print(sciformer.training.fit.__name__); sciformer.nothing"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.stdout.strip() == "fit"
+    assert "module 'sciformer' has no attribute 'nothing'" in result.stderr
+
+
+def test_one_list_of_dependencies():
+    """requirements.txt installs the package with its course extra, and environment.yml installs requirements.txt."""
+    lines = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
+    assert lines == ["-e .[course]"]
+    environment = (ROOT / "environment.yml").read_text()
+    assert "-r requirements.txt" in environment
+    assert re.search(r"python\s*>=\s*" + re.escape(PROJECT["requires-python"].removeprefix(">=")), environment)
+
+
+def test_the_package_alone_is_light():
+    names = {re.match(r"[\w-]+", requirement)[0] for requirement in PROJECT["dependencies"]}
+    assert names == {"torch", "torchvision", "matplotlib", "ipywidgets", "tqdm", "jaxtyping"}
+
+
+def test_version_is_the_same_everywhere():
+    assert sciformer.__version__ == PROJECT["version"]
+    assert f"version: {PROJECT['version']}" in (ROOT / "CITATION.cff").read_text()
