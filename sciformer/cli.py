@@ -101,7 +101,8 @@ def write_run(run: experiments.Run, setting: experiments.ImageSetting, folder: P
     torch.save(run.model.state_dict(), folder / "model.pt")
     content = {"seed": run.seed, "config": asdict(setting), "figures": run.figures, **asdict(run.history)}
     (folder / "history.json").write_text(json.dumps(content, indent=1) + "\n")
-    plotting.curves({"loss": run.history.loss}, smooth=50).figure.savefig(folder / "loss.png", dpi=150)
+    loss = plotting.curves({"loss": run.history.loss}, smooth=50)
+    plotting.figure_of(loss).savefig(folder / "loss.png", dpi=150)
     print(f"written to {folder}: model.pt, history.json, loss.png")
 
 
@@ -110,7 +111,7 @@ def run_record(options: argparse.Namespace) -> None:
     if options.list:
         for name in experiments.EXPERIMENTS:
             for profile in ("quick", "full"):
-                content = experiments.load_record(name, profile)  # type: ignore[arg-type]
+                content = experiments.load_record(name, profile)
                 state = "not recorded yet" if content is None else f"{len(content['seeds'])} seeds, {content['device']}"
                 print(f"{name:28} {profile:6} {state}")
         return

@@ -11,6 +11,8 @@ from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from sciformer.plotting import figure_of
+
 
 def explore(draw: Callable[..., Figure | Axes], *, alt: str, **sliders: Any) -> None:
     """Show widgets above the picture that ``draw(**values)`` returns, and draw it anew when one of them moves.
@@ -24,8 +26,7 @@ def explore(draw: Callable[..., Figure | Axes], *, alt: str, **sliders: Any) -> 
     """
 
     def png() -> bytes:
-        drawn = draw(**{name: slider.value for name, slider in sliders.items()})
-        figure = drawn.figure if isinstance(drawn, Axes) else drawn
+        figure = figure_of(draw(**{name: slider.value for name, slider in sliders.items()}))
         buffer = io.BytesIO()
         figure.savefig(buffer, format="png", dpi=100)
         plt.close(figure)  # or the notebook would show it a second time

@@ -6,6 +6,7 @@ lines. All three stay legible to colour-blind readers.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 import matplotlib.pyplot as plt
 import torch
@@ -16,6 +17,11 @@ from torch import Tensor
 
 #: Okabe and Ito's colour-blind safe palette (Wong 2011, doi:10.1038/nmeth.1618), yellow left out: it fades on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+
+
+def figure_of(drawn: Figure | Axes) -> Figure:
+    """The whole figure that something was drawn on, to save it or close it."""
+    return drawn if isinstance(drawn, Figure) else cast(Figure, drawn.figure)
 
 
 def heatmap(
@@ -193,7 +199,7 @@ def confusion(matrix: Int[Tensor, "K K"]) -> Axes:
     image = ax.imshow(counts, cmap="viridis")
     for i, j in counts.nonzero().tolist():
         light = counts[i, j] > 0.6 * counts.max()
-        ax.text(j, i, int(counts[i, j]), ha="center", va="center", fontsize=8, color="black" if light else "white")
+        ax.text(j, i, str(int(counts[i, j])), ha="center", va="center", fontsize=8, color="black" if light else "white")
     ax.set(xlabel="taken for", ylabel="digit", xticks=range(len(counts)), yticks=range(len(counts)))
     ax.figure.colorbar(image, ax=ax, shrink=0.8, label="mistakes")
     return ax
