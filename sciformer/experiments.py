@@ -126,7 +126,7 @@ def train_image_transformer(
     return Run(seed, model, history, {"test accuracy": evaluate(model, test_batches, accuracy)})
 
 
-_SMALL_MOVES = {"degrees": 10.0, "translate": 2.0, "scale": 0.1, "shear": 5.0}
+_SMALL_MOVES = {"degrees": 10.0, "translate": 2.0, "scale": 0.1}
 
 MNIST_IMAGE_TRANSFORMER: dict[Profile, ImageSetting] = {
     "quick": ImageSetting(

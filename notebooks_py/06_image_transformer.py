@@ -1,0 +1,428 @@
+# %% [markdown]
+# # 06 Image transformer
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/06_image_transformer.ipynb)
+#
+# Needs: notebook 05 · about 75 s on two CPU cores
+
+# %% [markdown]
+# After this notebook you can
+#
+# - turn an image into a sequence of tokens, and say why a strided convolution does it;
+# - build the image transformer from parts that you already have;
+# - train it on handwritten digits, and read its three weight pictures: filters, positions, attention.
+#
+# New against 05: only the two ends, image to sequence and sequence to class.
+
+# %%
+# Set-up: does nothing where sciformer is installed; elsewhere (Colab) it fetches it and leaves torch alone.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("sciformer") is None:
+    address = "sciformer @ git+https://github.com/sciformer/sciformer"
+    subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])
+
+# %%
+import ipywidgets
+import matplotlib.pyplot as plt
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from sciformer import ImageToSequence, ImageTransformer, NoPositions, TransformerBlock
+from sciformer import course, experiments, metrics, plotting
+from sciformer.data import mnist
+from sciformer.explore import explore
+from sciformer.training import evaluate, fit
+
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+
+# %% tags=["nbval-ignore-output"]
+print(f"{course.profile()} profile on {device}, {torch.get_num_threads()} threads")
+
+# %% [markdown]
+# ## Predict first
+#
+# Cut a digit into 16 patches and shuffle them like a sliding puzzle. An image transformer **without** positional
+# embeddings sees the original and the shuffled one. Do its logits differ a lot, a little, or not at all?
+#
+# Note your answer; the section *Where a patch stands* settles it.
+
+# %% [markdown]
+# ## From image to sequence
+#
+# Attention wants a sequence of vectors. A tiny 4×4 image, small enough to check by eye, is cut into four 2×2 patches.
+
+# %%
+tiny = torch.arange(16.0).view(4, 4)
+tiny
+
+# %%
+patches = []
+for row in range(0, 4, 2):
+    for column in range(0, 4, 2):
+        patches.append(tiny[row : row + 2, column : column + 2].flatten())
+patches = torch.stack(patches)  # (4 patches, 4 pixels each)
+patches
+
+# %% [markdown]
+# Patches run row by row, and so do the pixels inside a patch. torch has this loop built in: `F.unfold`.
+
+# %%
+unfolded = F.unfold(tiny[None, None], kernel_size=2, stride=2)[0].T  # (patches, pixels)
+torch.testing.assert_close(unfolded, patches)
+
+# %% [markdown]
+# On a digit of 28×28 pixels, patches of 7×7 make 16 tokens of 49 numbers.
+
+# %%
+images, labels = mnist("test")
+digit = images[labels == 4][3]  # (1, 28, 28)
+digit_patches = F.unfold(digit[None], kernel_size=7, stride=7)[0].T  # (16, 49)
+digit_patches.shape
+
+# %%
+plotting.images(digit_patches.view(16, 1, 7, 7), [f"patch {n}" for n in range(16)], columns=4, size=0.8)
+plt.show()
+
+# %% [markdown]
+# ## From patch to token
+#
+# A patch becomes a token by one linear map, the same for every patch.
+#
+# $$x_n = W p_n + b$$
+#
+# | symbol | variable | shape |
+# |---|---|---|
+# | $p_n$, pixels of patch $n$ | `digit_patches[n]` | (49,) |
+# | $W$, the patch embedding | `conv.weight` | (64, 1, 7, 7) |
+# | $b$ | `conv.bias` | (64,) |
+# | $x_n$, token $n$ | `tokens[0, n]` | (64,) |
+
+# %% [markdown]
+# A convolution whose stride equals its kernel size visits each patch once. So it cuts and maps in one go.
+
+# %%
+conv = nn.Conv2d(1, 64, kernel_size=7, stride=7)
+cut_and_map = conv(digit[None])  # (1, 64, 4, 4): a grid of tokens
+tokens = cut_and_map.flatten(2).transpose(1, 2)  # (1, 16, 64): a sequence of tokens
+tokens.shape
+
+# %%
+by_hand = digit_patches @ conv.weight.flatten(1).T + conv.bias  # (16, 64)
+torch.testing.assert_close(tokens[0], by_hand, rtol=1e-4, atol=1e-5)
+
+# %% [markdown]
+# ### Break it: channels as tokens
+#
+# A published version flattens the other way round: each of the 64 **channels** becomes a token of 16 numbers. The
+# shapes look harmless. Change one pixel, and count the tokens that notice.
+
+# %%
+touched = digit.clone()
+touched[0, 10, 10] += 1  # row 10, column 10: inside patch 5
+moved = (conv(touched[None]) - conv(digit[None])).flatten(2)[0].abs()  # (64 channels, 16 places)
+print("patches as tokens :", (moved.amax(dim=0) > 1e-6).sum().item(), "of 16 tokens change")
+print("channels as tokens:", (moved.amax(dim=1) > 1e-6).sum().item(), "of 64 tokens change")
+
+# %%
+ax = plotting.heatmap(moved[:16], title="change of each number", xlabel="patch", ylabel="channel", colorbar=False)
+plt.show()
+
+# %% [markdown]
+# One column has moved: patch 5. Read by columns, one token knows about the pixel. Read by rows, every token is a
+# blurred copy of the whole image, and attention has no places left to look at.
+
+# %% [markdown]
+# ## Where a patch stands
+#
+# Now the prediction. Two untrained models that differ in nothing but their positions look at a digit and at its
+# shuffled patches.
+
+# %%
+shuffled_patches = digit_patches[torch.randperm(16)]
+shuffled = F.fold(shuffled_patches.T[None], output_size=28, kernel_size=7, stride=7)[0]
+plotting.images(torch.stack([digit, shuffled]), ["original", "shuffled"], size=1.6)
+plt.show()
+
+# %%
+for name, recipe in {"none": {"positions": NoPositions}, "learned": {}}.items():
+    torch.manual_seed(0)
+    model = ImageTransformer(28, 7, 1, 10, embed_dim=64, num_heads=4, num_layers=2, **recipe).eval()
+    with torch.no_grad():
+        gap = (model(digit[None]) - model(shuffled[None])).abs().max().item()
+    print(f"positions {name:8}: the logits differ", "not at all" if gap < 1e-5 else "visibly")
+
+# %% [markdown]
+# Not at all. Attention, norms and feed-forward treat tokens alike, and the mean at the end forgets their order. So each
+# place gets a vector of its own, which is added to the token there and is learned with everything else.
+
+# %% [markdown]
+# ## The whole model
+#
+# Patches, positions, blocks, and a classifier: the mean over the last block's tokens, and a linear map to ten logits.
+
+
+# %%
+class MyClassifier(nn.Module):
+    def __init__(self, embed_dim, num_classes):
+        super().__init__()
+        self.norm = nn.LayerNorm(embed_dim)
+        self.linear = nn.Linear(embed_dim, num_classes)
+
+    def forward(self, tokens):  # (B, L, E)
+        return self.linear(self.norm(tokens).mean(dim=1))  # (B, classes)
+
+
+# %%
+class MyPositions(nn.Module):
+    def __init__(self, embed_dim, length):
+        super().__init__()
+        self.table = nn.Parameter(torch.randn(length, embed_dim))
+
+    def forward(self, tokens):  # (B, L, E)
+        return tokens + self.table
+
+
+# %%
+class MyImageTransformer(nn.Module):
+    def __init__(self, image_size, patch_size, embed_dim, num_heads, num_layers, expansion):
+        super().__init__()
+        self.to_sequence = ImageToSequence(image_size, patch_size, 1, embed_dim)
+        self.positions = MyPositions(embed_dim, self.to_sequence.num_tokens)
+        self.blocks = nn.ModuleList(
+            TransformerBlock(embed_dim, num_heads, expansion=expansion) for _ in range(num_layers)
+        )
+        self.classifier = MyClassifier(embed_dim, 10)
+
+    def forward(self, images):  # (B, 1, H, W)
+        tokens = self.positions(self.to_sequence(images))  # (B, L, E)
+        for block in self.blocks:
+            tokens, _ = block(tokens)
+        return self.classifier(tokens)  # (B, 10)
+
+
+# %% [markdown]
+# The package's model is the same thing: same parameters, same outputs, same gradients.
+
+# %%
+mine = MyImageTransformer(28, 7, embed_dim=64, num_heads=4, num_layers=4, expansion=2)
+packaged = ImageTransformer(28, 7, 1, 10, embed_dim=64, num_heads=4, num_layers=4, expansion=2)
+course.assert_same_module(mine, packaged, images[:2])
+
+# %%
+for name, part in packaged.named_children():
+    print(f"{name:12} {sum(p.numel() for p in part.parameters()):7,} parameters")
+print(f"{'in all':12} {sum(p.numel() for p in packaged.parameters()):7,}")
+
+# %% [markdown]
+# ## Train it
+#
+# The same setting that `python -m sciformer record mnist-image-transformer` runs. In the quick profile: the 10,000
+# embedded digits, each turned, shifted and zoomed a little every time it is seen.
+
+# %%
+setting = experiments.MNIST_IMAGE_TRANSFORMER[course.profile()]
+torch.manual_seed(0)
+model = setting.model().to(device)
+train_batches = setting.training_batches(seed=0, device=device)
+test_batches = setting.test_batches(device)
+
+# %%
+moved_digits, _ = next(setting.training_batches(seed=1))
+plotting.images(moved_digits[:20])
+plt.show()
+
+
+# %%
+def look(step, model):
+    if step % (setting.train.steps // 10) == 0:
+        return {"test accuracy": evaluate(model, test_batches, metrics.accuracy)}
+
+
+# %% tags=["nbval-ignore-output"]
+history = fit(model, train_batches, F.cross_entropy, setting.train, on_step=look)
+accuracy = evaluate(model, test_batches, metrics.accuracy)
+print(f"test accuracy {100 * accuracy:.2f} % after {setting.train.steps} steps in {history.seconds:.0f} s")
+
+# %%
+course.verdict("accuracy on digits never seen in training", accuracy, above=0.98)
+
+# %%
+fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+plotting.curves({"training loss": history.loss}, smooth=50, logy=True, ax=left)
+plotting.curves(history.metrics, ylabel="test accuracy", ax=right)
+plt.show()
+
+# %% [markdown]
+# ## The recorded runs
+#
+# One run is an anecdote. These are the recorded runs of both profiles: mean ± standard error over the seeds.
+
+# %%
+for name in ("quick", "full"):
+    print(experiments.describe_record("mnist-image-transformer", "test accuracy", name))
+
+# %% [markdown]
+# ## Picture 1: what a patch is compared with
+#
+# Each of the 64 filters is a 7×7 pattern; a token's number 17 says how much of pattern 17 its patch contains. Red
+# counts for, blue against.
+
+# %%
+filters = model.to_sequence.projection.weight.detach()  # (64, 1, 7, 7) with patches of 7×7
+plotting.images(filters, columns=16, signed=True, size=0.55)
+plt.show()
+
+# %% [markdown]
+# ## Picture 2: what the model knows about places
+#
+# Nobody told the model that patch 5 lies under patch 1. Compare each place's learned vector with all others: one small
+# map for each place, laid out as the image is.
+
+# %%
+similarity = F.cosine_similarity(model.positions.table[:, None], model.positions.table[None], dim=-1)  # (L, L)
+grid = model.to_sequence.grid_size
+plotting.images(similarity.view(-1, 1, grid, grid), columns=grid, signed=True, size=0.7 if grid == 4 else 0.45)
+plt.show()
+
+# %%
+plotting.heatmap(model.positions.table, title="positional embedding", xlabel="number", ylabel="patch", signed=True)
+plt.show()
+
+
+# %% [markdown]
+# Do neighbours resemble each other more than distant places do? Measure it instead of squinting.
+
+
+# %%
+def similarity_at(reach):
+    place = torch.arange(grid, device=device)
+    rows, columns = place.repeat_interleave(grid), place.repeat(grid)
+    distance = (rows[:, None] - rows).abs() + (columns[:, None] - columns).abs()
+    return similarity[distance == reach].mean().item()
+
+
+# %% tags=["nbval-ignore-output"]
+print([f"at distance {reach}: {similarity_at(reach):+.2f}" for reach in (1, 2, 3)])
+
+# %%
+course.verdict("similarity of neighbours minus that at distance 3", similarity_at(1) - similarity_at(3), above=0.0)
+
+# %% [markdown]
+# ## Picture 3: where a patch looks
+#
+# The weights of one digit: row $i$ of each map is how patch $i$ divides its attention among all patches.
+
+# %%
+maps = model.attention_weights(digit[None].to(device))  # one (1, H, L, L) for each block
+plotting.heads(maps[0][0])
+plt.show()
+
+# %% [markdown]
+# A row of such a map, laid back onto the image, is easier to read. Choose the block and the patch that asks.
+
+
+# %%
+def draw(block, patch):
+    return plotting.attention_on_image(digit, maps[block][0], patch)
+
+
+explore(
+    draw,
+    alt="a digit, and where one of its patches looks in each head",
+    block=ipywidgets.IntSlider(value=0, min=0, max=len(maps) - 1, description="block"),
+    patch=ipywidgets.IntSlider(value=grid * grid // 2 + 1, min=0, max=grid * grid - 1, description="patch"),
+)
+
+# %% [markdown]
+# Attention shows where information *may* flow from; what is done with it is up to values and feed-forward. Read these
+# maps as a hint, not as an explanation (Jain & Wallace 2019, arXiv:1902.10186).
+
+# %% [markdown]
+# ## Look at the mistakes
+#
+# Which digits are taken for which? The diagonal, all that went well, is left out.
+
+# %%
+model.eval()
+images, labels = (torch.cat(part) for part in zip(*test_batches, strict=True))
+with torch.no_grad():
+    logits = torch.cat([model(part) for part in images.split(1000)])
+predicted = logits.argmax(dim=-1)
+
+# %%
+plotting.confusion(metrics.confusion_matrix(predicted, labels, 10))
+plt.show()
+
+# %% [markdown]
+# The ten mistakes of which the model was most certain. Before you blame it: which would you have read rightly?
+
+# %%
+confidence, _ = logits.softmax(dim=-1).max(dim=-1)
+worst = (confidence * (predicted != labels)).topk(10).indices
+plotting.images(images[worst], [f"{labels[n]} read as {predicted[n]}" for n in worst], columns=5, size=1.3)
+plt.show()
+
+# %% [markdown]
+# ## Your turn
+#
+# **1. (easy, 2 minutes)** With `patch_size=1`, how many tokens does a digit have, and how many numbers does each head's
+# attention map then hold?
+#
+# <details><summary>Answer</summary>
+#
+# 784 tokens, and 784 × 784 = 614,656 weights a head, against 16 × 16 = 256 with 7×7 patches. Cost grows with the square
+# of the number of tokens; notebook 01 measured it.
+#
+# </details>
+#
+# **2. (middle, 5 minutes)** Shuffle the patches of *all* digits, in training and test, by one fixed permutation. What
+# happens to the accuracy of this model, and of a convolutional network?
+#
+# <details><summary>Answer</summary>
+#
+# Nothing for this model: its positions are learned, so place 5 is a name and not a location. A convolutional network
+# would suffer, since it counts on neighbours being neighbours. That freedom is also why transformers need more data.
+#
+# </details>
+#
+# **3. (hard, 15 minutes)** Replace the mean in `MyClassifier` by a learned query that attends to the tokens. How many
+# parameters does it add?
+#
+# <details><summary>Answer</summary>
+#
+# `query = nn.Parameter(torch.randn(embed_dim))`, then
+# `weights = (tokens @ query / embed_dim**0.5).softmax(dim=1)` and `(weights[..., None] * tokens).sum(dim=1)`: 64 numbers.
+# The mean is the special case `query = 0`.
+#
+# </details>
+
+# %% [markdown]
+# ## Takeaways
+#
+# - A patch is a token; a convolution with stride = kernel cuts and maps linearly, and nothing more.
+# - Without positions the model sees a bag of patches; with learned ones it finds out by itself which are neighbours.
+# - Everything between the two ends is unchanged from notebook 05.
+
+# %% [markdown]
+# ## Check yourself
+#
+# 1. Which axis of the convolution's output is the token, which the embedding?
+# 2. Why does the mean over tokens not lose *where* something was seen?
+# 3. What would a high test accuracy of a model without positions tell you?
+#
+# <details><summary>Answers</summary>
+#
+# 1. The grid of places is flattened into tokens; the channels are the embedding.
+# 2. Each token carries its position's vector, and the blocks have mixed it with the content before the mean is taken.
+# 3. That the task can be solved from a bag of patches, that is, without knowing their arrangement.
+#
+# </details>
+
+# %% [markdown]
+# **To read**: Dosovitskiy et al. 2020, *An image is worth 16×16 words*, arXiv:2010.11929, sections 3.1 and 4.5 (its
+# figure 7 has the same three pictures).
