@@ -1,0 +1,481 @@
+"""MNIST and Tiny Shakespeare: real data, there without a network, and never silently damaged.
+
+Two tiers:
+
+- The package carries Tiny Shakespeare whole and a small MNIST of 10,000 + 2,000 digits (``assets/``).
+- All of MNIST is fetched once into the data root and kept there.
+
+Every file is compared with its SHA-256 before a single byte of it is used. What goes wrong ends in a ``DataError``
+that names the file and what to do about it.
+
+Sources: MNIST by Yann LeCun and Corinna Cortes, CC BY-SA 3.0, http://yann.lecun.com/exdb/mnist.
+Tiny Shakespeare, public domain, https://github.com/karpathy/char-rnn.
+"""
+
+import bz2
+import hashlib
+import math
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class DataError(RuntimeError):
+    """A data file cannot be had. The message names the file and the remedy."""
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The files
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class DataFile(NamedTuple):
+    """What a whole file looks like: its path below its folder, its size in bytes, and its checksum."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+ASSETS = Path(__file__).parent / "assets"
+
+# Written by tools/make_embedded_data.py. An MNIST file holds all labels, then all pixels, one byte each.
+MNIST_SMALL_FILES = {
+    "train": DataFile(
+        "mnist_small_train.bz2", 1_405_756, "a27524ad439fad8a13e417830a9fe9fe310a9d7ee2e8cd6ef1c31f8849270aa0"
+    ),
+    "test": DataFile(
+        "mnist_small_test.bz2", 283_157, "c6ee1cbc6cf8ca3261e6a851294c6f4e5abd7622b8ebd57c409ce99d146a30c9"
+    ),
+}
+SHAKESPEARE_SMALL_FILE = DataFile(
+    "tinyshakespeare.txt.bz2", 328_477, "1167258cfe426cf0bcf2967609a7fabd9162b8e65d72f26f417abca677c220da"
+)
+
+# Below the data root, in the layout of torchvision.datasets.MNIST.
+MNIST_FILES = (
+    DataFile(
+        "MNIST/raw/train-images-idx3-ubyte",
+        47_040_016,
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    ),
+    DataFile(
+        "MNIST/raw/train-labels-idx1-ubyte",
+        60_008,
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    ),
+    DataFile(
+        "MNIST/raw/t10k-images-idx3-ubyte",
+        7_840_016,
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    ),
+    DataFile(
+        "MNIST/raw/t10k-labels-idx1-ubyte",
+        10_008,
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    ),
+)
+SHAKESPEARE_FILE = DataFile(
+    "tinyshakespeare/input.txt",
+    1_115_394,
+    "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed",
+)
+SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+
+
+def data_root(root: str | Path | None = None) -> Path:
+    """The folder of the full data: ``root``, else the environment's SCIFORMER_DATA, else the user's cache folder."""
+    if root is not None:
+        return Path(root).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get("SCIFORMER_DATA") or f"{cache}/sciformer").expanduser()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The data sets
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def mnist(
+    split: Literal["train", "test"] = "train",
+    *,
+    size: Literal["small", "full"] = "small",
+    root: str | Path | None = None,
+) -> tuple[Float[Tensor, "N 1 28 28"], Int[Tensor, "N"]]:
+    """Handwritten digits: images in [0, 1], white (1) on black (0), and which digit each one is.
+
+    ``"small"`` is embedded in the package: 10,000 digits to train on and 2,000 to test on, sampled from all of MNIST.
+    ``"full"`` is all 60,000 and 10,000, fetched on first use (11.6 MB) with ``torchvision.datasets.MNIST``.
+
+    Source: MNIST, Yann LeCun and Corinna Cortes, CC BY-SA 3.0.
+
+    Args:
+        root: the folder of the full set, see ``data_root``; the small set does not look there.
+
+    Returns:
+        Images (N, 1, 28, 28) float32 and labels (N,) int64.
+
+    Raises:
+        ValueError: if ``split`` or ``size`` is none of the above.
+        DataError: if the data cannot be had whole, see there.
+    """
+    _check_choice("split", split, ("train", "test"))
+    _check_choice("size", size, ("small", "full"))
+    if size == "small":
+        content = _embedded(MNIST_SMALL_FILES[split])
+        count = len(content) // (1 + 28 * 28)
+        labels, pixels = content[:count], content[count:]
+    else:
+        # The bytes that were checked are the bytes that are used, so no second reading can bring in other ones.
+        files = _cached(data_root(root), MNIST_FILES, _download_mnist)
+        prefix = {"train": "train", "test": "t10k"}[split]
+        pixels = files[f"MNIST/raw/{prefix}-images-idx3-ubyte"][16:]  # after the header: magic number and 3 sizes
+        labels = files[f"MNIST/raw/{prefix}-labels-idx1-ubyte"][8:]  # after the header: magic number and 1 size
+    # A bytearray, because torch shares its memory and would warn about bytes, which cannot be written.
+    images = torch.frombuffer(bytearray(pixels), dtype=torch.uint8).view(-1, 1, 28, 28).float() / 255
+    return images, torch.frombuffer(bytearray(labels), dtype=torch.uint8).long()
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The characters that a text is made of; a token is a character's place among them.
+
+    >>> vocabulary = Vocabulary.of("hello")
+    >>> vocabulary.characters
+    'ehlo'
+    >>> vocabulary.encode("hole")
+    tensor([1, 3, 2, 0])
+    """
+
+    characters: str
+
+    @classmethod
+    def of(cls, text: str) -> "Vocabulary":
+        """The distinct characters of a text, sorted."""
+        return cls("".join(sorted(set(text))))
+
+    def __len__(self) -> int:
+        return len(self.characters)
+
+    def encode(self, text: str) -> Int[Tensor, "N"]:
+        """Text to tokens, int64.
+
+        Raises:
+            ValueError: naming the first character that is not in the vocabulary, and its place.
+        """
+        token_of = {character: token for token, character in enumerate(self.characters)}
+        if unknown := set(text) - token_of.keys():
+            place = min(text.index(character) for character in unknown)
+            raise ValueError(f"character {text[place]!r} at place {place} is not in the vocabulary")
+        return torch.tensor([token_of[character] for character in text], dtype=torch.int64)
+
+    def decode(self, tokens: Int[Tensor, "N"] | Sequence[int]) -> str:
+        """Tokens to text.
+
+        Raises:
+            ValueError: naming the first token that is no place in the vocabulary, and its place.
+        """
+        tokens = torch.as_tensor(tokens).tolist()
+        for place, token in enumerate(tokens):
+            if not 0 <= token < len(self):
+                raise ValueError(f"token {token} at place {place} is not in 0..{len(self) - 1}")
+        return "".join(self.characters[token] for token in tokens)
+
+
+def shakespeare(
+    split: Literal["train", "val"] = "train", *, root: str | Path | None = None
+) -> tuple[Int[Tensor, "N"], Vocabulary]:
+    """Tiny Shakespeare, character by character: 1,115,394 of them, 65 distinct.
+
+    ``"train"`` is the first 90 % (1,003,854), ``"val"`` the rest (111,540): the standard split. The vocabulary is that
+    of the whole text. Source: Andrej Karpathy's char-rnn; public domain.
+
+    Args:
+        root: None reads the copy that is embedded in the package. A folder reads ``tinyshakespeare/input.txt`` in it,
+            which is fetched on first use (1.1 MB).
+
+    Returns:
+        Tokens (N,) int64 and the vocabulary that decodes them.
+
+    Raises:
+        ValueError: if ``split`` is none of the above.
+        DataError: if the text cannot be had whole.
+    """
+    _check_choice("split", split, ("train", "val"))
+    if root is None:
+        content = _embedded(SHAKESPEARE_SMALL_FILE)
+    else:
+        content = _cached(data_root(root), (SHAKESPEARE_FILE,), _download_shakespeare)[SHAKESPEARE_FILE.name]
+    text = content.decode()
+    vocabulary = Vocabulary.of(text)
+    cut = len(text) * 9 // 10
+    return vocabulary.encode(text[:cut] if split == "train" else text[cut:]), vocabulary
+
+
+def _check_choice(name: str, given: str, wanted: Sequence[str]) -> None:
+    if given not in wanted:
+        raise ValueError(f"{name} must be {' or '.join(map(repr, wanted))}, got {given!r}")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is there, and fetching the rest
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+class DataRow(NamedTuple):
+    """One file of the data: where it is, in which state, and how many bytes of it are there."""
+
+    name: str
+    place: Path
+    state: Literal["embedded", "whole", "missing", "damaged"]
+    size: int
+
+
+def describe(root: str | Path | None = None) -> list[DataRow]:
+    """One row for each file, embedded ones first. Reads all of them, changes none, and needs no network."""
+    embedded = [_describe(ASSETS, file, "embedded") for file in (*MNIST_SMALL_FILES.values(), SHAKESPEARE_SMALL_FILE)]
+    return embedded + [_describe(data_root(root), file, "whole") for file in (*MNIST_FILES, SHAKESPEARE_FILE)]
+
+
+def _describe(folder: Path, file: DataFile, state_if_whole: Literal["embedded", "whole"]) -> DataRow:
+    state: Literal["embedded", "whole", "missing", "damaged"]
+    try:
+        content, fault = _read(folder, file)
+    except OSError:
+        content, fault = b"", "cannot be read"
+    state = "missing" if fault == MISSING else "damaged" if fault else state_if_whole
+    return DataRow(file.name, folder / file.name, state, len(content))
+
+
+def fetch(root: str | Path | None = None) -> None:
+    """Fetch all of MNIST and Tiny Shakespeare into the data root, as far as they are not there whole.
+
+    Raises:
+        DataError: if one of them cannot be had whole.
+    """
+    _cached(data_root(root), MNIST_FILES, _download_mnist)
+    _cached(data_root(root), (SHAKESPEARE_FILE,), _download_shakespeare)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Reading, checking, downloading
+# ---------------------------------------------------------------------------------------------------------------------
+
+MISSING = "is missing"
+
+
+def _read(folder: Path, file: DataFile) -> tuple[bytes, str]:
+    """A file's content, and what is wrong with it, which is "" for a whole file.
+
+    Raises:
+        OSError: if there is something in the file's place that cannot be read.
+    """
+    try:
+        content = (folder / file.name).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return b"", MISSING
+    if len(content) < file.size:
+        return content, f"is cut short ({len(content):,} of {file.size:,} bytes)"
+    if hashlib.sha256(content).hexdigest() != file.sha256:
+        return content, "is altered (its SHA-256 is not that of the original)"
+    return content, ""
+
+
+def _embedded(file: DataFile) -> bytes:
+    """The content of a file that the package carries, decompressed."""
+    try:
+        content, fault = _read(ASSETS, file)
+    except OSError as error:
+        content, fault = b"", f"cannot be read ({error.strerror})"
+    if fault:
+        raise DataError(f"The package's own file {ASSETS / file.name} {fault}. Reinstall sciformer.")
+    return bz2.decompress(content)
+
+
+def _cached(root: Path, files: Sequence[DataFile], download: Callable[[Path], None]) -> dict[str, bytes]:
+    """The contents of the files below the data root, fetched first if one of them is missing or damaged."""
+    contents, faulty = {}, []
+    for file in files:
+        path = root / file.name
+        try:
+            contents[file.name], fault = _read(root, file)
+        except OSError as error:
+            raise DataError(
+                f"{path} cannot be read ({error.strerror}). Make it readable, or remove it, and it is fetched again."
+            ) from error
+        if fault:
+            faulty.append(path)
+        if fault and fault != MISSING:
+            warnings.warn(f"{path} {fault}; it is fetched again.", stacklevel=3)
+    return _fetch(root, files, faulty, download) if faulty else contents
+
+
+def _fetch(
+    root: Path, files: Sequence[DataFile], faulty: Sequence[Path], download: Callable[[Path], None]
+) -> dict[str, bytes]:
+    """Download into a temporary folder beside the files' place, check, and only then move in."""
+    folder = faulty[0].parent
+    names = ", ".join(path.name for path in faulty)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        staging = tempfile.TemporaryDirectory(prefix=".download-", dir=folder)
+    except OSError as error:
+        raise DataError(
+            f"{names} cannot be saved, because the folder {folder} cannot be written ({error.strerror}). "
+            "Pass another folder as root, or name one in the environment variable SCIFORMER_DATA."
+        ) from error
+    try:
+        with staging as temporary:  # removed at the end of this block, also after an error or Ctrl-C
+            download(Path(temporary))
+            contents = {}
+            for file in files:
+                contents[file.name], fault = _read(Path(temporary), file)
+                if fault:
+                    raise OSError(f"what came for {Path(file.name).name} {fault}")
+            for file in files:
+                os.replace(Path(temporary, file.name), root / file.name)
+    except (OSError, RuntimeError, HTTPException) as error:
+        raise DataError(
+            f"{names} could not be fetched into {folder} ({' '.join(str(error).split())}). Check the network and "
+            "the free disk space and try again, or copy the files there yourself; the embedded data need neither."
+        ) from error
+    return contents
+
+
+# torchvision is imported where it is needed: that takes longer than loading the data.
+def _download_mnist(folder: Path) -> None:
+    from torchvision.datasets import MNIST
+
+    MNIST(folder, download=True)
+
+
+def _download_shakespeare(folder: Path) -> None:
+    from torchvision.datasets.utils import download_url
+
+    place = folder / SHAKESPEARE_FILE.name
+    download_url(SHAKESPEARE_URL, place.parent, place.name)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Batches
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def batches(
+    *tensors: Tensor,
+    batch_size: int,
+    seed: int,
+    augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
+) -> Iterator[tuple[Tensor, ...]]:
+    """Shuffled batches without end, in a new order every epoch; the last incomplete batch of an epoch is dropped.
+
+    All randomness comes from a generator of its own, so that the same seed gives the same batches whatever else draws
+    random numbers: a run that was interrupted can go on exactly where it stopped.
+
+    Args:
+        tensors: of one common length N, on any device.
+        augment: called as ``augment(batch, generator)`` on each batch of the first tensor, e.g. ``random_affine``.
+
+    Yields:
+        One (batch_size, ...) tensor for each of ``tensors``.
+
+    Raises:
+        ValueError: if the tensors differ in length, or ``batch_size`` is not in 1..N.
+    """
+    lengths = [len(tensor) for tensor in tensors]
+    if len(set(lengths)) != 1:
+        raise ValueError(f"batches needs tensors of one common length, got lengths {lengths}")
+    if not 1 <= batch_size <= lengths[0]:
+        raise ValueError(f"batch_size must lie in 1..{lengths[0]}, the number of samples, got {batch_size}")
+    # A generator function of its own, so that the errors above come from the call and not from the first batch.
+    return _batches(tensors, batch_size, torch.Generator().manual_seed(seed), augment)
+
+
+def _batches(
+    tensors: tuple[Tensor, ...],
+    batch_size: int,
+    generator: torch.Generator,
+    augment: Callable[[Tensor, torch.Generator], Tensor] | None,
+) -> Iterator[tuple[Tensor, ...]]:
+    while True:
+        order = torch.randperm(len(tensors[0]), generator=generator)
+        for start in range(0, len(order) - batch_size + 1, batch_size):
+            chosen = order[start : start + batch_size]
+            first, *others = (tensor[chosen.to(tensor.device)] for tensor in tensors)
+            yield (augment(first, generator) if augment else first, *others)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Augmentation
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def affine(
+    images: Float[Tensor, "B C H W"],
+    *,
+    degrees: Float[Tensor, "B"],
+    zoom: Float[Tensor, "B"],
+    shift: Float[Tensor, "B 2"],
+) -> Float[Tensor, "B C H W"]:
+    r"""Turn, zoom, then shift each image by its own amount: bilinear, with zeros where the image does not reach.
+
+    The pixel at p, measured from the centre, shows what was at
+
+    .. math:: p' = R^{-1} (p - t) / z, \qquad R^{-1} = \begin{pmatrix} \cos θ & -\sin θ \\ \sin θ & \cos θ \end{pmatrix}
+
+    (with y pointing down, as rows do).
+
+    Args:
+        degrees: θ, counter-clockwise, in degrees.
+        zoom: z, a factor; 2 shows the image twice as large.
+        shift: t, in pixels: to the right, and down.
+
+    Returns:
+        The new images, in the images' dtype and on their device, without a gradient.
+    """
+    height, width = images.shape[-2:]
+    half = images.new_tensor([width / 2, height / 2])  # pixels in one unit of grid_sample's coordinates
+    angle = degrees.to(half) * (math.pi / 180)
+    cos, sin = angle.cos(), angle.sin()
+    inverse = torch.stack([cos, -sin, sin, cos], dim=-1).view(-1, 2, 2) / zoom.to(half)[:, None, None]  # (B, 2, 2)
+    offset = -inverse @ shift.to(half)[:, :, None]  # (B, 2, 1)
+    # From pixels to grid_sample's coordinates, in which the image reaches from -1 to 1 in both directions.
+    theta = torch.cat([inverse * half / half[:, None], offset / half[:, None]], dim=-1)  # (B, 2, 3)
+    grid = F.affine_grid(theta, list(images.shape), align_corners=False)  # (B, H, W, 2)
+    return F.grid_sample(images, grid, align_corners=False)
+
+
+def random_affine(
+    images: Float[Tensor, "B C H W"],
+    generator: torch.Generator,
+    *,
+    degrees: float = 10.0,
+    translate: float = 2.0,
+    scale: float = 0.1,
+) -> Float[Tensor, "B C H W"]:
+    """Turn, zoom and shift each image by its own random amount, all uniformly distributed; see ``affine``.
+
+    Args:
+        generator: on the CPU, whatever the images' device, so that every device sees the same numbers.
+        degrees: the angle lies in ±degrees.
+        translate: the shift lies in ±translate pixels, in both directions.
+        scale: the zoom lies in 1 ± scale.
+
+    Raises:
+        ValueError: if ``scale`` is not in [0, 1), since the zoom could then be 0.
+    """
+    if not 0 <= scale < 1:
+        raise ValueError(f"scale must lie in [0, 1), got {scale}")
+    draws = 2 * torch.rand(len(images), 4, generator=generator) - 1  # (B, 4) in [-1, 1)
+    return affine(images, degrees=degrees * draws[:, 0], zoom=1 + scale * draws[:, 1], shift=translate * draws[:, 2:])
