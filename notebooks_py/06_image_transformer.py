@@ -396,7 +396,8 @@ plt.show()
 # <details><summary>Answer</summary>
 #
 # `query = nn.Parameter(torch.randn(embed_dim))`, then
-# `weights = (tokens @ query / embed_dim**0.5).softmax(dim=1)` and `(weights[..., None] * tokens).sum(dim=1)`: 64 numbers.
+# `weights = (tokens @ query / embed_dim**0.5).softmax(dim=1)` and `(weights[..., None] * tokens).sum(dim=1)`:
+# 64 numbers.
 # The mean is the special case `query = 0`.
 #
 # </details>

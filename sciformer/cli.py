@@ -107,7 +107,11 @@ def write_run(run: experiments.Run, setting: experiments.ImageSetting, folder: P
 
 
 def run_record(options: argparse.Namespace) -> None:
-    """Write a record, or list them."""
+    """Write a record, or list them.
+
+    Raises:
+        ValueError: if no experiment is named, or a rehearsal would be written among the results.
+    """
     if options.list:
         for name in experiments.EXPERIMENTS:
             for profile in ("quick", "full"):

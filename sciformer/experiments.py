@@ -79,7 +79,7 @@ class ImageSetting:
     def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
         """Endless shuffled batches of digits, each shifted, turned and stretched a little."""
         images, labels = (tensor.to(device) for tensor in mnist("train", size=self.size))
-        augment = partial(random_affine, **self.augmentation) if self.augmentation else None
+        augment = partial(random_affine, **self.augmentation) if self.augmentation else None  # type: ignore[arg-type]
         return batches(images, labels, batch_size=self.batch_size, seed=seed, augment=augment)
 
     def test_batches(self, device: torch.device | str = "cpu") -> list[Batch]:

@@ -246,7 +246,7 @@ def _load_checkpoint(
         saved = state["config"]
     except Exception as error:
         raise ValueError(
-            f"{path} is not a whole checkpoint ({error}); delete it to start from the beginning"
+            f"{path} is not a whole checkpoint ({type(error).__name__}); delete it to start from the beginning"
         ) from error
     if saved != asdict(config):
         other = {k: (saved.get(k), v) for k, v in asdict(config).items() if saved.get(k) != v}

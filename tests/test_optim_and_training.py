@@ -180,7 +180,7 @@ def test_damaged_checkpoint_is_refused(tmp_path, damage):
     file = tmp_path / "run.pt"
     fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), checkpoint=file, progress=False)
     file.write_bytes(damage(file.read_bytes()))
-    with pytest.raises(ValueError, match=r"run\.pt is not a whole checkpoint; delete it"):
+    with pytest.raises(ValueError, match=r"run\.pt is not a whole checkpoint .*; delete it"):
         fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), checkpoint=file, progress=False)
 
 
