@@ -1,0 +1,170 @@
+"""Records are whole or refused, and the command line says what went wrong in one line."""
+
+import json
+
+import pytest
+import torch
+
+from sciformer import cli, data, experiments
+from sciformer.experiments import EXPERIMENTS, describe_record, load_record, record, results_folder
+
+NAME = "mnist-image-transformer"
+TINY = ["--embed-dim", "8", "--num-heads", "2", "--num-layers", "1", "--profile", "quick", "--device", "cpu"]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize("profile", ["quick", "full"])
+def test_committed_records_are_whole_and_of_todays_setting(name, profile):
+    content = load_record(name, profile)
+    if content is None:
+        pytest.skip(f"{name}, {profile} profile: not recorded yet")
+    setting = EXPERIMENTS[name].settings[profile]
+    assert content["config"] == json.loads(json.dumps(experiments.asdict(setting)))
+    assert content["name"], content["profile"] == (name, profile)
+    for key in ("device", "versions", "commit", "seconds", "date"):
+        assert content[key], f"{key} is missing"
+    for run in content["runs"]:
+        assert run["curves"]["loss"][-1][0] == setting.train.steps
+
+
+def test_every_file_in_results_is_a_known_record():
+    known = {experiments.record_file(name, profile) for name in EXPERIMENTS for profile in ("quick", "full")}
+    assert {path.name for path in results_folder().glob("*.json")} <= known
+
+
+def test_full_image_transformer_keeps_to_its_budget():
+    model = experiments.MNIST_IMAGE_TRANSFORMER["full"].model()
+    assert sum(p.numel() for p in model.parameters()) <= 210_000
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_record_is_written_whole(tmp_path, jobs):
+    path = record(NAME, "quick", seeds=2, jobs=jobs, steps=3, out=tmp_path)
+    content = load_record(NAME, "quick", tmp_path)
+    assert [file.name for file in tmp_path.iterdir()] == [path.name] == [f"{NAME}.quick.json"]
+    assert content["seeds"] == [run["seed"] for run in content["runs"]] == [0, 1]
+    assert content["config"]["train"]["steps"] == 3
+    losses = [run["curves"]["loss"] for run in content["runs"]]
+    assert [step for step, _ in losses[0]] == [1, 2, 3]
+    assert losses[0] != losses[1]
+    assert all(0 <= run["figures"]["test accuracy"] <= 1 for run in content["runs"])
+
+
+def test_record_of_a_seed_can_be_repeated(tmp_path):
+    paths = [record(NAME, "quick", seeds=1, steps=3, out=tmp_path / name) for name in "ab"]
+    first, second = (json.loads(path.read_text())["runs"][0] for path in paths)
+    assert first["curves"] == second["curves"]
+    assert first["figures"] == second["figures"]
+
+
+@pytest.mark.parametrize("damage", [lambda t: t[: len(t) // 2], lambda t: "", lambda t: "[1, 2]", lambda t: "{}"])
+def test_a_cut_record_is_refused(tmp_path, damage):
+    path = record(NAME, "quick", seeds=1, steps=1, out=tmp_path)
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(ValueError, match=rf"{NAME}\.quick\.json is not a whole record"):
+        load_record(NAME, "quick", tmp_path)
+
+
+def test_a_record_without_all_its_seeds_is_refused(tmp_path):
+    path = record(NAME, "quick", seeds=2, steps=1, out=tmp_path)
+    content = json.loads(path.read_text())
+    content["runs"].pop()
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="lacks some of its seeds"):
+        load_record(NAME, "quick", tmp_path)
+
+
+def test_what_is_not_recorded_says_so(tmp_path, monkeypatch):
+    assert load_record(NAME, "full", tmp_path) is None
+    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    assert describe_record(NAME, "test accuracy") == f"{NAME}, full profile: not recorded yet"
+    with pytest.raises(ValueError, match=f"no experiment 'mnist'; there are {NAME}"):
+        load_record("mnist")
+
+
+def test_describe_record_gives_mean_and_standard_error(tmp_path, monkeypatch):
+    runs = [{"seed": n, "figures": {"a": v}, "seconds": 3.0, "parameters": 1000} for n, v in enumerate((0.9, 0.94))]
+    content = {"runs": runs, "seeds": [0, 1], "device": "CPU"}
+    (tmp_path / f"{NAME}.json").write_text(json.dumps(content))
+    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    line = f"{NAME}, full profile: a 92.00 ± 2.00 % over 2 seeds, 1,000 parameters, 3 s each on CPU"
+    assert describe_record(NAME, "a") == line
+
+
+def run(capsys, *arguments):
+    """Exit status, stdout, stderr."""
+    status = cli.main([str(a) for a in arguments])
+    return status, *capsys.readouterr()
+
+
+def test_train_writes_what_it_says(tmp_path, capsys):
+    out = tmp_path / "run"
+    status, printed, _ = run(capsys, "train", "mnist", "--steps", 5, "--lr", 0.001, "--out", out, *TINY)
+    assert status == 0
+    assert printed.startswith("test accuracy ")
+    assert sorted(f.name for f in out.iterdir()) == ["history.json", "loss.png", "model.pt"]
+    content = json.loads((out / "history.json").read_text())
+    assert len(content["loss"]) == 5
+    assert content["config"]["train"]["lr"] == 0.001
+    assert content["config"]["embed_dim"] == 8
+    assert "positions.table" in torch.load(out / "model.pt", weights_only=True)
+
+
+def test_train_resumes_from_its_checkpoint(tmp_path, capsys):
+    arguments = ("train", "mnist", "--steps", 4, "--checkpoint", tmp_path / "c.pt", *TINY)
+    first, again = run(capsys, *arguments), run(capsys, *arguments)
+    assert first[0] == again[0] == 0
+    assert first[1].splitlines()[0] == again[1].splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "mnist", "--patch-size", "5"), "image_size 28 is not divisible by patch_size 5"),
+        (("train", "mnist", "--num-heads", "3"), "embed_dim 64 is not divisible by num_heads 3"),
+        (("train", "mnist", "--steps", "0"), "got 0 steps"),
+        (("train", "mnist", "--batch-size", "20000"), "20000"),
+        (("record", "mnist"), f"no experiment 'mnist'; there are {NAME}"),
+        (("record",), "record what?"),
+        (("record", NAME, "--steps", "3"), "give it an --out"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, arguments, message):
+    status, printed, error = run(capsys, *arguments)
+    assert status == 1
+    assert printed == ""
+    assert error.startswith("sciformer: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_record_list(capsys):
+    status, printed, _ = run(capsys, "record", "--list")
+    assert status == 0
+    assert [line.split()[:2] for line in printed.splitlines()] == [
+        [n, p] for n in EXPERIMENTS for p in ("quick", "full")
+    ]
+
+
+def test_data_shows_what_is_where(tmp_path, capsys):
+    status, printed, _ = run(capsys, "data", "--root", tmp_path)
+    assert status == 0
+    assert printed.count("embedded") == 3
+    assert printed.count("missing") == len(data.MNIST_FILES) + 1
+
+
+def test_data_says_when_it_cannot_fetch(tmp_path, capsys, monkeypatch):
+    from torchvision.datasets import MNIST
+
+    monkeypatch.setattr(MNIST, "mirrors", ["http://127.0.0.1:9/"])
+    status, _, error = run(capsys, "data", "--fetch", "--root", tmp_path)
+    assert status == 1
+    assert "could not be fetched" in error
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_doctor_says_what_a_bug_report_needs(capsys):
+    status, printed, _ = run(capsys, "doctor")
+    assert status == 0
+    for word in ("sciformer", "python", "torch", "ipywidgets", "cuda", "threads", "profile", "embedded"):
+        assert word in printed
