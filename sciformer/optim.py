@@ -12,11 +12,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 
-def orthogonalize(matrices: Float[Tensor, "*batch M N"], steps: int = 5) -> Float[Tensor, "*batch M N"]:
+def orthogonalize(matrices: Float[Tensor, "N rows columns"], steps: int = 5) -> Float[Tensor, "N rows columns"]:
     r"""Push all singular values of each matrix towards 1 and leave the singular vectors alone.
 
-    The Newton–Schulz iteration X ← aX + (bA + cA²)X with A = XXᵀ, tuned for few steps rather than for convergence:
-    singular values end between about 0.7 and 1.2. Source: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon.
+    .. math:: X \leftarrow a X + (b A + c A^2) X, \qquad A = X X^T
+
+    The Newton–Schulz iteration, tuned for few steps rather than for convergence: singular values end between about 0.7
+    and 1.2. Source: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon.
     """
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = matrices.shape[-2] > matrices.shape[-1]
@@ -24,7 +26,7 @@ def orthogonalize(matrices: Float[Tensor, "*batch M N"], steps: int = 5) -> Floa
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     for _ in range(steps):
         gram = x @ x.mT
-        x = a * x + (b * gram + c * gram @ gram) @ x
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if tall else x
 
 
@@ -55,7 +57,10 @@ class Muon(torch.optim.Optimizer):
                     by_shape[p.shape, p.device, p.dtype].append(p)
             for (shape, _, _), params in by_shape.items():
                 gradients = [p.grad for p in params]
-                buffers = [self.state[p].setdefault("momentum_buffer", torch.zeros_like(p)) for p in params]
+                for p in params:
+                    if not self.state[p]:
+                        self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+                buffers = [self.state[p]["momentum_buffer"] for p in params]
                 torch._foreach_lerp_(buffers, gradients, 1 - group["momentum"])
                 nesterov = torch._foreach_lerp(gradients, buffers, group["momentum"])
                 updates = orthogonalize(torch.stack(nesterov).float()).to(params[0].dtype)

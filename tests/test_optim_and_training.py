@@ -42,7 +42,7 @@ def stream(seed=0, count=None):
         count = None if count is None else count - 1
 
 
-@pytest.mark.parametrize("shape", [(5, 5), (5, 7), (7, 5), (3, 5, 11)])
+@pytest.mark.parametrize("shape", [(1, 5, 5), (3, 5, 7), (2, 7, 5), (3, 5, 11)])
 def test_orthogonalize_pushes_singular_values_to_one(shape):
     matrices = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     result = orthogonalize(matrices)
