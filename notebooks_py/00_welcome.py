@@ -175,7 +175,7 @@ print(f"trained for {history.seconds:.0f} s: {100 * accuracy:.1f} % right")
 course.verdict("accuracy after training", accuracy, above=0.85)
 
 # %%
-plotting.curves({"training loss": history.loss}, smooth=20)
+plotting.curves({"model": history.loss}, ylabel="training loss", smooth=20)
 plt.show()
 
 # %% [markdown]

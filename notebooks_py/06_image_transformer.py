@@ -157,24 +157,44 @@ for name, recipe in {"none": {"positions": NoPositions}, "learned": {}}.items():
     print(f"positions {name:8}: the logits differ", "not at all" if gap < 1e-5 else "visibly")
 
 # %% [markdown]
-# Not at all. Attention, norms and feed-forward treat tokens alike, and the mean at the end forgets their order. So each
-# place gets a vector of its own, which is added to the token there and is learned with everything else.
+# Not at all. Attention, norms and feed-forward treat all tokens alike, and a mean over tokens forgets their order. So
+# each place gets a vector of its own, which is added to the token there and is learned with everything else.
 
 # %% [markdown]
-# ## The whole model
+# ## From tokens to a class
 #
-# Patches, positions, blocks, and a classifier: the mean over the last block's tokens, and a linear map to ten logits.
+# After the blocks there are 16 tokens, and one answer is wanted. Their mean would do. Better: a few learned queries, each
+# of which takes its own weighted average. It is attention once more, with queries that do not depend on the image.
 
 
 # %%
 class MyClassifier(nn.Module):
-    def __init__(self, embed_dim, num_classes):
+    def __init__(self, embed_dim, num_classes, num_queries):
         super().__init__()
         self.norm = nn.LayerNorm(embed_dim)
-        self.linear = nn.Linear(embed_dim, num_classes)
+        self.queries = nn.Linear(embed_dim, num_queries, bias=False)  # row m is query m
+        self.linear = nn.Linear(embed_dim * num_queries, num_classes)
 
     def forward(self, tokens):  # (B, L, E)
-        return self.linear(self.norm(tokens).mean(dim=1))  # (B, classes)
+        tokens = self.norm(tokens)
+        weights = self.queries(tokens).softmax(dim=1)  # (B, L, M): each query's weights sum to 1 over the tokens
+        summaries = weights.transpose(1, 2) @ tokens  # (B, M, E)
+        return self.linear(summaries.flatten(1))  # (B, classes)
+
+
+# %% [markdown]
+# The mean is a special case: a query of zeros gives every token the same weight.
+
+# %%
+mean_classifier = MyClassifier(64, 10, num_queries=1)
+nn.init.zeros_(mean_classifier.queries.weight)
+by_mean = mean_classifier.linear(mean_classifier.norm(tokens).mean(dim=1))
+torch.testing.assert_close(mean_classifier(tokens), by_mean)
+
+# %% [markdown]
+# ## The whole model
+#
+# Patches, positions, blocks, classifier. Three of the four are already there.
 
 
 # %%
@@ -189,14 +209,14 @@ class MyPositions(nn.Module):
 
 # %%
 class MyImageTransformer(nn.Module):
-    def __init__(self, image_size, patch_size, embed_dim, num_heads, num_layers, expansion):
+    def __init__(self, image_size, patch_size, embed_dim, num_heads, num_layers, expansion, num_queries):
         super().__init__()
         self.to_sequence = ImageToSequence(image_size, patch_size, 1, embed_dim)
         self.positions = MyPositions(embed_dim, self.to_sequence.num_tokens)
         self.blocks = nn.ModuleList(
             TransformerBlock(embed_dim, num_heads, expansion=expansion) for _ in range(num_layers)
         )
-        self.classifier = MyClassifier(embed_dim, 10)
+        self.classifier = MyClassifier(embed_dim, 10, num_queries)
 
     def forward(self, images):  # (B, 1, H, W)
         tokens = self.positions(self.to_sequence(images))  # (B, L, E)
@@ -209,8 +229,9 @@ class MyImageTransformer(nn.Module):
 # The package's model is the same thing: same parameters, same outputs, same gradients.
 
 # %%
-mine = MyImageTransformer(28, 7, embed_dim=64, num_heads=4, num_layers=4, expansion=2)
-packaged = ImageTransformer(28, 7, 1, 10, embed_dim=64, num_heads=4, num_layers=4, expansion=2)
+sizes = {"embed_dim": 64, "num_heads": 4, "num_layers": 4, "expansion": 2, "num_queries": 8}
+mine = MyImageTransformer(28, 7, **sizes)
+packaged = ImageTransformer(28, 7, 1, 10, **sizes)
 course.assert_same_module(mine, packaged, images[:2])
 
 # %%
@@ -253,7 +274,7 @@ course.verdict("accuracy on digits never seen in training", accuracy, above=0.98
 
 # %%
 fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
-plotting.curves({"training loss": history.loss}, smooth=50, logy=True, ax=left)
+plotting.curves({"model": history.loss}, ylabel="training loss", smooth=50, logy=True, ax=left)
 plotting.curves(history.metrics, ylabel="test accuracy", ax=right)
 plt.show()
 
@@ -390,15 +411,15 @@ plt.show()
 #
 # </details>
 #
-# **3. (hard, 15 minutes)** Replace the mean in `MyClassifier` by a learned query that attends to the tokens. How many
-# parameters does it add?
+# **3. (hard, 15 minutes)** The classifier's weights say where each query looks. Draw those of one digit for two queries
+# as 4×4 maps. Do they look at fixed places, or does it depend on the digit?
 #
 # <details><summary>Answer</summary>
 #
-# `query = nn.Parameter(torch.randn(embed_dim))`, then
-# `weights = (tokens @ query / embed_dim**0.5).softmax(dim=1)` and `(weights[..., None] * tokens).sum(dim=1)`:
-# 64 numbers.
-# The mean is the special case `query = 0`.
+# Run the blocks by hand as in `MyImageTransformer.forward`, then
+# `weights = model.classifier.queries(model.classifier.norm(tokens)).softmax(dim=1)` and
+# `plotting.images(weights[0].T.reshape(-1, 1, 4, 4))`. Tokens carry both content and position, so it is some of both;
+# compare several digits before you decide.
 #
 # </details>
 
@@ -413,13 +434,13 @@ plt.show()
 # ## Check yourself
 #
 # 1. Which axis of the convolution's output is the token, which the embedding?
-# 2. Why does the mean over tokens not lose *where* something was seen?
+# 2. Why does a weighted average of tokens not lose *where* something was seen?
 # 3. What would a high test accuracy of a model without positions tell you?
 #
 # <details><summary>Answers</summary>
 #
 # 1. The grid of places is flattened into tokens; the channels are the embedding.
-# 2. Each token carries its position's vector, and the blocks have mixed it with the content before the mean is taken.
+# 2. Each token carries its position's vector, and the blocks have mixed it with the content before the average is taken.
 # 3. That the task can be solved from a bag of patches, that is, without knowing their arrangement.
 #
 # </details>

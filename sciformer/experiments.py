@@ -51,6 +51,7 @@ class ImageSetting:
     score: str = "dot"
     positions: str = "learned"
     dropout: float = 0.0
+    num_queries: int = 0
     augmentation: dict[str, float] = field(default_factory=dict)
 
     def model(self) -> ImageTransformer:
@@ -74,6 +75,7 @@ class ImageSetting:
             positions=POSITIONS[self.positions],
             expansion=self.expansion,
             dropout=self.dropout,
+            num_queries=self.num_queries,
         )
 
     def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:

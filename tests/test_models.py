@@ -114,6 +114,18 @@ def test_classifier_reads_the_mean_over_tokens():
     assert_close(layer(tokens[:, torch.randperm(L)]), layer(tokens))
 
 
+def test_classifier_with_queries_is_attention_by_hand():
+    layer, tokens = Classifier(E, 3, num_queries=2), torch.randn(B, L, E)
+    summaries = []
+    for query in layer.queries.weight:
+        weights = (layer.norm(tokens) @ query).softmax(dim=1)  # (B, L)
+        summaries.append(torch.einsum("bl,ble->be", weights, layer.norm(tokens)))
+    assert_close(layer(tokens), layer.linear(torch.cat(summaries, dim=-1)))
+    nn.init.zeros_(layer.queries.weight)
+    mean = layer.norm(tokens).mean(1)
+    assert_close(layer(tokens), layer.linear(torch.cat([mean, mean], dim=-1)))
+
+
 def model(**options):
     torch.manual_seed(0)
     return ImageTransformer(6, 2, 1, 10, E, H, 2, **options)

@@ -41,28 +41,42 @@ class ImageToSequence(nn.Module):
 
 
 class Classifier(nn.Module):
-    """Norm, the mean over all tokens, and a linear map to one logit for each class."""
+    r"""Norm, a summary of all tokens, and a linear map to one logit for each class.
 
-    def __init__(self, embed_dim: int, num_classes: int):
+    The summary is the mean over tokens. With ``num_queries`` it is attention once more: each learned query u takes a
+    weighted average of the tokens, and the averages stand side by side. A query of zeros is the mean.
+
+    .. math:: z_m = \sum_n \text{softmax}_n(u_m \cdot x_n)\, x_n
+
+    Source: Lee et al. 2019, arXiv:1810.00825, section 3.2 (pooling by attention to learned seeds), in its barest form.
+    """
+
+    def __init__(self, embed_dim: int, num_classes: int, *, num_queries: int = 0):
         super().__init__()
         self.norm = nn.LayerNorm(embed_dim)
-        self.linear = nn.Linear(embed_dim, num_classes)
+        self.queries = nn.Linear(embed_dim, num_queries, bias=False) if num_queries else None
+        self.linear = nn.Linear(embed_dim * max(1, num_queries), num_classes)
 
     def forward(self, tokens: Float[Tensor, "B L E"]) -> Float[Tensor, "B K"]:
         """Logits of the classes."""
-        return self.linear(self.norm(tokens).mean(dim=1))
+        tokens = self.norm(tokens)
+        if self.queries is None:
+            return self.linear(tokens.mean(dim=1))
+        weights = self.queries(tokens).softmax(dim=1)  # (B, L, M): over the tokens
+        return self.linear((weights.mT @ tokens).flatten(1))  # (B, M * E) -> (B, K)
 
 
 class ImageTransformer(nn.Module):
     """Patches, positions, transformer blocks, and a classifier on the last block's output.
 
-    The architecture of Dosovitskiy et al. 2020 (arXiv:2010.11929), with the mean over tokens in place of a class token.
+    The architecture of Dosovitskiy et al. 2020 (arXiv:2010.11929) without its class token: the classifier sees all tokens.
 
     Args:
         score: recipe for the score of every attention, called as ``score(num_heads, head_dim)``.
         positions: recipe for the positions, called as ``positions(embed_dim, max_length)``.
         expansion: width of the feed-forward's hidden layer, in multiples of ``embed_dim``.
         dropout: in attention weights, in the feed-forward and on both branches.
+        num_queries: how many learned queries read out the last block; with 0 it is the mean over tokens.
 
     Raises:
         ValueError: if the patches do not tile the image or the heads do not divide the embedding.
@@ -84,6 +98,7 @@ class ImageTransformer(nn.Module):
         norm_first: bool = True,
         dropout: float = 0.0,
         bias: bool = True,
+        num_queries: int = 0,
     ):
         super().__init__()
         self.to_sequence = ImageToSequence(image_size, patch_size, in_channels, embed_dim)
@@ -100,7 +115,7 @@ class ImageTransformer(nn.Module):
             )
             for _ in range(num_layers)
         )
-        self.classifier = Classifier(embed_dim, num_classes)
+        self.classifier = Classifier(embed_dim, num_classes, num_queries=num_queries)
 
     def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Logits of the classes."""
