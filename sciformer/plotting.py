@@ -51,7 +51,7 @@ def heatmap(
     finite = matrix[matrix.isfinite()]
     top = vmax if vmax is not None else (float(finite.abs().max() if signed else finite.max()) or 1.0)
     bottom = -top if signed else min(0.0, float(finite.min()))
-    image = ax.imshow(matrix, cmap="RdBu_r" if signed else "viridis", vmin=bottom, vmax=top)
+    image = ax.imshow(matrix.numpy(), cmap="RdBu_r" if signed else "viridis", vmin=bottom, vmax=top)
     for axis, names, count in ((ax.xaxis, columns, S), (ax.yaxis, rows, L)):
         if names is not None:
             axis.set_ticks(range(count), labels=list(names))
@@ -119,7 +119,7 @@ def images(
         ax.axis("off")
     for n, picture in enumerate(pictures):
         ax = axes.flat[n]
-        ax.imshow(picture[0], cmap="RdBu_r" if signed else "gray_r", vmin=-top if signed else 0.0, vmax=top)
+        ax.imshow(picture[0].numpy(), cmap="RdBu_r" if signed else "gray_r", vmin=-top if signed else 0.0, vmax=top)
         if titles is not None:
             ax.set_title(titles[n], fontsize=9)
     return figure
@@ -146,9 +146,9 @@ def attention_on_image(
     figure, axes = plt.subplots(1, count + 1, figsize=(1.9 * (count + 1), 2.3), layout="constrained")
     row, column = divmod(query, grid)
     for n, ax in enumerate(axes):
-        ax.imshow(picture, cmap="gray_r")
+        ax.imshow(picture.numpy(), cmap="gray_r")
         if n:
-            shown = ax.imshow(looks[n - 1], cmap="viridis", alpha=0.7, vmin=0, vmax=float(looks.max()))
+            shown = ax.imshow(looks[n - 1].numpy(), cmap="viridis", alpha=0.7, vmin=0, vmax=float(looks.max()))
         frame = plt.Rectangle((column * side - 0.5, row * side - 0.5), side, side, fill=False, ec="#D55E00", lw=2)
         ax.add_patch(frame)
         title = "query patch" if n == 0 else titles[n - 1] if titles is not None else f"head {n - 1}"
@@ -179,9 +179,9 @@ def curves(
         color, data = COLORS[n % len(COLORS)], torch.as_tensor(points, dtype=torch.float64)
         x, y = (data[:, 0], data[:, 1]) if data.dim() == 2 else (torch.arange(1, len(data) + 1), data)
         if smooth > 1 and len(y) > smooth:
-            ax.plot(x, y, color=color, alpha=0.2, linewidth=0.8)
+            ax.plot(x.numpy(), y.numpy(), color=color, alpha=0.2, linewidth=0.8)
             x, y = x[smooth - 1 :], y.unfold(0, smooth, 1).mean(-1)
-        ax.plot(x, y, color=color, label=label)
+        ax.plot(x.numpy(), y.numpy(), color=color, label=label)
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
     if logy:
         ax.set_yscale("log")
@@ -196,7 +196,7 @@ def confusion(matrix: Int[Tensor, "K K"]) -> Axes:
     """Mistakes only: the diagonal is left blank, so that it does not drown the rest."""
     counts = matrix.detach().cpu().clone().fill_diagonal_(0)
     _, ax = plt.subplots(figsize=(4.6, 4.0), layout="constrained")
-    image = ax.imshow(counts, cmap="viridis")
+    image = ax.imshow(counts.numpy(), cmap="viridis")
     for i, j in counts.nonzero().tolist():
         light = counts[i, j] > 0.6 * counts.max()
         ax.text(j, i, str(int(counts[i, j])), ha="center", va="center", fontsize=8, color="black" if light else "white")

@@ -69,7 +69,7 @@ class Classifier(nn.Module):
 class ImageTransformer(nn.Module):
     """Patches, positions, transformer blocks, and a classifier on the last block's output.
 
-    The architecture of Dosovitskiy et al. 2020 (arXiv:2010.11929) without its class token: the classifier sees all tokens.
+    The architecture of Dosovitskiy et al. 2020 (arXiv:2010.11929); the classifier sees all tokens, not a class token.
 
     Args:
         score: recipe for the score of every attention, called as ``score(num_heads, head_dim)``.

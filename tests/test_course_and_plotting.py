@@ -1,0 +1,179 @@
+"""Verdicts and proofs that can fail, pictures that show what they were given."""
+
+import math
+
+import ipywidgets
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from sciformer import MultiHeadAttention, attend, course, dot_product_scores, metrics, plotting
+from sciformer.explore import explore
+
+mpl.use("Agg")
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+def test_profile(monkeypatch):
+    monkeypatch.setenv("SCIFORMER_PROFILE", "full")
+    assert course.profile() == "full"
+    monkeypatch.setenv("SCIFORMER_PROFILE", "")
+    assert course.profile() == ("full" if torch.cuda.is_available() else "quick")
+    monkeypatch.setenv("SCIFORMER_PROFILE", "fast")
+    with pytest.raises(ValueError, match="got 'fast'"):
+        course.profile()
+
+
+def test_verdict_prints_no_measurement(capsys):
+    course.verdict("accuracy", 0.991, above=0.98)
+    course.verdict("ratio", 1.0, above=0.5, below=2)
+    assert capsys.readouterr().out == "ok: accuracy is above 0.98\nok: ratio is above 0.5 and below 2\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "bounds", "message"),
+    [
+        (0.97, {"above": 0.98}, "it is 0.97, expected above 0.98"),
+        (0.98, {"above": 0.98}, "expected above"),
+        (3.0, {"above": 0.5, "below": 2.0}, "it is 3, expected above 0.5 and below 2"),
+        (math.nan, {"above": 0.5}, "it is nan"),
+        (math.nan, {"below": 0.5}, "it is nan"),
+    ],
+)
+def test_verdict_can_fail(value, bounds, message):
+    with pytest.raises(AssertionError, match=message):
+        course.verdict("it", value, **bounds)
+
+
+def test_verdict_needs_a_bound():
+    with pytest.raises(ValueError, match="above=, below= or both"):
+        course.verdict("it", 1.0)
+
+
+class Mine(MultiHeadAttention):
+    """The package's layer, with one fault on request."""
+
+    fault = ""
+
+    def forward(self, query, **options):
+        if self.fault == "detached":  # same output, wrong gradient
+            output, weights = super().forward(query.detach(), **options)
+            return output + 0 * query, weights
+        output, weights = super().forward(query, **options)
+        return (output * 1.001 if self.fault == "scaled" else output), weights
+
+
+def test_same_module_is_proved(capsys):
+    mine, package, x = Mine(6, 2), MultiHeadAttention(6, 2), torch.randn(2, 5, 6)
+    before = [p.clone() for p in (*mine.parameters(), *package.parameters())]
+    course.assert_same_module(mine, package, x, is_causal=True)
+    assert capsys.readouterr().out == "same: output, 1 input gradients and 8 parameter gradients agree\n"
+    assert_close([*mine.parameters(), *package.parameters()], before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"), [("scaled", "output differs"), ("detached", "gradient of input 0 differs")]
+)
+def test_other_modules_are_not_the_same(fault, message):
+    mine = Mine(6, 2)
+    mine.fault = fault
+    with pytest.raises(AssertionError, match=message):
+        course.assert_same_module(mine, MultiHeadAttention(6, 2), torch.randn(2, 5, 6))
+
+
+def test_modules_with_other_parameters_are_not_the_same():
+    with pytest.raises(AssertionError, match=r"differ in name: \['bias'\]"):
+        course.assert_same_module(nn.Linear(3, 5, bias=False), nn.Linear(3, 5), torch.randn(2, 3))
+
+
+def test_accuracy_and_confusion_by_hand():
+    logits = torch.tensor([[2.0, 1.0], [0.0, 1.0], [5.0, 1.0]])
+    labels = torch.tensor([0, 1, 1])
+    assert metrics.accuracy(logits, labels).item() == pytest.approx(2 / 3)
+    assert metrics.confusion_matrix(logits.argmax(-1), labels, 2).tolist() == [[1, 0], [1, 1]]
+
+
+def test_mean_and_error_by_hand():
+    mean, error = metrics.mean_and_error([1.0, 2.0, 3.0])
+    assert (mean, error) == (2.0, pytest.approx(1 / math.sqrt(3)))
+    assert math.isnan(metrics.mean_and_error([1.0])[1])
+    with pytest.raises(ValueError, match="at least one"):
+        metrics.mean_and_error([])
+
+
+def test_heatmap_writes_numbers_into_small_matrices_only():
+    ax = plotting.heatmap(torch.tensor([[0.25, 0.75], [1.0, -math.inf]]), rows=["a", "b"], columns=["c", "d"])
+    assert [t.get_text() for t in ax.texts] == ["0.25", "0.75", "1.00", "–∞"]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b"]
+    assert not plotting.heatmap(torch.rand(20, 20)).texts
+
+
+def test_signed_heatmap_is_centred_on_zero():
+    limits = plotting.heatmap(torch.tensor([[-3.0, 1.0]]), signed=True).images[0].get_clim()
+    assert limits == (-3.0, 3.0)
+
+
+def test_heads_share_a_scale():
+    figure = plotting.heads(torch.tensor([[[1.0, 0.0]], [[0.5, 0.5]]]))
+    limits = {ax.images[0].get_clim() for ax in figure.axes[:2]}
+    assert limits == {(0.0, 1.0)}
+
+
+def test_images_fill_a_grid_and_share_a_scale():
+    figure = plotting.images(torch.rand(7, 1, 4, 4), [str(n) for n in range(7)], columns=3)
+    assert len(figure.axes) == 9
+    assert [ax.get_title() for ax in figure.axes[:7]] == [str(n) for n in range(7)]
+    assert len({ax.images[0].get_clim() for ax in figure.axes[:7]}) == 1
+
+
+def test_attention_on_image_frames_the_query():
+    query, key = torch.randn(1, 2, 16, 3), torch.randn(1, 2, 16, 3)
+    _, weights = attend(dot_product_scores(query, key), key)
+    figure = plotting.attention_on_image(torch.rand(1, 28, 28), weights[0], query=6)
+    frame = figure.axes[0].patches[0]
+    assert (frame.get_x(), frame.get_y(), frame.get_width()) == (2 * 7 - 0.5, 1 * 7 - 0.5, 7)
+    shown = figure.axes[1].images[1].get_array()
+    assert_close(torch.tensor(shown)[::7, ::7].flatten(), weights[0, 0, 6])
+
+
+def test_curves_draw_lists_and_pairs():
+    ax = plotting.curves({"a": [3.0, 2.0, 1.0], "b": [(10, 0.5), (20, 0.75)]}, ylabel="loss")
+    (a, b) = ax.lines
+    assert (list(a.get_xdata()), list(b.get_xdata())) == ([1, 2, 3], [10, 20])
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["a", "b"]
+    smooth = plotting.curves({"a": [1.0, 3.0, 5.0, 7.0]}, smooth=2).lines[1]
+    assert list(smooth.get_ydata()) == [2.0, 4.0, 6.0]
+
+
+def test_confusion_leaves_the_diagonal_blank():
+    ax = plotting.confusion(torch.tensor([[90, 2], [5, 80]]))
+    assert [(t.get_position(), t.get_text()) for t in ax.texts] == [((1, 0), "2"), ((0, 1), "5")]
+
+
+def test_explore_redraws_when_a_slider_moves(monkeypatch):
+    shown, drawn = [], []
+    monkeypatch.setattr("sciformer.explore.display", lambda bundle, raw: shown.append(bundle))
+
+    def draw(height):
+        drawn.append(height)
+        _, ax = plt.subplots()
+        ax.bar([0], [height])
+        return ax
+
+    slider = ipywidgets.IntSlider(value=3, min=1, max=5)
+    explore(draw, alt="a bar", height=slider)
+    bundle = shown[0]
+    assert bundle["text/plain"] == "a bar"
+    assert bundle["image/png"].startswith("iVBOR")
+    assert bundle["application/vnd.jupyter.widget-view+json"]["model_id"]
+    slider.value = 5
+    assert drawn == [3, 5]
+    assert plt.get_fignums() == []
