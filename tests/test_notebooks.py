@@ -1,0 +1,128 @@
+"""What every notebook keeps to, and what the README says of them. `pytest --nbval notebooks` runs them."""
+
+import importlib.util
+import re
+import tomllib
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+README = (ROOT / "README.md").read_text()
+ADDRESS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+
+SETUP = f"""\
+# Set-up: does nothing where sciformer is installed; elsewhere (Colab) it fetches it and leaves torch alone.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("sciformer") is None:
+    address = "sciformer @ git+{ADDRESS}"
+    subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])"""
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def notebook(request):
+    content = nbformat.read(request.param, as_version=4)
+    content.path = request.param
+    return content
+
+
+def code(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def texts(notebook):
+    return [cell.source for cell in notebook.cells if cell.cell_type == "markdown"]
+
+
+def outputs(notebook):
+    return [output for cell in code(notebook) for output in cell.outputs]
+
+
+def test_there_are_notebooks():
+    assert len(NOTEBOOKS) >= 6
+
+
+def test_pairs_are_in_step():
+    spec = importlib.util.spec_from_file_location("notebooks_tool", ROOT / "tools" / "notebooks.py")
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    assert tool.drifted() == []
+
+
+def test_head(notebook):
+    stem = notebook.path.stem
+    head = texts(notebook)[0].splitlines()
+    assert head[0].startswith(f"# {stem[:2]} ")
+    colab = ADDRESS.replace("https://github.com/", "https://colab.research.google.com/github/")
+    badge = "https://colab.research.google.com/assets/colab-badge.svg"
+    assert head[2] == f"[![Open in Colab]({badge})]({colab}/blob/main/notebooks/{stem}.ipynb)"
+    assert re.match(r"Needs: .+ · about .+ on two CPU cores", head[4])
+
+
+def test_set_up_is_the_same_everywhere(notebook):
+    assert code(notebook)[0].source == SETUP
+
+
+def test_cells_are_small(notebook):
+    cells = code(notebook)
+    assert 15 <= len(cells) <= 45
+    assert max(len(cell.source.splitlines()) for cell in cells) <= 25
+    for text in texts(notebook):
+        prose = re.sub(r"<details>.*?</details>", "", text, flags=re.S)
+        prose = re.sub(r"^\|.*$|^```.*?^```|\$\$.*?\$\$|\(https?:.*?\)|^#+ .*$", "", prose, flags=re.M | re.S)
+        if "Check yourself" not in text and "Your turn" not in text:
+            assert len(prose.split()) <= 75, text
+
+
+def test_every_cell_was_run_and_none_failed(notebook):
+    assert all(cell.execution_count for cell in code(notebook))
+    assert not [output for output in outputs(notebook) if output.output_type == "error"]
+
+
+def test_most_is_compared(notebook):
+    ignored = [c for c in code(notebook) if {"nbval-ignore-output", "nbval-skip"} & set(c.metadata.get("tags", []))]
+    assert len(ignored) < 0.3 * len(code(notebook))
+
+
+def test_outputs_open_anywhere(notebook):
+    """A picture at least; no widget state, which GitHub cannot show, and no SVG, which differs by version."""
+    kinds = [kind for output in outputs(notebook) for kind in output.get("data", {})]
+    assert "image/png" in kinds
+    assert not {"image/svg+xml", "application/vnd.jupyter.widget-view+json"} & set(kinds)
+    assert "widgets" not in notebook.metadata
+
+
+def test_details_are_closed(notebook):
+    for text in texts(notebook):
+        assert text.count("<details>") == text.count("</details>") == text.count("<summary>")
+        assert len(re.findall(r"</summary>\n\n", text)) == text.count("<details>"), "Markdown needs a blank line there"
+
+
+def test_readme_lists_exactly_the_notebooks():
+    assert re.findall(r"\(notebooks/(.+?)\.ipynb\)", README) == [path.stem for path in NOTEBOOKS]
+
+
+def test_readme_links_lead_somewhere():
+    for target in re.findall(r"\]\(([^)#:]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_readme_example_runs():
+    scope: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", README, flags=re.S):
+        if "import" in block:
+            exec(block, scope)
+    assert scope["logits"].shape == (2, 10)
+    assert scope["logits"].isfinite().all()
+
+
+def test_makefile_and_readme_run_the_same_commands():
+    makefile = (ROOT / "Makefile").read_text()
+    for command in ("-m pytest tests", "-m pytest --nbval notebooks", "-r requirements.txt"):
+        assert command in makefile
+        assert command in README
