@@ -229,7 +229,7 @@ class MyImageTransformer(nn.Module):
 # The package's model is the same thing: same parameters, same outputs, same gradients.
 
 # %%
-sizes = {"embed_dim": 64, "num_heads": 4, "num_layers": 4, "expansion": 2, "num_queries": 8}
+sizes = {"embed_dim": 64, "num_heads": 4, "num_layers": 3, "expansion": 2, "num_queries": 8}
 mine = MyImageTransformer(28, 7, **sizes)
 packaged = ImageTransformer(28, 7, 1, 10, **sizes)
 course.assert_same_module(mine, packaged, images[:2])
