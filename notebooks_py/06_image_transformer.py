@@ -156,6 +156,7 @@ for name, recipe in {"none": {"positions": NoPositions}, "learned": {}}.items():
         gap = (model(digit[None]) - model(shuffled[None])).abs().max().item()
     print(f"positions {name:8}: the logits differ", "not at all" if gap < 1e-5 else "visibly")
 
+
 # %% [markdown]
 # Not at all. Attention, norms and feed-forward treat all tokens alike, and a mean over tokens forgets their order. So
 # each place gets a vector of its own, which is added to the token there and is learned with everything else.
@@ -165,7 +166,6 @@ for name, recipe in {"none": {"positions": NoPositions}, "learned": {}}.items():
 #
 # After the blocks there are 16 tokens, and one answer is wanted. Their mean would do. Better: a few learned queries, each
 # of which takes its own weighted average. It is attention once more, with queries that do not depend on the image.
-
 
 # %%
 class MyClassifier(nn.Module):
@@ -191,11 +191,11 @@ nn.init.zeros_(mean_classifier.queries.weight)
 by_mean = mean_classifier.linear(mean_classifier.norm(tokens).mean(dim=1))
 torch.testing.assert_close(mean_classifier(tokens), by_mean)
 
+
 # %% [markdown]
 # ## The whole model
 #
 # Patches, positions, blocks, classifier. Three of the four are already there.
-
 
 # %%
 class MyPositions(nn.Module):
@@ -318,7 +318,6 @@ plt.show()
 # %% [markdown]
 # Do neighbours resemble each other more than distant places do? Measure it instead of squinting.
 
-
 # %%
 def similarity_at(reach):
     place = torch.arange(grid, device=device)
@@ -343,9 +342,9 @@ maps = model.attention_weights(digit[None].to(device))  # one (1, H, L, L) for e
 plotting.heads(maps[0][0])
 plt.show()
 
+
 # %% [markdown]
 # A row of such a map, laid back onto the image, is easier to read. Choose the block and the patch that asks.
-
 
 # %%
 def draw(block, patch):
