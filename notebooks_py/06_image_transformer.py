@@ -167,6 +167,7 @@ for name, recipe in {"none": {"positions": NoPositions}, "learned": {}}.items():
 # After the blocks there are 16 tokens, and one answer is wanted. Their mean would do. Better: a few learned queries, each
 # of which takes its own weighted average. It is attention once more, with queries that do not depend on the image.
 
+
 # %%
 class MyClassifier(nn.Module):
     def __init__(self, embed_dim, num_classes, num_queries):
@@ -196,6 +197,7 @@ torch.testing.assert_close(mean_classifier(tokens), by_mean)
 # ## The whole model
 #
 # Patches, positions, blocks, classifier. Three of the four are already there.
+
 
 # %%
 class MyPositions(nn.Module):
@@ -307,7 +309,8 @@ plt.show()
 # %%
 similarity = F.cosine_similarity(model.positions.table[:, None], model.positions.table[None], dim=-1)  # (L, L)
 grid = model.to_sequence.grid_size
-plotting.images(similarity.view(-1, 1, grid, grid), columns=grid, signed=True, size=0.7 if grid == 4 else 0.45)
+titles = [f"to {n}" for n in range(grid * grid)]
+plotting.images(similarity.view(-1, 1, grid, grid), titles, columns=grid, signed=True, size=0.9)
 plt.show()
 
 # %%
@@ -317,6 +320,7 @@ plt.show()
 
 # %% [markdown]
 # Do neighbours resemble each other more than distant places do? Measure it instead of squinting.
+
 
 # %%
 def similarity_at(reach):
@@ -345,6 +349,7 @@ plt.show()
 
 # %% [markdown]
 # A row of such a map, laid back onto the image, is easier to read. Choose the block and the patch that asks.
+
 
 # %%
 def draw(block, patch):

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 #: Okabe and Ito's colour-blind safe palette (Wong 2011, doi:10.1038/nmeth.1618), yellow left out: it fades on white.
@@ -47,7 +48,8 @@ def heatmap(
     matrix = matrix.detach().float().cpu()
     L, S = matrix.shape
     if ax is None:
-        _, ax = plt.subplots(figsize=(min(6.5, 1.9 + 0.45 * S), min(5.5, 1.3 + 0.42 * L)), layout="constrained")
+        cell = min(0.45, 5.5 / S, 4.5 / L)  # inches
+        _, ax = plt.subplots(figsize=(2.0 + cell * S, 1.2 + cell * L), layout="constrained")
     finite = matrix[matrix.isfinite()]
     top = vmax if vmax is not None else (float(finite.abs().max() if signed else finite.max()) or 1.0)
     bottom = -top if signed else min(0.0, float(finite.min()))
@@ -115,10 +117,12 @@ def images(
         rows, columns, figsize=(size * columns, height * rows), squeeze=False, layout="constrained"
     )
     top = float(pictures.abs().max())
-    for ax in axes.flat:
+    for ax in axes.flat[len(pictures) :]:
         ax.axis("off")
     for n, picture in enumerate(pictures):
         ax = axes.flat[n]
+        ax.set(xticks=[], yticks=[])
+        ax.spines[:].set_color("0.8")
         ax.imshow(picture[0].numpy(), cmap="RdBu_r" if signed else "gray_r", vmin=-top if signed else 0.0, vmax=top)
         if titles is not None:
             ax.set_title(titles[n], fontsize=9)
@@ -201,5 +205,5 @@ def confusion(matrix: Int[Tensor, "K K"]) -> Axes:
         light = counts[i, j] > 0.6 * counts.max()
         ax.text(j, i, str(int(counts[i, j])), ha="center", va="center", fontsize=8, color="black" if light else "white")
     ax.set(xlabel="taken for", ylabel="digit", xticks=range(len(counts)), yticks=range(len(counts)))
-    ax.figure.colorbar(image, ax=ax, shrink=0.8, label="mistakes")
+    ax.figure.colorbar(image, ax=ax, shrink=0.8, label="mistakes", ticks=MaxNLocator(integer=True))
     return ax
