@@ -203,3 +203,89 @@ def confusion(matrix: Int[Tensor, "K K"]) -> Axes:
     ax.set(xlabel="taken for", ylabel="digit", xticks=range(len(counts)), yticks=range(len(counts)))
     ax.figure.colorbar(image, ax=ax, shrink=0.8, label="mistakes")
     return ax
+
+
+def bars(
+    values: Float[Tensor, "N"],
+    labels: Sequence[str] | None = None,
+    *,
+    title: str = "",
+    xlabel: str = "key",
+    ylabel: str = "weight",
+    top: float | None = None,
+    highlight: int | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """One bar a value, with its number on it; labels may repeat, as the words of a sentence do.
+
+    Args:
+        top: upper end of the axis; matplotlib's choice where it is not given.
+        highlight: the bar to draw in the second colour.
+    """
+    values = values.detach().float().cpu()
+    if ax is None:
+        _, ax = plt.subplots(figsize=(min(8.0, 1.5 + 0.7 * len(values)), 3.0), layout="constrained")
+    colors = [COLORS[1] if n == highlight else COLORS[0] for n in range(len(values))]
+    drawn = ax.bar(range(len(values)), values.tolist(), color=colors)
+    ax.bar_label(drawn, fmt="%.2f", fontsize=8, padding=2)
+    ax.set_xticks(range(len(values)), labels=None if labels is None else list(labels))
+    ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    if top is not None:
+        ax.set_ylim(top=top)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def convex_hull(points: Float[Tensor, "N 2"]) -> Float[Tensor, "K 2"]:
+    """Corners of the smallest convex shape around points in the plane, counter-clockwise (monotone chain)."""
+    ordered = sorted({(float(x), float(y)) for x, y in points})
+
+    def chain(corners: list[tuple[float, float]]) -> list[tuple[float, float]]:
+        kept: list[tuple[float, float]] = []
+        for x, y in corners:
+            while len(kept) > 1:
+                (ax, ay), (bx, by) = kept[-2:]
+                if (bx - ax) * (y - ay) - (by - ay) * (x - ax) > 0:  # a left turn at b: b is a corner
+                    break
+                kept.pop()
+            kept.append((x, y))
+        return kept[:-1]
+
+    return torch.tensor((chain(ordered) + chain(ordered[::-1])) or ordered)
+
+
+def plane(
+    points: Float[Tensor, "N 2"],
+    labels: Sequence[str],
+    *,
+    moved: Float[Tensor, "N 2"] | None = None,
+    hull: bool = False,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Labelled points in the plane and, where ``moved`` is given, an arrow from each to where it went.
+
+    Points that coincide are drawn once, with one label.
+
+    Args:
+        hull: shade the convex hull of the points.
+    """
+    points = points.detach().float().cpu()
+    if ax is None:
+        _, ax = plt.subplots(figsize=(4.6, 4.2), layout="constrained")
+    if hull:
+        ax.fill(*convex_hull(points).T, color=COLORS[0], alpha=0.1, label="convex hull of the inputs")
+    ax.scatter(*points.T, color=COLORS[0], zorder=3, label="input")
+    if moved is not None:
+        moved = moved.detach().float().cpu()
+        for start, end in zip(points.tolist(), moved.tolist(), strict=True):
+            ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": "0.5", "shrinkA": 3, "shrinkB": 3})
+        ax.scatter(*moved.T, color=COLORS[1], marker="s", zorder=3, label="output")
+        ax.legend(frameon=False, fontsize=8)
+    for (x, y), label in {tuple(p): label for p, label in zip(points.tolist(), labels, strict=True)}.items():
+        ax.annotate(label, (x, y), (5, 5), textcoords="offset points", fontsize=10)
+    ax.set(title=title, xlabel="first number", ylabel="second number")
+    ax.margins(0.15)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25)
+    return ax
