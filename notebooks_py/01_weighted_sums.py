@@ -8,7 +8,7 @@
 # %% [markdown]
 # After this notebook you can
 #
-# - see a mean, a smoothing filter and attention as one thing: a weighted sum;
+# - see mean, smoothing filter and attention as one weighted sum;
 # - build attention without parameters, in loops and in matrices;
 # - say over which axis the softmax runs, and what goes wrong otherwise;
 # - tell what attention costs as the text grows.
@@ -111,9 +111,9 @@ plt.show()
 # the jump?
 
 # %%
-ax = plotting.curves({"signal": signal, "box": box @ signal, "Gaussian": gauss @ signal}, xlabel="place", ylabel="value")
-ax.set_title("fixed kernels: less noise, but the jump is smeared")
-ax.lines[0].set_alpha(0.35)
+smoothed = {"box": box @ signal, "Gaussian": gauss @ signal}  # (L, L) @ (L,) = (L,)
+title = "fixed kernels: less noise, but the jump is smeared"
+plotting.dots_and_curves(place, signal, smoothed, xlabel="place", title=title)
 plt.show()
 
 # %% [markdown]
@@ -147,9 +147,8 @@ def nadaraya_watson(queries, keys, values, width):
 
 # %%
 widths = {f"width {w}": nadaraya_watson(queries, keys, values, w) for w in (0.005, 0.05, 0.3)}
-lines = {name: torch.stack([queries, y], dim=-1) for name, y in widths.items()}
-ax = plotting.curves(lines, xlabel="query", ylabel="value", title="too narrow, about right, too wide")
-ax.scatter(keys, values, color="black", s=12, zorder=3)
+title = "too narrow, about right, too wide"
+plotting.dots_and_curves(keys, values, widths, at=queries, xlabel="query", title=title)
 plt.show()
 
 # %% [markdown]
@@ -162,9 +161,8 @@ plt.show()
 content = normalised((-((signal[:, None] - signal) ** 2) / (2 * 0.4**2)).exp())  # (L, L)
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained", width_ratios=(2, 3))
 plotting.heatmap(content, title="kernel of content", xlabel="place j", ylabel="place i", ax=axes[0])
-lines = {"signal": signal, "Gaussian": gauss @ signal, "content": content @ signal}
-plotting.curves(lines, xlabel="place", ylabel="value", title="a kernel of content keeps the jump", ax=axes[1])
-axes[1].lines[0].set_alpha(0.35)
+smoothed = {"Gaussian of places": gauss @ signal, "kernel of content": content @ signal}
+plotting.dots_and_curves(place, signal, smoothed, xlabel="place", title="content keeps the jump", ax=axes[1])
 plt.show()
 
 # %% [markdown]
@@ -180,7 +178,7 @@ for name, weights in (("box", box), ("Gaussian", gauss), ("content", content)):
 
 # %% [markdown]
 # Image filters use both at once: the bilateral filter multiplies a kernel of places by one of content (Tomasi and
-# Manduchi 1998). Notebook 07 does the same to attention.
+# Manduchi, ICCV 1998). Notebook 07 does the same to attention.
 #
 # From here on we keep content alone, and go back to words.
 
@@ -307,8 +305,8 @@ for ax, (title, w) in zip(axes, candidates.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# Only on the left do the rows sum to 1. In the middle *mat* is blown up; on the right *sat* all but vanishes. Print the
-# row sums whenever you write a softmax.
+# Only on the left do the rows sum to 1. In the middle the row of *mat* sums to more than 50; on the right *sat* gets
+# less than half of an average. Print row sums whenever you write a softmax.
 
 # %% [markdown]
 # ## Another slip: $w$ on both sides
@@ -359,15 +357,17 @@ for times in range(1, 6):
 # %%
 def row_of_cat(temperature):
     row = (scores[1] / temperature).softmax(dim=-1)  # (L,)
-    return plotting.bars(row, tokens, top=1.1, title=f"cat looks at …   (T = {temperature:.3g})")
+    return plotting.bars(
+        row, tokens, top=1.1, highlight=1, title=f"cat looks at …   (orange: itself)   T = {temperature:.3g}"
+    )
 
 
 slider = ipywidgets.FloatLogSlider(value=1, min=-1, max=2, step=0.1, description="temperature")
 explore(row_of_cat, alt="Bars: the weights of cat over the six words; colder is sharper.", temperature=slider)
 
 # %% [markdown]
-# Cold, it copies the best match; hot, it is the uniform mean. A fixed length of the vectors is a fixed temperature,
-# chosen by accident. Notebook 02 chooses it on purpose.
+# Cold (0.1), it copies the best match; hot (1000), it is the uniform mean. Longer vectors mean larger scores, so their
+# length sets a temperature by accident. Notebook 02 sets it on purpose.
 
 # %%
 cold, hot = (scores[1] / 0.1).softmax(dim=-1), (scores[1] / 1000).softmax(dim=-1)
@@ -468,11 +468,20 @@ figure, axes = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
 for ax, name in zip(axes, normalisers, strict=True):
     y, _ = naive_attention(x, normalize=name)
     outside = (y * y).sum(dim=-1) > (y @ x.T).amax(dim=-1) + 1e-9  # (L,)
-    plotting.plane(x, tokens, moved=y, hull=True, title=f"{name}: {outside.sum()} of 6 outside", ax=ax)
+    plotting.plane(
+        x,
+        tokens,
+        moved=y,
+        hull=True,
+        title=f"{name}: {outside.sum()} of 6 outside",
+        ax=ax,
+        label_moved=name != "softmax",
+        legend=name == "softmax",
+    )
 plt.show()
 
 # %% [markdown]
-# Mind the axes. Second: what if every token carries the same offset $b$? The weights hand on the row sum times $b$.
+# Mind the axes: the shaded shape is the same three times. Second: what if every token carries the same offset $b$? The weights hand on the row sum times $b$.
 
 # %%
 b = torch.tensor([10.0, 10.0], dtype=torch.float64)
@@ -504,9 +513,10 @@ def slope(points):
 
 # %%
 sizes = [2, 4, 8, 16, 32, 64, 128, 256, 512]
-by_tokens = growth([torch.randn(L, 16) for L in sizes], sizes)
-by_features = growth([torch.randn(64, E) for E in sizes], sizes)
-by_scale = growth([s * torch.randn(64, 16) for s in (0.1, 0.3, 1.0, 3.0, 10.0)], (0.1, 0.3, 1.0, 3.0, 10.0))
+scales = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
+by_tokens = growth([torch.randn(16, L, 16) for L in sizes], sizes)  # 16 draws each, (16, L, E)
+by_features = growth([torch.randn(16, 64, E) for E in sizes], sizes)
+by_scale = growth([s * torch.randn(16, 64, 16) for s in scales], scales)
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.3), layout="constrained")
 names = ("number of tokens L", "number of features E", "scale of the inputs")
 for ax, series, name in zip(axes, (by_tokens, by_features, by_scale), names, strict=True):
@@ -514,18 +524,20 @@ for ax, series, name in zip(axes, (by_tokens, by_features, by_scale), names, str
 plt.show()
 
 # %% [markdown]
-# Softmax stays near 1, whatever grows. Raw scores grow with tokens, features and the square of the scale. Standardised
-# rows do not feel the scale, but grow with the number of tokens.
+# Softmax stays near 1 or below: with tiny inputs it is the mean, where random vectors cancel. Raw scores grow with
+# tokens, features and the square of the scale. Standardised rows do not feel the scale; they grow with the tokens and
+# shrink with the features.
 
 # %%
-course.verdict("slope in tokens, softmax", slope(by_tokens["softmax"][4:]), above=-0.2, below=0.2)
-course.verdict("slope in tokens, none", slope(by_tokens["none"][4:]), above=0.5, below=1.2)
-course.verdict("slope in tokens, standardize", slope(by_tokens["standardize"][4:]), above=0.6, below=1.2)
+course.verdict("slope in tokens, softmax", slope(by_tokens["softmax"]), above=-0.1, below=0.1)
+course.verdict("slope in tokens, none", slope(by_tokens["none"][6:]), above=0.8, below=1.1)
+course.verdict("slope in tokens, standardize", slope(by_tokens["standardize"][6:]), above=0.8, below=1.1)
+course.verdict("slope in features, standardize", slope(by_features["standardize"]), above=-0.5, below=-0.1)
 course.verdict("slope in scale, none", slope(by_scale["none"]), above=1.9, below=2.1)
 course.verdict("slope in scale, standardize", slope(by_scale["standardize"]), above=-0.1, below=0.1)
 
 # %% [markdown]
-# In fairness: dividing standardised rows, or raw scores, by $L$ removes the growth with tokens. And softmax pays for its
+# In fairness: that slope near 1 goes away when standardised rows, or raw scores, are divided by $L$. And softmax pays for its
 # calm: with many features its ratio is 1 because each token merely copies itself. The mean weight that a token keeps for
 # itself:
 
@@ -583,32 +595,41 @@ lengths = [2**k for k in range(6, 18)]
 costs = {L: cost(L) for L in lengths}
 for L in (1024, 2048, 131072):
     work, weight_bytes, input_bytes = costs[L]
-    print(f"{L:6} tokens: {work:.1e} multiply-adds, weights {weight_bytes / 2**20:8.0f} MiB, x {input_bytes / 2**20:.2f} MiB")
+    print(
+        f"{L:6} tokens: {work:.1e} multiply-adds, weights {weight_bytes / 2**20:8.0f} MiB, x {input_bytes / 2**20:.2f} MiB"
+    )
 
 # %% [markdown]
 # Twice the tokens, four times the work and the memory: $2 L^2 E$ multiply-adds, $L^2$ weights.
 
 # %%
+work = {"multiply-adds": [(L, costs[L][0]) for L in lengths]}
 memory = {"weights": [(L, costs[L][1]) for L in lengths], "x": [(L, costs[L][2]) for L in lengths]}
-ax = plotting.curves(memory, xlabel="tokens", ylabel="bytes", title="memory: slope 2 against slope 1", logy=True)
-ax.set_xscale("log")
-print(f"slopes: work {slope([(L, costs[L][0]) for L in lengths]):.2f}, weights {slope(memory['weights']):.2f}")
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
+plotting.curves(work, xlabel="tokens", ylabel="multiply-adds", title="work", logy=True, ax=axes[0])
+plotting.curves(memory, xlabel="tokens", ylabel="bytes", title="memory", logy=True, ax=axes[1])
+for ax in axes:
+    ax.set_xscale("log", base=2)
+print(
+    f"slopes: work {slope(work['multiply-adds']):.2f}, weights {slope(memory['weights']):.2f}, x {slope(memory['x']):.2f}"
+)
 plt.show()
 
 # %% [markdown]
-# And the clock? The median of seven runs; it also pays for what the counter leaves out, such as exponentials and moving
-# memory.
+# And the clock? The fastest of seven runs, which other work on the machine disturbs least. It also pays for what the
+# counter leaves out, such as exponentials and moving memory.
 
 # %% tags=["nbval-ignore-output"]
 seconds = []
 for L in (256, 512, 1024, 2048, 4096):
-    tokens_L, runs = torch.randn(L, 64) / 8, []
+    many, runs = torch.randn(L, 64) / 8, []
     for _ in range(7):
         start = time.perf_counter()
-        naive_attention(tokens_L)
+        naive_attention(many)
         runs.append(time.perf_counter() - start)
-    seconds.append((L, sorted(runs)[3]))
-plotting.curves({"measured": seconds}, xlabel="tokens", ylabel="seconds", title="time", logy=True).set_xscale("log")
+    seconds.append((L, min(runs)))
+lines = {"measured": seconds, "slope 2": [(L, seconds[-1][1] * (L / 4096) ** 2) for L, _ in seconds]}
+plotting.curves(lines, xlabel="tokens", ylabel="seconds", title="time", logy=True).set_xscale("log", base=2)
 print(f"slope from 1024 to 4096 tokens: {slope(seconds[2:]):.2f}")
 plt.show()
 
@@ -643,8 +664,8 @@ print(f"{costs[131072][0] / (counter.get_total_flops() // 2):.0f} times fewer mu
 #
 # <details><summary>Answer</summary>
 #
-# Every row may change, since *cat* is a key in all of them. The row of *the* does not: its dot product with *cat* is 0
-# either way. Its *output* changes, since the cat that it mixes in is another. *cat* turns to itself, then to *on*.
+# All but the two rows of *the*: its dot product with *cat* is 0 either way. Its *output* changes all the same, since the
+# cat that it mixes in is another. *cat* itself now looks at itself, then at *on*.
 #
 # </details>
 
@@ -689,7 +710,7 @@ print(f"{costs[131072][0] / (counter.get_total_flops() // 2):.0f} times fewer mu
 # %% [markdown]
 # ## To read, and what is missing
 #
-# - Wang et al. 2018, arXiv:1711.07971, section 3.2: our softmax and raw scores, called *Gaussian* and *dot product*.
+# - Wang et al. 2018, arXiv:1711.07971, section 3.2: *Gaussian* is our softmax; *dot product* divides by $L$ instead.
 # - Vaswani et al. 2017, arXiv:1706.03762, section 3.2.
 
 # %% [markdown]

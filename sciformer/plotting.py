@@ -236,6 +236,30 @@ def bars(
     return ax
 
 
+def dots_and_curves(
+    x: Float[Tensor, "N"] | Int[Tensor, "N"],
+    y: Float[Tensor, "N"],
+    lines: Mapping[str, Float[Tensor, "M"]],
+    *,
+    at: Float[Tensor, "M"] | None = None,
+    title: str = "",
+    xlabel: str = "place",
+    ylabel: str = "value",
+    ax: Axes | None = None,
+) -> Axes:
+    """Samples as dots, and lines through them.
+
+    Args:
+        at: where the lines have their values; at the samples where it is not given.
+    """
+    at = x if at is None else at
+    series = {name: torch.stack([at.double(), line.double()], dim=-1) for name, line in lines.items()}
+    ax = curves(series, xlabel=xlabel, ylabel=ylabel, title=title, ax=ax)  # type: ignore[arg-type]
+    ax.scatter(x, y, color="0.35", s=10, zorder=1, label="samples")
+    ax.legend(frameon=False)
+    return ax
+
+
 def convex_hull(points: Float[Tensor, "N 2"]) -> Float[Tensor, "K 2"]:
     """Corners of the smallest convex shape around points in the plane, counter-clockwise (monotone chain)."""
     ordered = sorted({(float(x), float(y)) for x, y in points})
@@ -260,6 +284,8 @@ def plane(
     *,
     moved: Float[Tensor, "N 2"] | None = None,
     hull: bool = False,
+    label_moved: bool = False,
+    legend: bool = True,
     title: str = "",
     ax: Axes | None = None,
 ) -> Axes:
@@ -269,6 +295,7 @@ def plane(
 
     Args:
         hull: shade the convex hull of the points.
+        label_moved: put the labels where the points went, for inputs that lie close together.
     """
     points = points.detach().float().cpu()
     if ax is None:
@@ -281,8 +308,10 @@ def plane(
         for start, end in zip(points.tolist(), moved.tolist(), strict=True):
             ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": "0.5", "shrinkA": 3, "shrinkB": 3})
         ax.scatter(*moved.T, color=COLORS[1], marker="s", zorder=3, label="output")
-        ax.legend(frameon=False, fontsize=8)
-    for (x, y), label in {tuple(p): label for p, label in zip(points.tolist(), labels, strict=True)}.items():
+        if legend:
+            ax.legend(frameon=False, fontsize=8)
+    labelled = moved if moved is not None and label_moved else points
+    for (x, y), label in {tuple(p): label for p, label in zip(labelled.tolist(), labels, strict=True)}.items():
         ax.annotate(label, (x, y), (5, 5), textcoords="offset points", fontsize=10)
     ax.set(title=title, xlabel="first number", ylabel="second number")
     ax.margins(0.15)
