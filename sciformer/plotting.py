@@ -207,3 +207,118 @@ def confusion(matrix: Int[Tensor, "K K"]) -> Axes:
     ax.set(xlabel="taken for", ylabel="digit", xticks=range(len(counts)), yticks=range(len(counts)))
     ax.figure.colorbar(image, ax=ax, shrink=0.8, label="mistakes", ticks=MaxNLocator(integer=True))
     return ax
+
+
+def bars(
+    values: Float[Tensor, "N"],
+    labels: Sequence[str] | None = None,
+    *,
+    title: str = "",
+    xlabel: str = "key",
+    ylabel: str = "weight",
+    top: float | None = None,
+    highlight: int | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """One bar a value, with its number on it; labels may repeat, as the words of a sentence do.
+
+    Args:
+        top: upper end of the axis; matplotlib's choice where it is not given.
+        highlight: the bar to draw in the second colour.
+    """
+    values = values.detach().float().cpu()
+    if ax is None:
+        _, ax = plt.subplots(figsize=(min(8.0, 1.5 + 0.7 * len(values)), 3.0), layout="constrained")
+    colors = [COLORS[1] if n == highlight else COLORS[0] for n in range(len(values))]
+    drawn = ax.bar(range(len(values)), values.tolist(), color=colors)
+    ax.bar_label(drawn, fmt="%.2f", fontsize=8, padding=2)
+    ax.set_xticks(range(len(values)), labels=None if labels is None else list(labels))
+    ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    if top is not None:
+        ax.set_ylim(top=top)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def dots_and_curves(
+    x: Float[Tensor, "N"] | Int[Tensor, "N"],
+    y: Float[Tensor, "N"],
+    lines: Mapping[str, Float[Tensor, "M"]],
+    *,
+    at: Float[Tensor, "M"] | None = None,
+    title: str = "",
+    xlabel: str = "place",
+    ylabel: str = "value",
+    ax: Axes | None = None,
+) -> Axes:
+    """Samples as dots, and lines through them.
+
+    Args:
+        at: where the lines have their values; at the samples where it is not given.
+    """
+    at = x if at is None else at
+    series = {name: torch.stack([at.double(), line.double()], dim=-1) for name, line in lines.items()}
+    ax = curves(series, xlabel=xlabel, ylabel=ylabel, title=title, ax=ax)  # type: ignore[arg-type]
+    ax.scatter(x, y, color="0.35", s=10, zorder=1, label="samples")
+    ax.legend(frameon=False)
+    return ax
+
+
+def convex_hull(points: Float[Tensor, "N 2"]) -> Float[Tensor, "K 2"]:
+    """Corners of the smallest convex shape around points in the plane, counter-clockwise (monotone chain)."""
+    ordered = sorted({(float(x), float(y)) for x, y in points})
+
+    def chain(corners: list[tuple[float, float]]) -> list[tuple[float, float]]:
+        kept: list[tuple[float, float]] = []
+        for x, y in corners:
+            while len(kept) > 1:
+                (ax, ay), (bx, by) = kept[-2:]
+                if (bx - ax) * (y - ay) - (by - ay) * (x - ax) > 0:  # a left turn at b: b is a corner
+                    break
+                kept.pop()
+            kept.append((x, y))
+        return kept[:-1]
+
+    return torch.tensor((chain(ordered) + chain(ordered[::-1])) or ordered)
+
+
+def plane(
+    points: Float[Tensor, "N 2"],
+    labels: Sequence[str],
+    *,
+    moved: Float[Tensor, "N 2"] | None = None,
+    hull: bool = False,
+    label_moved: bool = False,
+    legend: bool = True,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Labelled points in the plane and, where ``moved`` is given, an arrow from each to where it went.
+
+    Points that coincide are drawn once, with one label.
+
+    Args:
+        hull: shade the convex hull of the points.
+        label_moved: put the labels where the points went, for inputs that lie close together.
+    """
+    points = points.detach().float().cpu()
+    if ax is None:
+        _, ax = plt.subplots(figsize=(4.6, 4.2), layout="constrained")
+    if hull:
+        ax.fill(*convex_hull(points).T, color=COLORS[0], alpha=0.1, label="convex hull of the inputs")
+    ax.scatter(*points.T, color=COLORS[0], zorder=3, label="input")
+    if moved is not None:
+        moved = moved.detach().float().cpu()
+        for start, end in zip(points.tolist(), moved.tolist(), strict=True):
+            ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": "0.5", "shrinkA": 3, "shrinkB": 3})
+        ax.scatter(*moved.T, color=COLORS[1], marker="s", zorder=3, label="output")
+        if legend:
+            ax.legend(frameon=False, fontsize=8)
+    labelled = moved if moved is not None and label_moved else points
+    for (x, y), label in {tuple(p): label for p, label in zip(labelled.tolist(), labels, strict=True)}.items():
+        ax.annotate(label, (x, y), (5, 5), textcoords="offset points", fontsize=10)
+    ax.set(title=title, xlabel="first number", ylabel="second number")
+    ax.margins(0.15)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25)
+    return ax
