@@ -357,9 +357,8 @@ for times in range(1, 6):
 # %%
 def row_of_cat(temperature):
     row = (scores[1] / temperature).softmax(dim=-1)  # (L,)
-    return plotting.bars(
-        row, tokens, top=1.1, highlight=1, title=f"cat looks at …   (orange: itself)   T = {temperature:.3g}"
-    )
+    title = f"cat looks at …   (orange: itself)   T = {temperature:.3g}"
+    return plotting.bars(row, tokens, top=1.1, highlight=1, title=title)
 
 
 slider = ipywidgets.FloatLogSlider(value=1, min=-1, max=2, step=0.1, description="temperature")
@@ -406,14 +405,14 @@ plotting.curves(lines, xlabel="length of mat (1 = as it is)", ylabel="weight on 
 plt.show()
 
 # %% [markdown]
-# *on* points away from *mat* and turns from it all the more. For the others, length is loudness. A token cannot be a
-# long vector without also being heard: one vector has to play two parts.
+# *on* points away from *mat* and turns from it all the more. For the others, length is loudness: a token cannot be
+# long without also being heard.
 
 # %% [markdown]
 # ## Without the softmax
 #
-# Use the raw scores as weights and two matrix products remain: $Y = (X X^\top) X$. No row sums to 1, and lengths
-# multiply three times over.
+# Use the raw scores as weights and two matrix products remain: $Y = (X X^\top) X$. No row needs to sum to 1, and each
+# output multiplies three tokens.
 
 # %%
 y, w = naive_attention(x, normalize="none")
@@ -468,20 +467,13 @@ figure, axes = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
 for ax, name in zip(axes, normalisers, strict=True):
     y, _ = naive_attention(x, normalize=name)
     outside = (y * y).sum(dim=-1) > (y @ x.T).amax(dim=-1) + 1e-9  # (L,)
-    plotting.plane(
-        x,
-        tokens,
-        moved=y,
-        hull=True,
-        title=f"{name}: {outside.sum()} of 6 outside",
-        ax=ax,
-        label_moved=name != "softmax",
-        legend=name == "softmax",
-    )
+    crowded, title = name != "softmax", f"{name}: {outside.sum()} of 6 outside"
+    plotting.plane(x, tokens, moved=y, hull=True, label_moved=crowded, legend=not crowded, title=title, ax=ax)
 plt.show()
 
 # %% [markdown]
-# Mind the axes: the shaded shape is the same three times. Second: what if every token carries the same offset $b$? The weights hand on the row sum times $b$.
+# Mind the axes: the shaded shape is the same three times. Second: what if every token carries the same offset $b$? Each
+# row hands on its sum times $b$.
 
 # %%
 b = torch.tensor([10.0, 10.0], dtype=torch.float64)
