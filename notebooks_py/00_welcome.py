@@ -38,7 +38,7 @@ from sciformer import SCORES, ImageTransformer, attend, causal_mask, cli, course
 from sciformer.data import batches, mnist, shakespeare
 from sciformer.training import TrainConfig, evaluate, fit
 
-torch.manual_seed(0)
+_ = torch.manual_seed(0)
 
 # %% [markdown]
 # The doctor lists versions, device, threads and data. If something goes wrong later, paste its output into your question.

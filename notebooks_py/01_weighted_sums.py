@@ -37,7 +37,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from sciformer import course, naive_attention, plotting
 from sciformer.explore import explore
 
-torch.manual_seed(0)
+_ = torch.manual_seed(0)
 
 # %% [markdown]
 # ## Six words in the plane
