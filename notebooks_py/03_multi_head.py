@@ -12,7 +12,8 @@
 # - build multi-head attention, first as a loop, then as one batch, equal to torch's;
 # - recognise three mistakes by the picture or the number they leave behind;
 # - compute a bias from the activations, and tell which kind cancels.
-#
+
+# %% [markdown]
 # New against notebook 02: several softmaxes side by side, and trained projections around them.
 
 # %%
@@ -224,7 +225,8 @@ plt.show()
 
 # %% [markdown]
 # Everything above the diagonal is a look into the future, in spite of the mask. And below it, part of the past is out of
-# reach. Such a model trains, and its loss means nothing.
+# reach. A training loss
+# that was measured while looking ahead means nothing.
 
 # %%
 for reach, title in zip([good, bad_split, bad_merge], titles, strict=True):
@@ -345,8 +347,7 @@ for ax, (name, effect) in zip(axes, effects.items(), strict=True):
 plt.show()
 
 # %% [markdown]
-# Without it, head $h$ can write into slice $h$ and nowhere else: three small layers that never meet. Slices that no head
-# needs stay empty, others are crowded.
+# Without it, head $h$ can write into slice $h$ and nowhere else: three small layers that never meet.
 
 # %% [markdown]
 # ## Break it: the head-size trap
@@ -606,8 +607,8 @@ plotting.seeds(
 plt.show()
 
 # %% [markdown]
-# With 2 heads the difference is about the size of the spread over seeds; with 8 it is plain. By the end of the run almost
-# nothing of it is left:
+# With 2 heads the difference is about the size of the spread over seeds; with 8 it is plain. By the end of the run little
+# is left: with 8 heads a small gap, yet larger than its error bars.
 
 # %%
 plotting.curves(
@@ -638,7 +639,7 @@ print(f"{mean_and_error(growth)[0]:.2f} times as large; √8 = {8**0.5:.2f}")
 course.verdict("growth of the projections", mean_and_error(growth)[0], above=1.3, below=8**0.5)
 
 # %% [markdown]
-# So here the trap costs time, not the result: training makes good most of the factor. It is one task and one learning
+# So here the trap costs mostly time: training makes good most of the factor. It is one task and one learning
 # rate; a deep model on a tight budget may not have that time.
 
 # %% [markdown]
@@ -675,7 +676,7 @@ course.verdict("growth of the projections", mean_and_error(growth)[0], above=1.3
 # %% [markdown]
 # ## Takeaways
 #
-# - A head is one weighted average; independent questions need heads of their own. Past that, smaller heads only blur.
+# - A head is one weighted average; independent questions need heads of their own. Here, more heads than questions only blurred.
 # - Split is `view`, then `transpose`; merge is the way back. A slip keeps the shape and loses the mask.
 # - Scale by the head's size. A bias that depends on the query alone cancels.
 #
@@ -706,6 +707,6 @@ course.verdict("growth of the projections", mean_and_error(growth)[0], above=1.3
 # </details>
 #
 # **To read**: Vaswani et al. 2017 (arXiv:1706.03762), sections 3.2.2 and 3.2.3; Bhojanapalli et al. 2020
-# (arXiv:2002.07028), section 3; Dai et al. 2019 (arXiv:1901.02860), section 3.3.
+# (arXiv:2002.07028), on the size of a head; Dai et al. 2019 (arXiv:1901.02860), section 3.3.
 #
 # **Next**: 04, how attention learns that words have an order.
