@@ -225,8 +225,7 @@ plt.show()
 
 # %% [markdown]
 # Everything above the diagonal is a look into the future, in spite of the mask. And below it, part of the past is out of
-# reach. A training loss
-# that was measured while looking ahead means nothing.
+# reach. A training loss that was measured while looking ahead means nothing.
 
 # %%
 for reach, title in zip([good, bad_split, bad_merge], titles, strict=True):
