@@ -16,6 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from sciformer.metrics import mean_and_error
+
 #: Okabe and Ito's colour-blind safe palette (Wong 2011, doi:10.1038/nmeth.1618), yellow left out: it fades on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 
@@ -321,4 +323,40 @@ def plane(
     ax.margins(0.15)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25)
+    return ax
+
+
+def seeds(
+    groups: Mapping[str, Sequence[float]],
+    *,
+    lines: Mapping[str, float] | None = None,
+    title: str = "",
+    xlabel: str = "",
+    ylabel: str = "loss",
+    ax: Axes | None = None,
+) -> Axes:
+    """One measurement, repeated with several seeds, in several groups: a dot a seed, the mean and its standard error.
+
+    Args:
+        groups: name of a group -> one value a seed.
+        lines: name -> height of a dashed line across, for a bound that theory gives.
+    """
+    if ax is None:
+        longest = max(len(line) for name in groups for line in name.split("\n"))
+        width = 2.6 + len(groups) * max(0.8, 0.1 * longest)
+        _, ax = plt.subplots(figsize=(min(10.0, width), 3.2), layout="constrained")
+    for n, values in enumerate(groups.values()):
+        mean, error = mean_and_error(values)
+        ax.plot([n - 0.12] * len(values), values, "o", color=COLORS[0], alpha=0.5, markersize=5)
+        ax.errorbar(n + 0.12, mean, yerr=error, fmt="_", color=COLORS[1], markersize=12, capsize=5)
+    for n, (label, height) in enumerate((lines or {}).items()):
+        ax.axhline(height, color=COLORS[2 + n % 5], linestyle="--", linewidth=1, label=label)
+    ax.plot([], [], "o", color=COLORS[0], alpha=0.5, label="one seed")
+    ax.errorbar([], [], yerr=[], fmt="_", color=COLORS[1], capsize=4, label="mean ± standard error")
+    ax.set_xticks(range(len(groups)), labels=list(groups))
+    ax.set(title=title, xlabel=xlabel, ylabel=ylabel, xlim=(-0.5, len(groups) - 0.5))
+    ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+    ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(axis="y", alpha=0.25)
     return ax

@@ -177,3 +177,12 @@ def test_explore_redraws_when_a_slider_moves(monkeypatch):
     slider.value = 5
     assert drawn == [3, 5]
     assert plt.get_fignums() == []
+
+
+def test_seeds_draw_every_value_and_the_mean():
+    ax = plotting.seeds({"one": [1.0, 2.0, 3.0], "two": [4.0]}, lines={"floor": 0.5})
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["one", "two"]
+    heights = [list(line.get_ydata()) for line in ax.lines]
+    assert [1.0, 2.0, 3.0] in heights
+    assert [2.0] in heights  # the mean of the first group
+    assert {"floor", "one seed"} <= {text.get_text() for text in ax.get_legend().get_texts()}
