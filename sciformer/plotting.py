@@ -88,7 +88,8 @@ def heads(
     """One heatmap a head, side by side on one colour scale."""
     count = len(weights)
     top = float(weights.detach().abs().max())
-    figure, axes = plt.subplots(1, count, figsize=(max(4.0, min(10.0, 2.9 * count)), 3.1), squeeze=False, layout="constrained")
+    width = min(10.0, max(4.0, 2.9 * count))
+    figure, axes = plt.subplots(1, count, figsize=(width, 3.1), squeeze=False, layout="constrained")
     for h, ax in enumerate(axes[0]):
         title = titles[h] if titles is not None else f"head {h}"
         heatmap(weights[h], rows=rows, columns=columns, title=title, signed=signed, vmax=top, colorbar=False, ax=ax)
