@@ -140,7 +140,7 @@ def run_data(options: argparse.Namespace) -> None:
     if options.fetch:
         data.fetch(options.root)
     for row in data.describe(options.root):
-        print(f"{row.name:24} {row.state:9} {row.size / 1e6:7.1f} MB  {row.place}")
+        print(f"{row.name:36} {row.state:9} {row.size / 1e6:6.1f} MB  {row.place}")
 
 
 def run_doctor(options: argparse.Namespace) -> None:
