@@ -479,3 +479,37 @@ def random_affine(
         raise ValueError(f"scale must lie in [0, 1), got {scale}")
     draws = 2 * torch.rand(len(images), 4, generator=generator) - 1  # (B, 4) in [-1, 1)
     return affine(images, degrees=degrees * draws[:, 0], zoom=1 + scale * draws[:, 1], shift=translate * draws[:, 2:])
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Small tasks
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def lookup(
+    count: int, *, seed: int, pairs: int = 8, num_keys: int = 32, num_values: int = 10
+) -> tuple[Int[Tensor, "N P"], Int[Tensor, "N P"], Int[Tensor, "N"], Int[Tensor, "N"]]:
+    """Pairs of a key and a value, then one of the keys again; the answer is the value that stood beside it.
+
+    In a sequence no key occurs twice, a value may. All is drawn uniformly.
+
+    Args:
+        count: number of sequences, N.
+        pairs: number of pairs in a sequence, P.
+
+    Returns:
+        Keys (N, P), values (N, P), the key that is asked for (N,) and the answer (N,), all int64.
+
+    Raises:
+        ValueError: if there are fewer keys than pairs, or any of the sizes is below 1.
+    """
+    if min(count, pairs, num_values) < 1 or num_keys < pairs:
+        raise ValueError(
+            f"lookup needs 1 or more of everything and a key for each pair, got count {count}, pairs {pairs}, "
+            f"num_keys {num_keys}, num_values {num_values}"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    keys = torch.rand(count, num_keys, generator=generator).argsort(dim=-1)[:, :pairs]  # (N, P), each key once
+    values = torch.randint(num_values, (count, pairs), generator=generator)  # (N, P)
+    place = torch.randint(pairs, (count, 1), generator=generator)  # (N, 1)
+    return keys, values, keys.gather(1, place).squeeze(1), values.gather(1, place).squeeze(1)

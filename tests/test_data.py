@@ -28,7 +28,7 @@ from torch.testing import assert_close
 from torchvision.datasets import MNIST
 
 from sciformer import data
-from sciformer.data import DataError, DataFile, Vocabulary, affine, batches, random_affine
+from sciformer.data import DataError, DataFile, Vocabulary, affine, batches, lookup, random_affine
 
 FULL = os.environ.get("SCIFORMER_DATA")
 needs_full = pytest.mark.skipif(not FULL, reason="SCIFORMER_DATA names no folder with the full data")
@@ -619,3 +619,31 @@ def test_whole_files_give_no_warning(tiny_mnist, tmp_path):
         data.mnist("test", size="full", root=tmp_path)
         data.mnist("test")
         data.shakespeare("val")
+
+
+def test_lookup_answers_with_the_value_beside_the_key():
+    keys, values, query, answer = lookup(500, seed=0, pairs=5, num_keys=7, num_values=3)
+    assert keys.shape == values.shape == (500, 5)
+    assert query.shape == answer.shape == (500,)
+    for row_keys, row_values, asked, told in zip(*(t.tolist() for t in (keys, values, query, answer)), strict=True):
+        assert len(set(row_keys)) == 5
+        assert row_values[row_keys.index(asked)] == told
+    assert set(keys.flatten().tolist()) == set(range(7))
+    assert set(values.flatten().tolist()) == set(range(3))
+    place = (keys == query[:, None]).int().argmax(dim=-1)
+    assert place.bincount(minlength=5).min() > 60  # of 100 expected
+
+
+def test_lookup_depends_on_its_seed_alone():
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    first, again, other = lookup(20, seed=3), lookup(20, seed=3), lookup(20, seed=4)
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first[0], other[0])
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+@pytest.mark.parametrize("sizes", [{"count": 0}, {"pairs": 0}, {"num_values": 0}, {"num_keys": 7}])
+def test_lookup_refuses_impossible_sizes(sizes):
+    with pytest.raises(ValueError, match="lookup needs 1 or more of everything and a key for each pair"):
+        lookup(**{"count": 10, "seed": 0, **sizes})
