@@ -40,7 +40,7 @@ from sciformer.data import batches, lookup
 from sciformer.explore import explore
 from sciformer.training import TrainConfig, evaluate, fit
 
-torch.manual_seed(0)
+_ = torch.manual_seed(0)
 
 # %% [markdown]
 # ## Predict first
@@ -688,7 +688,7 @@ course.verdict("d = 256, unscaled, 300 steps: mean accuracy", sum(accuracies["d 
 # %% [markdown]
 # ## Your turn
 #
-# **1. (easy, 3 minutes)** In every causal map the first row is 1, 0, 0, … Whatever the scores. Why?
+# **1. (easy, 3 minutes)** In every causal map the first row is 1, 0, 0, …, whatever the scores. Why?
 #
 # <details><summary>Answer</summary>
 #

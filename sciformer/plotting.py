@@ -221,21 +221,25 @@ def bars(
     ylabel: str = "weight",
     top: float | None = None,
     highlight: int | None = None,
+    numbers: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """One bar a value, with its number on it; labels may repeat, as the words of a sentence do.
+    """One bar a value; labels may repeat, as the words of a sentence do.
 
     Args:
         top: upper end of the axis; matplotlib's choice where it is not given.
         highlight: the bar to draw in the second colour.
+        numbers: write each value on its bar; many bars have no room for it.
     """
     values = values.detach().float().cpu()
     if ax is None:
         _, ax = plt.subplots(figsize=(min(8.0, 1.5 + 0.7 * len(values)), 3.0), layout="constrained")
     colors = [COLORS[1] if n == highlight else COLORS[0] for n in range(len(values))]
     drawn = ax.bar(range(len(values)), values.tolist(), color=colors)
-    ax.bar_label(drawn, fmt="%.2f", fontsize=8, padding=2)
-    ax.set_xticks(range(len(values)), labels=None if labels is None else list(labels))
+    if numbers:
+        ax.bar_label(drawn, fmt="%.2f", fontsize=8, padding=2)
+    if labels is not None or len(values) <= 12:
+        ax.set_xticks(range(len(values)), labels=None if labels is None else list(labels))
     ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
     if top is not None:
         ax.set_ylim(top=top)
@@ -360,39 +364,4 @@ def seeds(
     ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", alpha=0.25)
-    return ax
-
-
-def bars(
-    values: Float[Tensor, "N"],
-    labels: Sequence[str] | None = None,
-    *,
-    title: str = "",
-    xlabel: str = "key",
-    ylabel: str = "weight",
-    top: float | None = None,
-    highlight: int | None = None,
-    numbers: bool = True,
-    ax: Axes | None = None,
-) -> Axes:
-    """One bar a value; labels may repeat, as the words of a sentence do.
-
-    Args:
-        top: upper end of the axis; matplotlib's choice where it is not given.
-        highlight: the bar to draw in the second colour.
-        numbers: write each value on its bar; many bars have no room for it.
-    """
-    values = values.detach().float().cpu()
-    if ax is None:
-        _, ax = plt.subplots(figsize=(min(8.0, 1.5 + 0.7 * len(values)), 3.0), layout="constrained")
-    colors = [COLORS[1] if n == highlight else COLORS[0] for n in range(len(values))]
-    drawn = ax.bar(range(len(values)), values.tolist(), color=colors)
-    if numbers:
-        ax.bar_label(drawn, fmt="%.2f", fontsize=8, padding=2)
-    if labels is not None or len(values) <= 12:
-        ax.set_xticks(range(len(values)), labels=None if labels is None else list(labels))
-    ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
-    if top is not None:
-        ax.set_ylim(top=top)
-    ax.spines[["top", "right"]].set_visible(False)
     return ax
