@@ -84,17 +84,34 @@ def heads(
     columns: Sequence[str] | None = None,
     titles: Sequence[str] | None = None,
     signed: bool = False,
+    xlabel: str = "key",
+    ylabel: str = "query",
+    panel_width: float = 2.9,
 ) -> Figure:
-    """One heatmap a head, side by side on one colour scale."""
+    """One heatmap a head, side by side on one colour scale.
+
+    Args:
+        panel_width: width of one heatmap in inches.
+    """
     count = len(weights)
     top = float(weights.detach().abs().max())
-    width = min(10.0, max(4.0, 2.9 * count))
-    figure, axes = plt.subplots(1, count, figsize=(width, 3.1), squeeze=False, layout="constrained")
+    width = min(10.0, max(4.0, panel_width * count))
+    height = min(3.1, 1.0 + panel_width * weights.shape[-2] / weights.shape[-1])  # no empty space around wide ones
+    figure, axes = plt.subplots(1, count, figsize=(width, height), squeeze=False, layout="constrained")
     for h, ax in enumerate(axes[0]):
         title = titles[h] if titles is not None else f"head {h}"
-        heatmap(weights[h], rows=rows, columns=columns, title=title, signed=signed, vmax=top, colorbar=False, ax=ax)
-        if h:
-            ax.set_ylabel("")
+        heatmap(
+            weights[h],
+            rows=rows,
+            columns=columns,
+            title=title,
+            xlabel=xlabel,
+            ylabel="" if h else ylabel,
+            signed=signed,
+            vmax=top,
+            colorbar=False,
+            ax=ax,
+        )
     figure.colorbar(axes[0, -1].images[0], ax=axes[0].tolist(), shrink=0.8)
     return figure
 
@@ -364,4 +381,49 @@ def seeds(
     ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", alpha=0.25)
+    return ax
+
+
+def bands(
+    runs: Mapping[str, Float[Tensor, "R T"]],
+    *,
+    x: Sequence[float] | None = None,
+    xlabel: str = "step",
+    ylabel: str = "loss",
+    title: str = "",
+    smooth: int = 1,
+    logy: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Several runs of each kind as one line: their mean, and a band of one standard error of the mean around it.
+
+    A line of ten points or fewer gets a marker and an error bar at each point instead of the band.
+
+    Args:
+        runs: one row for each run (seed), one column for each point.
+        x: where the points stand; 1, 2, 3, ... where it is not given.
+        smooth: first replace each run by its running mean over this many points.
+    """
+    if ax is None:
+        _, ax = plt.subplots(figsize=(6.0, 3.4), layout="constrained")
+    for n, (label, values) in enumerate(runs.items()):
+        color, y = COLORS[n % len(COLORS)], torch.as_tensor(values).detach().double().cpu()
+        places = torch.arange(1, y.shape[-1] + 1) if x is None else torch.as_tensor(x)
+        if smooth > 1:
+            y, places = y.unfold(1, smooth, 1).mean(-1), places[smooth - 1 :]
+        mean = y.mean(dim=0)
+        error = y.std(dim=0) / math.sqrt(len(y)) if len(y) > 1 else torch.zeros_like(mean)
+        if len(places) <= 10:
+            ax.errorbar(places.numpy(), mean.numpy(), error.numpy(), color=color, label=label, marker="o", capsize=3)
+        else:
+            ax.plot(places.numpy(), mean.numpy(), color=color, label=label)
+            low, high = (mean - error).numpy(), (mean + error).numpy()
+            ax.fill_between(places.numpy(), low, high, color=color, alpha=0.2, linewidth=0)
+    ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    if logy:
+        ax.set_yscale("log")
+    if len(runs) > 1:
+        ax.legend(frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.grid(alpha=0.25)
     return ax

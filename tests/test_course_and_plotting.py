@@ -186,3 +186,13 @@ def test_seeds_draw_every_value_and_the_mean():
     assert [1.0, 2.0, 3.0] in heights
     assert [2.0] in heights  # the mean of the first group
     assert {"floor", "one seed"} <= {text.get_text() for text in ax.get_legend().get_texts()}
+
+
+def test_bands_show_mean_and_standard_error():
+    runs = torch.tensor([[1.0, 2.0], [3.0, 6.0]])
+    ax = plotting.bands({"a": runs}, x=[2, 12])
+    assert ax.containers[0].lines[0].get_xydata().tolist() == [[2.0, 2.0], [12.0, 4.0]]
+    bars = ax.containers[0].lines[2][0].get_segments()
+    assert [bar[:, 1].tolist() for bar in bars] == [pytest.approx([1.0, 3.0]), pytest.approx([2.0, 6.0])]
+    ax = plotting.bands({"a": torch.rand(3, 30), "b": torch.rand(1, 30)}, smooth=5)
+    assert [len(line.get_xdata()) for line in ax.lines] == [26, 26]
