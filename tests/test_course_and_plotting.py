@@ -186,3 +186,16 @@ def test_seeds_draw_every_value_and_the_mean():
     assert [1.0, 2.0, 3.0] in heights
     assert [2.0] in heights  # the mean of the first group
     assert {"floor", "one seed"} <= {text.get_text() for text in ax.get_legend().get_texts()}
+
+
+def test_bars_write_their_numbers_only_if_asked():
+    values = torch.tensor([0.25, 0.75])
+    ax = plotting.bars(values, ["the", "the"], highlight=1, top=1.0)
+    assert [bar.get_height() for bar in ax.patches] == values.tolist()
+    assert [text.get_text() for text in ax.texts] == ["0.25", "0.75"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["the", "the"]
+    assert ax.patches[0].get_facecolor() != ax.patches[1].get_facecolor()
+    many = plotting.bars(torch.ones(32), numbers=False)
+    assert len(many.patches) == 32
+    assert not many.texts
+    assert len(many.get_xticks()) < 32
