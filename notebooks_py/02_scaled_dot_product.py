@@ -8,12 +8,12 @@
 # %% [markdown]
 # After this notebook you can
 #
-# - build one attention head with queries, keys and values, and prove it equal to torch's;
-# - say where $1/\sqrt d$ comes from, and what a softmax does without it;
+# - build one attention head and prove it equal to torch's;
+# - say where $1/\sqrt d$ comes from, and what happens without it;
 # - mask the future and the padding, and find a leak with a gradient test;
-# - tell when a trainable mask makes a training loss worthless.
+# - tell when a trainable mask makes a loss worthless.
 #
-# New against notebook 01: things to learn, and things that must not be seen.
+# New against notebook 01: things to learn, and things not to be seen.
 
 # %%
 # Set-up: does nothing where sciformer is installed; elsewhere (Colab) it fetches it and leaves torch alone.
@@ -55,8 +55,8 @@ _ = torch.manual_seed(0)
 # %% [markdown]
 # ## One vector, three parts
 #
-# In notebook 01 a word played every part with the same vector. So *cat* looked at *sat* exactly as strongly as *sat*
-# at *cat*: the scores are symmetric.
+# In notebook 01 a word played every part with the same vector. So *cat* scored *sat* exactly as *sat*
+# scored *cat*: the scores are symmetric.
 
 # %%
 tokens = ["the", "cat", "sat", "on", "the", "mat"]
@@ -314,22 +314,21 @@ print("plain softmax  ", by_hand[0].tolist())
 print("masked_softmax ", masked_softmax(scores, nothing_left)[0].tolist())
 print("SDPA, output   ", F.scaled_dot_product_attention(q4, k4, v4, attn_mask=nothing_left)[0, 0, 0].tolist())
 
-
 # %% [markdown]
 # The gradient matters even more. Let the loss use the last row only, a sound one, and throw the others away. Backwards,
-# the empty row still takes part: its upstream gradient is 0, but 0 × NaN is NaN. One optimiser step, and every
-# parameter is NaN.
+# the empty row still takes part: its upstream gradient is 0, but 0 × NaN is NaN. One optimiser step, and the
+# parameters are NaN.
 
 # %%
-def plain_softmax(scores, mask):
-    return scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
-
-
-for softmax in (plain_softmax, masked_softmax):
-    leaf = x.clone().requires_grad_()
-    w = softmax((leaf @ W_q) @ (leaf @ W_k).T / math.sqrt(3), nothing_left)  # (L, S)
-    (w @ (leaf @ W_v))[-1].sum().backward()  # the loss: row 5 alone
-    print(f"{softmax.__name__:14} words with a NaN gradient: {leaf.grad.isnan().any(dim=-1).sum()} of 6")
+heads = {
+    "plain softmax": lambda q, k, v: (q @ k.mT / math.sqrt(3)).masked_fill(~nothing_left, -math.inf).softmax(-1) @ v,
+    "masked_softmax": lambda q, k, v: masked_softmax(q @ k.mT / math.sqrt(3), nothing_left) @ v,
+    "SDPA": lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=nothing_left),
+}
+for name, head in heads.items():
+    leaf = x[None, None].clone().requires_grad_()  # (1, 1, L, E)
+    head(leaf @ W_q, leaf @ W_k, leaf @ W_v)[..., -1, :].sum().backward()  # the loss: row 5 alone
+    print(f"{name:14} words with a NaN gradient: {leaf.grad.isnan().any(dim=-1).sum()} of 6")
 
 # %% [markdown]
 # **Your turn (middle, 5 minutes).** Many programs write $-10^9$ in place of $-\infty$. What does a wholly masked row
@@ -524,10 +523,10 @@ course.verdict("larger of the two leaky losses, over log 8", max(leaks), below=0
 course.verdict("honest loss, over log 8", last["additive beside causal"] / math.log(8), above=0.995, below=1.03)
 
 # %% [markdown]
-# Without the causal mask the loss falls far below what is possible: the answer to place $i$ is the input at place $i +
-# 1$, and the model reads it there. Only the last place, one of six, has nothing to copy: hence the dotted line.
+# Without the causal mask the loss falls far below the possible: the answer to place $i$ is the input at place $i + 1$.
+# Only the last place, one of six, has nothing to copy: hence the dotted line.
 #
-# The loss looks splendid and means nothing. Use the model as one uses it, with the future not yet written:
+# A splendid loss that means nothing. Use the model as one does, with the future not yet written:
 
 # %%
 leaky.causal = True
@@ -672,7 +671,7 @@ for name, options in runs.items():
 short = {name: loss for name, loss in losses.items() if len(loss) == 100}
 ax = plotting.curves(short, title="look-up, mean of 3 seeds", smooth=5)
 ax.axhline(math.log(10), color="black", linestyle="--", label="log 10: guessing")
-ax.legend(frameon=False)
+ax.legend(frameon=False, fontsize=8, loc="center right", bbox_to_anchor=(1, 0.26))
 plt.show()
 
 # %%
