@@ -196,3 +196,16 @@ def test_bands_show_mean_and_standard_error():
     assert [bar[:, 1].tolist() for bar in bars] == [pytest.approx([1.0, 3.0]), pytest.approx([2.0, 6.0])]
     ax = plotting.bands({"a": torch.rand(3, 30), "b": torch.rand(1, 30)}, smooth=5)
     assert [len(line.get_xdata()) for line in ax.lines] == [26, 26]
+
+
+def test_bars_write_their_numbers_only_if_asked():
+    values = torch.tensor([0.25, 0.75])
+    ax = plotting.bars(values, ["the", "the"], highlight=1, top=1.0)
+    assert [bar.get_height() for bar in ax.patches] == values.tolist()
+    assert [text.get_text() for text in ax.texts] == ["0.25", "0.75"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["the", "the"]
+    assert ax.patches[0].get_facecolor() != ax.patches[1].get_facecolor()
+    many = plotting.bars(torch.ones(32), numbers=False)
+    assert len(many.patches) == 32
+    assert not many.texts
+    assert len(many.get_xticks()) < 32
