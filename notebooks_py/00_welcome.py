@@ -3,7 +3,7 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/00_welcome.ipynb)
 #
-# Needs: some Python, and what a matrix product is · about 20 s on two CPU cores
+# Needs: some Python, and what a matrix product is · about 15 s on two CPU cores
 
 # %% [markdown]
 # This course builds attention from a weighted sum up, mechanism by mechanism, and measures what each one is worth.

@@ -3,7 +3,7 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/01_weighted_sums.ipynb)
 #
-# Needs: notebook 00 · about 20 s on two CPU cores
+# Needs: notebook 00 · about 15 s on two CPU cores
 
 # %% [markdown]
 # After this notebook you can

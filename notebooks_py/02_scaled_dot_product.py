@@ -3,7 +3,7 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/02_scaled_dot_product.ipynb)
 #
-# Needs: notebook 01 · about 30 s on two CPU cores
+# Needs: notebook 01 · about 25 s on two CPU cores
 
 # %% [markdown]
 # After this notebook you can

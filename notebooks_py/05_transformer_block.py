@@ -3,7 +3,7 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/05_transformer_block.ipynb)
 #
-# Needs: notebook 03 · about 70 s on two CPU cores
+# Needs: notebook 03 · about 60 s on two CPU cores
 
 # %% [markdown]
 # After this notebook you can

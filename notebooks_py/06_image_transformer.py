@@ -3,7 +3,7 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/06_image_transformer.ipynb)
 #
-# Needs: notebook 05 · about 75 s on two CPU cores
+# Needs: notebook 05 · about 60 s on two CPU cores
 
 # %% [markdown]
 # After this notebook you can
@@ -167,7 +167,6 @@ for name, recipe in {"none": {"positions": NoPositions}, "learned": {}}.items():
 # After the blocks there are 16 tokens, and one answer is wanted. Their mean would do. Better: a few learned queries, each
 # of which takes its own weighted average. It is attention once more, with queries that do not depend on the image.
 
-
 # %%
 class MyClassifier(nn.Module):
     def __init__(self, embed_dim, num_classes, num_queries):
@@ -197,7 +196,6 @@ torch.testing.assert_close(mean_classifier(tokens), by_mean)
 # ## The whole model
 #
 # Patches, positions, blocks, classifier. Three of the four are already there.
-
 
 # %%
 class MyPositions(nn.Module):
@@ -321,7 +319,6 @@ plt.show()
 # %% [markdown]
 # Do neighbours resemble each other more than distant places do? Measure it instead of squinting.
 
-
 # %%
 def similarity_at(reach):
     place = torch.arange(grid, device=device)
@@ -349,7 +346,6 @@ plt.show()
 
 # %% [markdown]
 # A row of such a map, laid back onto the image, is easier to read. Choose the block and the patch that asks.
-
 
 # %%
 def draw(block, patch):

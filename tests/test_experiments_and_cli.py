@@ -1,6 +1,8 @@
 """Records are whole or refused, and the command line says what went wrong in one line."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ import torch
 from sciformer import cli, data, experiments
 from sciformer.experiments import EXPERIMENTS, describe_record, load_record, record, results_folder
 
+ROOT = Path(__file__).parents[1]
 NAME = "mnist-image-transformer"
 TINY = ["--embed-dim", "8", "--num-heads", "2", "--num-layers", "1", "--profile", "quick", "--device", "cpu"]
 
@@ -25,6 +28,15 @@ def test_committed_records_are_whole_and_of_todays_setting(name, profile):
         assert content[key], f"{key} is missing"
     for run in content["runs"]:
         assert run["curves"]["loss"][-1][0] == setting.train.steps
+
+
+def test_the_readme_quotes_the_record():
+    row = re.search(r"`mnist-image-transformer`, test accuracy \|(.*)\|(.*)\|", (ROOT / "README.md").read_text())
+    for profile, quoted in zip(("quick", "full"), row.groups(), strict=True):
+        line = describe_record(NAME, "test accuracy", profile)
+        figures = re.findall(r"[\d.,]+(?= ±)|(?<=± )[\d.]+|[\d,]+(?= seeds| parameters| s each)", line)
+        assert re.findall(r"[\d.,]+(?= ±)|(?<=± )[\d.]+|[\d,]+(?= seeds| parameters| s each)", quoted) == figures
+        assert ("not recorded yet" in line) == ("not recorded yet" in quoted)
 
 
 def test_every_file_in_results_is_a_known_record():
