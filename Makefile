@@ -1,6 +1,6 @@
 # make lab   the course in JupyterLab
 # make test  the package's tests and every notebook
-# Both make the virtual environment .venv first if it is not there.
+# Both make the virtual environment .venv first if it is not there. In a container, as root: make lab FLAGS=--allow-root
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -8,7 +8,7 @@ BIN := .venv/bin
 .PHONY: lab test clean
 
 lab: .venv/installed
-	$(BIN)/jupyter lab notebooks/00_welcome.ipynb
+	$(BIN)/jupyter lab $(FLAGS) notebooks/00_welcome.ipynb
 
 test: .venv/installed
 	$(BIN)/python -m pytest tests

@@ -287,6 +287,16 @@ plt.show()
 for name in ("quick", "full"):
     print(experiments.describe_record("mnist-image-transformer", "test accuracy", name))
 
+# %%
+series = {"this run": [(step / setting.train.steps, value) for step, value in history.metrics["test accuracy"]]}
+for name in ("quick", "full"):
+    record = experiments.load_record("mnist-image-transformer", name)
+    for run in record["runs"] if record else []:
+        curve = [(step / record["config"]["train"]["steps"], value) for step, value in run["curves"]["test accuracy"]]
+        series[f"recorded, {name}, seed {run['seed']}"] = curve
+plotting.curves(series, xlabel="share of the training", ylabel="test accuracy", title="this run among the recorded")
+plt.show()
+
 # %% [markdown]
 # ## Picture 1: what a patch is compared with
 #

@@ -130,7 +130,7 @@ def train_image_transformer(
 
 _SMALL_MOVES = {"degrees": 10.0, "translate": 2.0, "scale": 0.1}
 
-# Chosen on training digits outside the embedded set; the test digits took no part in it.
+# Chosen by the accuracy on 10,000 other digits of MNIST's training set; the test digits took no part in it.
 MNIST_IMAGE_TRANSFORMER: dict[Profile, ImageSetting] = {
     "quick": ImageSetting(
         size="small",

@@ -9,7 +9,7 @@ from torch import Tensor
 
 def accuracy(logits: Float[Tensor, "B K"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:
     """Share of examples whose largest logit is that of the label, from 0 to 1."""
-    return (logits.argmax(dim=-1) == labels).double().mean()
+    return (logits.argmax(dim=-1) == labels).float().mean()
 
 
 def confusion_matrix(predicted: Int[Tensor, "N"], labels: Int[Tensor, "N"], num_classes: int) -> Int[Tensor, "K K"]:

@@ -163,15 +163,15 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], metric: Callable[[Tenso
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    total, count = torch.zeros((), device=device, dtype=torch.float64), 0
+    total, count = 0.0, 0
     for batch in batches:
         *inputs, target = (tensor.to(device) for tensor in batch)
-        total += metric(model(*inputs), target) * len(target)
+        total += metric(model(*inputs), target).item() * len(target)
         count += len(target)
     model.train(was_training)
     if count == 0:
         raise ValueError("there is nothing to evaluate on: batches is empty")
-    return total.item() / count
+    return total / count
 
 
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
