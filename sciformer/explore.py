@@ -41,7 +41,7 @@ def explore(draw: Callable[..., Figure | Axes], *, alt: str, **sliders: Any) -> 
         slider.continuous_update = False
         slider.style.description_width = "initial"
         slider.observe(redraw, "value")
-    box = ipywidgets.VBox([*sliders.values(), picture])
+    box = ipywidgets.VBox([*sliders.values(), picture], layout={"overflow": "hidden"})
     view = {"version_major": 2, "version_minor": 0, "model_id": box.model_id}
     bundle = {
         "text/plain": alt,
