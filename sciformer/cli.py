@@ -140,12 +140,20 @@ def run_data(options: argparse.Namespace) -> None:
     if options.fetch:
         data.fetch(options.root)
     for row in data.describe(options.root):
-        print(f"{row.name:36} {row.state:9} {row.size / 1e6:6.1f} MB  {row.place}")
+        print(f"{row.name:36} {row.state:9} {row.size / 1e6:6.1f} MB  {short(row.place)}")
+
+
+def short(place: Path) -> Path:
+    """A path as a bug report needs it: from the package or from the user's home, without what lies above."""
+    if place.is_relative_to(data.ASSETS.parents[1]):
+        return place.relative_to(data.ASSETS.parents[1])
+    return "~" / place.relative_to(Path.home()) if place.is_relative_to(Path.home()) else place
 
 
 def run_doctor(options: argparse.Namespace) -> None:
     """Print what a bug report needs."""
-    print(f"sciformer  {metadata.version('sciformer')}, python {platform.python_version()}, {platform.platform()}")
+    system = f"{platform.system()} {platform.machine()}"
+    print(f"sciformer  {metadata.version('sciformer')}, python {platform.python_version()}, {system}")
     for package in ("torch", "torchvision", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbval", "jupytext"):
         try:
             print(f"{package:10} {metadata.version(package)}")

@@ -207,9 +207,13 @@ def curves(
             x, y = x[smooth - 1 :], y.unfold(0, smooth, 1).mean(-1)
         ax.plot(x.numpy(), y.numpy(), color=color, label=label)
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    return _finish_lines(ax, legend=len(series) > 1, logy=logy)
+
+
+def _finish_lines(ax: Axes, *, legend: bool, logy: bool) -> Axes:
     if logy:
         ax.set_yscale("log")
-    if len(series) > 1:
+    if legend:
         ax.legend(frameon=False)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(alpha=0.25)
@@ -420,10 +424,4 @@ def bands(
             low, high = (mean - error).numpy(), (mean + error).numpy()
             ax.fill_between(places.numpy(), low, high, color=color, alpha=0.2, linewidth=0)
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
-    if logy:
-        ax.set_yscale("log")
-    if len(runs) > 1:
-        ax.legend(frameon=False)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(alpha=0.25)
-    return ax
+    return _finish_lines(ax, legend=len(runs) > 1, logy=logy)

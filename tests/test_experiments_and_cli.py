@@ -165,6 +165,12 @@ def test_data_shows_what_is_where(tmp_path, capsys):
     assert printed.count("missing") == len(data.MNIST_FILES) + 1
 
 
+def test_places_are_shown_without_what_lies_above(tmp_path):
+    assert cli.short(data.ASSETS / "a.bz2") == Path("sciformer/assets/a.bz2")
+    assert cli.short(Path.home() / ".cache" / "b") == Path("~/.cache/b")
+    assert cli.short(tmp_path / "c") == tmp_path / "c"
+
+
 def test_data_says_when_it_cannot_fetch(tmp_path, capsys, monkeypatch):
     from torchvision.datasets import MNIST
 
