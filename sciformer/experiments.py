@@ -5,7 +5,6 @@ of all its seeds, written only when every one of them has finished.
 """
 
 import json
-import os
 import platform
 import subprocess
 import time
@@ -22,6 +21,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from sciformer.data import batches, mnist, random_affine
+from sciformer.files import written_whole
 from sciformer.metrics import accuracy, mean_and_error
 from sciformer.models import ImageTransformer
 from sciformer.positions import POSITIONS
@@ -236,10 +236,8 @@ def record(
         **environment(device),
     }
     path = (out or results_folder()) / record_file(name, profile)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".partial")
-    beside.write_text(json.dumps(content, indent=1) + "\n")
-    os.replace(beside, path)
+    with written_whole(path) as beside:
+        beside.write_text(json.dumps(content, indent=1) + "\n")
     return path
 
 

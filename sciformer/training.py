@@ -1,7 +1,6 @@
 """A training loop that can be read from top to bottom."""
 
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from sciformer.files import written_whole
 from sciformer.optim import Muon
 
 #: A batch is what the model takes, followed by what it should have given.
@@ -232,10 +232,8 @@ def _save_checkpoint(
         "rng": torch.get_rng_state(),
         "cuda_rng": torch.cuda.get_rng_state() if torch.cuda.is_available() else torch.empty(0),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".partial")
-    torch.save(state, beside)
-    os.replace(beside, path)  # the old checkpoint stands until the new one is whole
+    with written_whole(path) as beside:
+        torch.save(state, beside)
 
 
 def _load_checkpoint(

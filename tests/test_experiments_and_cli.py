@@ -9,6 +9,7 @@ import torch
 
 from sciformer import cli, data, experiments
 from sciformer.experiments import EXPERIMENTS, describe_record, load_record, record, results_folder
+from sciformer.files import written_whole
 
 ROOT = Path(__file__).parents[1]
 NAME = "mnist-image-transformer"
@@ -60,6 +61,22 @@ def test_record_is_written_whole(tmp_path, jobs):
     assert [step for step, _ in losses[0]] == [1, 2, 3]
     assert losses[0] != losses[1]
     assert all(0 <= run["figures"]["test accuracy"] <= 1 for run in content["runs"])
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "new" / "file"
+    with written_whole(path) as beside:
+        beside.write_text("old")
+
+    def interrupted():
+        with written_whole(path) as beside:
+            beside.write_text("half of the n")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [file.name for file in path.parent.iterdir()] == ["file"]
+    assert path.read_text() == "old"
 
 
 def test_record_of_a_seed_can_be_repeated(tmp_path):

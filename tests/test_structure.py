@@ -20,6 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 #: Each module imports only from those before it.
 LAYERS = [
+    "files",
     "functional",
     "scores",
     "fast",
