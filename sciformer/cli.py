@@ -15,6 +15,9 @@ import torch
 from sciformer import data, experiments
 from sciformer.course import profile as default_profile
 
+#: What the doctor reports the versions of.
+PACKAGES = "sciformer torch torchvision numpy matplotlib ipywidgets jupyterlab nbval jupytext".split()
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. What goes wrong with the input or the data is one line on stderr and exit status 1."""
@@ -153,8 +156,8 @@ def short(place: Path) -> Path:
 def run_doctor(options: argparse.Namespace) -> None:
     """Print what a bug report needs."""
     system = f"{platform.system()} {platform.machine()}"
-    print(f"sciformer  {metadata.version('sciformer')}, python {platform.python_version()}, {system}")
-    for package in ("torch", "torchvision", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbval", "jupytext"):
+    print(f"python     {platform.python_version()}, {system}")
+    for package in PACKAGES:
         try:
             print(f"{package:10} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
