@@ -16,7 +16,7 @@ from sciformer import data, experiments
 from sciformer.course import profile as default_profile
 
 #: What the doctor reports the versions of.
-PACKAGES = "sciformer torch torchvision numpy matplotlib ipywidgets jupyterlab nbval jupytext".split()
+PACKAGES = ("sciformer", "torch", "torchvision", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbval", "jupytext")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
