@@ -78,12 +78,10 @@ def run_train(options: argparse.Namespace) -> None:
     """Train one seed of the MNIST image transformer, with whatever the options change."""
     setting = experiments.MNIST_IMAGE_TRANSFORMER[options.profile or default_profile()]
     model_names = ("batch_size", "patch_size", "embed_dim", "num_heads", "num_layers", "score", "positions")
-    train = {name: getattr(options, name) for name in ("steps", "lr") if getattr(options, name) is not None}
-    if "steps" in train:
-        train["warmup_steps"] = min(setting.train.warmup_steps, options.steps)
+    train = setting.train if options.steps is None else setting.train.with_steps(options.steps)
     setting = replace(
         setting,
-        train=replace(setting.train, **train),
+        train=train if options.lr is None else replace(train, lr=options.lr),
         **{name: getattr(options, name) for name in model_names if getattr(options, name) is not None},
     )
     run = experiments.train_image_transformer(

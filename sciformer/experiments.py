@@ -26,7 +26,7 @@ from sciformer.metrics import accuracy, mean_and_error
 from sciformer.models import ImageTransformer
 from sciformer.positions import POSITIONS
 from sciformer.scores import SCORES
-from sciformer.training import Batch, History, OnStep, TrainConfig, evaluate, fit
+from sciformer.training import Batch, History, TrainConfig, evaluate, fit
 
 Profile = Literal["quick", "full"]
 
@@ -111,20 +111,18 @@ def train_image_transformer(
     device: torch.device | str = "cpu",
     checkpoint: str | Path | None = None,
     progress: bool = True,
-    looks: int = 10,
 ) -> Run:
-    """Train once; measure the test accuracy, from 0 to 1, at the end and ``looks`` times on the way."""
+    """Train once; measure the test accuracy, from 0 to 1, ten times on the way and at the end."""
     torch.manual_seed(seed)
     model = setting.model().to(device)
     test_batches = setting.test_batches(device)
-    every = max(1, setting.train.steps // looks)
+    every = max(1, setting.train.steps // 10)
 
     def look(step: int, model: nn.Module) -> dict[str, float] | None:
         return {"test accuracy": evaluate(model, test_batches, accuracy)} if step % every == 0 else None
 
-    on_step: OnStep = look
     stream = setting.training_batches(seed, device)
-    history = fit(model, stream, F.cross_entropy, setting.train, on_step, checkpoint=checkpoint, progress=progress)
+    history = fit(model, stream, F.cross_entropy, setting.train, look, checkpoint=checkpoint, progress=progress)
     return Run(seed, model, history, {"test accuracy": evaluate(model, test_batches, accuracy)})
 
 
@@ -212,14 +210,15 @@ def record(
         The file written.
 
     Raises:
-        ValueError: if the experiment is unknown.
+        ValueError: if the experiment is unknown or there is no seed.
     """
     what = experiment(name)
     setting = what.settings[profile]
     if steps is not None:
-        train = replace(setting.train, steps=steps, warmup_steps=min(steps, setting.train.warmup_steps))
-        setting = replace(setting, train=train)
+        setting = replace(setting, train=setting.train.with_steps(steps))
     all_seeds = range(what.seeds if seeds is None else seeds)
+    if not all_seeds:
+        raise ValueError(f"a record needs at least 1 seed, got {seeds}")
     began = time.perf_counter()
     if jobs == 1:
         runs = [_summary(what.run, setting, seed, device) for seed in all_seeds]
@@ -311,16 +310,15 @@ def load_record(name: str, profile: Profile = "full", folder: Path | None = None
     return content
 
 
-def describe_record(name: str, figure: str, profile: Profile = "full", *, percent: bool = True) -> str:
-    """One line for a notebook: mean ± standard error over the seeds, on what, or 'not recorded yet'."""
+def describe_record(name: str, figure: str, profile: Profile = "full") -> str:
+    """One line for a notebook: mean ± standard error of a share over the seeds, on what, or 'not recorded yet'."""
     content = load_record(name, profile)
     if content is None:
         return f"{name}, {profile} profile: not recorded yet"
     mean, error = mean_and_error([run["figures"][figure] for run in content["runs"]])
-    factor, unit = (100, " %") if percent else (1, "")
     seconds, _ = mean_and_error([run["seconds"] for run in content["runs"]])
     return (
-        f"{name}, {profile} profile: {figure} {factor * mean:.2f} ± {factor * error:.2f}{unit} over "
+        f"{name}, {profile} profile: {figure} {100 * mean:.2f} ± {100 * error:.2f} % over "
         f"{len(content['seeds'])} seeds, {content['runs'][0]['parameters']:,} parameters, "
         f"{seconds:.0f} s each on {content['device']}"
     )

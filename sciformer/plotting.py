@@ -210,7 +210,7 @@ def curves(
     return _finish_lines(ax, legend=len(series) > 1, logy=logy)
 
 
-def _finish_lines(ax: Axes, *, legend: bool, logy: bool) -> Axes:
+def _finish_lines(ax: Axes, *, legend: bool = False, logy: bool = False) -> Axes:
     if logy:
         ax.set_yscale("log")
     if legend:
@@ -347,9 +347,7 @@ def plane(
         ax.annotate(label, (x, y), (5, 5), textcoords="offset points", fontsize=10)
     ax.set(title=title, xlabel="first number", ylabel="second number")
     ax.margins(0.15)
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(alpha=0.25)
-    return ax
+    return _finish_lines(ax)
 
 
 def seeds(

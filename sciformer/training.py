@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -57,6 +57,10 @@ class TrainConfig:
             raise ValueError(f"got {self.steps} steps, {self.warmup_steps} of them warm-up; need 0 <= warm-up <= steps")
         if not self.lr > 0 or not self.grad_clip > 0:
             raise ValueError(f"lr and grad_clip must be positive, got {self.lr} and {self.grad_clip}")
+
+    def with_steps(self, steps: int) -> "TrainConfig":
+        """The same training with another number of steps; the warm-up is cut where it would not fit."""
+        return replace(self, steps=steps, warmup_steps=min(steps, self.warmup_steps))
 
     def lr_at(self, step: int) -> float:
         """Learning rate of update number ``step``, counted from 0."""

@@ -155,6 +155,7 @@ def test_train_resumes_from_its_checkpoint(tmp_path, capsys):
         (("train", "mnist", "--batch-size", "20000"), "20000"),
         (("record", "mnist"), f"no experiment 'mnist'; there are {NAME}"),
         (("record",), "record what?"),
+        (("record", NAME, "--seeds", "0"), "at least 1 seed, got 0"),
         (("record", NAME, "--steps", "3"), "give it an --out"),
     ],
 )
