@@ -35,7 +35,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from sciformer import MultiHeadAttention, attend, causal_mask, dot_product_scores, masked_softmax, padding_mask
-from sciformer import course, metrics, plotting
+from sciformer import check, course, metrics, plotting
 from sciformer.data import batches, lookup
 from sciformer.explore import explore
 from sciformer.training import TrainConfig, evaluate, fit
@@ -684,12 +684,122 @@ course.verdict("d = 256, unscaled: loss of the first 20 steps over guessing", st
 course.verdict("d = 256, unscaled, 100 steps: mean accuracy", mean["d = 256, unscaled"], below=0.95)
 course.verdict("d = 256, unscaled, 300 steps: mean accuracy", mean["d = 256, unscaled, long"], above=0.9)
 
+
 # %% [markdown]
 # What came out, no more and no less:
 #
 # - at $d = 32$ the scale saves some steps, and both solve the task;
 # - at $d = 256$ the unscaled head first gets worse than guessing, and is far behind after 100 steps;
 # - with three times the steps it nearly catches up. On this task $1/\sqrt d$ buys speed.
+
+# %% [markdown]
+# ## Exercises
+#
+# Write the function in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is,
+# on fresh numbers each time. Hints and a solution are folded away below each cell.
+#
+# ### Exercise 1 · easy · 4 minutes
+#
+# The weights of one head: softmax over the keys that the mask allows. Every query sees at least one key.
+
+# %%
+def masked_weights(scores, attn_mask):  # (L, S) numbers, (L, S) True = may attend
+    raise NotImplementedError  # (L, S)
+
+
+check.masked_weights(masked_weights)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# A hidden key has to have weight 0, and the softmax gives 0 to one score only.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `scores.masked_fill(where, number)` writes where its mask is True. Ours is True at what may be *seen*.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def masked_weights(scores, attn_mask):
+#     hidden = scores.masked_fill(~attn_mask, -math.inf)
+#     return hidden.softmax(dim=-1)
+# ```
+#
+# </details>
+#
+# ### Exercise 2 · middle · 8 minutes
+#
+# Scaled dot-product attention whole, from memory: queries, keys and values of one head, and a mask that may be missing.
+
+# %%
+def scaled_dot_product(query, key, value, attn_mask=None):  # (L, D), (S, D), (S, D), (L, S) or None
+    raise NotImplementedError  # (L, D)
+
+
+check.scaled_dot_product(scaled_dot_product)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Three lines: scores, weights, output. The head size is `query.shape[-1]`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Scale before the softmax, and hide before the softmax. Afterwards it is too late for both.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def scaled_dot_product(query, key, value, attn_mask=None):
+#     scores = query @ key.T / math.sqrt(query.shape[-1])  # (L, S)
+#     if attn_mask is not None:
+#         scores = scores.masked_fill(~attn_mask, -math.inf)
+#     return scores.softmax(dim=-1) @ value  # (L, D)
+# ```
+#
+# </details>
+#
+# ### Exercise 3 · hard · 12 minutes
+#
+# A leak detector. `attention` is any function from words (L, E) to outputs (L, D). Say whether an output depends on a
+# later word.
+
+# %%
+def future_leaks(attention, x):  # a function, and words (L, E) to try it on
+    raise NotImplementedError  # True or False
+
+
+check.future_leaks(future_leaks)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `torch.autograd.functional.jacobian(attention, x)` has shape (L, D, L, E). Entry (i, j) of what you need has i from the
+# first L and j from the second.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Derivatives have signs. Sum them as they are, and +1 and −1 make a leak invisible.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def future_leaks(attention, x):
+#     jacobian = torch.autograd.functional.jacobian(attention, x)  # (L, D, L, E)
+#     influence = jacobian.abs().sum(dim=(1, 3))  # (L, L)
+#     return bool(influence.triu(diagonal=1).any())
+# ```
+#
+# </details>
 
 # %% [markdown]
 # ## Your turn

@@ -45,7 +45,7 @@ __all__ = [
     "padding_mask",
 ]
 
-_MODULES = ("course", "data", "experiments", "explore", "metrics", "optim", "plotting", "training")
+_MODULES = ("check", "course", "data", "experiments", "explore", "metrics", "optim", "plotting", "training")
 
 
 def __getattr__(name: str) -> ModuleType:

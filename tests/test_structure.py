@@ -36,6 +36,15 @@ LAYERS = [
     "plotting",
     "explore",
     "course",
+    "check.limits",
+    "check.exercise",
+    "check.notebook_00",
+    "check.notebook_01",
+    "check.notebook_02",
+    "check.notebook_03",
+    "check.notebook_05",
+    "check.notebook_06",
+    "check",
     "experiments",
     "cli",
 ]
@@ -46,7 +55,8 @@ def imported(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "sciformer":
             module = node.module.removeprefix("sciformer").lstrip(".")
-            yield from ([module] if module else [alias.name for alias in node.names])
+            names = [f"{module}.{alias.name}".lstrip(".") for alias in node.names]
+            yield from (name if name in LAYERS or not module else module for name in names)
         elif isinstance(node, ast.Import):
             yield from (a.name.removeprefix("sciformer.") for a in node.names if a.name.startswith("sciformer."))
 

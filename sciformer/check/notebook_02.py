@@ -1,0 +1,327 @@
+"""Exercises of notebook 02: scaled dot-product attention."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.functional import causal_mask
+
+_WHY = r"Why $1/\sqrt d$"
+_MASKS = "Masks: True = may attend"
+_BREAK = "Break it: three classic mistakes"
+_GRADIENT = "A test that finds them: the gradient"
+
+
+def _random_mask(draw: Draw, length: int, key_length: int) -> Tensor:
+    """Hides about a third of the keys and leaves each query its own place, or the last key."""
+    keep = draw.integers(0, 3, length, key_length) > 0
+    places = torch.arange(length).clamp(max=key_length - 1)
+    keep[torch.arange(length), places] = True
+    return keep
+
+
+# Faults of the mask and of the softmax: the same in both exercises that have them.
+_MASK_FAULTS = (
+    Fault(
+        "mask inverted",
+        "The mask is the wrong way round: True means 'may attend', so hide where it is False.",
+        see=_MASKS,
+        mask=lambda scores, mask: scores.masked_fill(mask, -math.inf),
+    ),
+    Fault(
+        "mask ignored",
+        "The mask has no effect: the numbers are those of attention without a mask.",
+        see=_MASKS,
+        mask=lambda scores, mask: scores,
+    ),
+    Fault(
+        "mask after the softmax",
+        "The mask acts after the softmax: the rows no longer sum to 1, and hidden keys still stand in the divisor.",
+        see=_BREAK,
+        mask=lambda scores, mask: scores,
+        hide=lambda weights, mask: weights * mask,
+    ),
+    Fault(
+        "zero in place of −∞",
+        "Hidden scores are set to 0, but e⁰ = 1 is a weight like any other; it has to be −∞.",
+        see=_BREAK,
+        mask=lambda scores, mask: scores * mask,
+    ),
+    Fault(
+        "mask added",
+        "The mask is added to the scores as 0 and 1, which only favours the visible keys; hidden ones need −∞.",
+        see=_MASKS,
+        mask=lambda scores, mask: scores + mask,
+    ),
+    Fault(
+        "mask hides the diagonal",
+        "A query is not allowed to see its own place, although the mask allows it.",
+        see=_MASKS,
+        mask=lambda scores, mask: scores.masked_fill(
+            ~mask | torch.eye(*mask.shape, dtype=torch.bool, device=mask.device), -math.inf
+        ),
+    ),
+)
+_SOFTMAX_FAULTS = (
+    Fault(
+        "softmax over the queries",
+        "The softmax runs over the queries (dim=-2). Each query shares out one unit among the keys: dim=-1.",
+        see=_BREAK,
+        normalize=lambda scores: scores.softmax(dim=-2),
+    ),
+    Fault(
+        "softmax over everything",
+        "The softmax runs over the whole matrix at once. Each row has to sum to 1 by itself: dim=-1.",
+        see="The formula",
+        normalize=lambda scores: scores.flatten().softmax(dim=0).view_as(scores),
+    ),
+    Fault(
+        "no softmax",
+        "There is no softmax: the scores themselves are taken as weights.",
+        see="The formula",
+        normalize=lambda scores: scores,
+    ),
+    Fault(
+        "no exponential",
+        "The rows are divided by their sums without the exponential: w = s / Σ s is no softmax, and can be negative.",
+        see="The formula",
+        normalize=lambda scores: scores / scores.sum(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "not divided",
+        "The exponentials are not divided by their sum, so the rows do not sum to 1.",
+        see="The formula",
+        normalize=lambda scores: scores.exp(),
+    ),
+)
+
+
+def masked_weights(
+    scores: Tensor,
+    attn_mask: Tensor,
+    *,
+    mask: Callable[..., Tensor] = lambda scores, mask: scores.masked_fill(~mask, -math.inf),
+    normalize: Callable[..., Tensor] = lambda scores: scores.softmax(dim=-1),
+    hide: Callable[..., Tensor] = lambda weights, mask: weights,
+) -> Tensor:
+    """Softmax over the keys that the mask allows, (L, S)."""
+    return hide(normalize(mask(scores, attn_mask)), attn_mask)
+
+
+def _masked_weights_cases(draw: Draw) -> Iterator[Case]:
+    yield Case("2 queries, 2 keys, causal mask", {"scores": draw.normal(2, 2), "attn_mask": causal_mask(2)})
+    yield Case("3 queries, 4 keys, random mask", {"scores": draw.normal(3, 4), "attn_mask": _random_mask(draw, 3, 4)})
+    yield Case("7 queries, 5 keys, random mask", {"scores": draw.normal(7, 5), "attn_mask": _random_mask(draw, 7, 5)})
+
+
+def scaled_dot_product(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None,
+    *,
+    product: Callable[..., Tensor] = lambda query, key: query @ key.T,
+    scale: Callable[..., Tensor] = lambda scores, query: scores / math.sqrt(query.shape[-1]),
+    mask: Callable[..., Tensor] = lambda scores, mask: scores.masked_fill(~mask, -math.inf),
+    normalize: Callable[..., Tensor] = lambda scores: scores.softmax(dim=-1),
+    hide: Callable[..., Tensor] = lambda weights, mask: weights,
+    mix: Callable[..., Tensor] = lambda weights, key, value: weights @ value,
+) -> Tensor:
+    """softmax(q kᵀ / √D) v, (L, D)."""
+    scores = scale(product(query, key), query)
+    weights = normalize(scores) if attn_mask is None else hide(normalize(mask(scores, attn_mask)), attn_mask)
+    return mix(weights, key, value)
+
+
+def _scaled_dot_product_cases(draw: Draw) -> Iterator[Case]:
+    def case(name: str, length: int, key_length: int, head_dim: int, attn_mask: Tensor | None) -> Case:
+        query, key, value = (draw.normal(n, head_dim) for n in (length, key_length, key_length))
+        return Case(name, {"query": query, "key": key, "value": value, "attn_mask": attn_mask})
+
+    yield case("2 tokens, no mask", 2, 2, 3, None)
+    yield case("2 tokens, causal mask", 2, 2, 3, causal_mask(2))
+    yield case("4 tokens, causal mask", 4, 4, 5, causal_mask(4))
+    yield case("3 queries, 7 keys, no mask", 3, 7, 5, None)
+    yield case("3 queries, 7 keys, random mask", 3, 7, 5, _random_mask(draw, 3, 7))
+
+
+_SCALED_DOT_PRODUCT_FAULTS = (
+    Fault(
+        "query and key exchanged",
+        "Queries and keys have changed places: row i has to hold query i against every key.",
+        see="The formula",
+        product=lambda query, key: key @ query.T,
+    ),
+    Fault(
+        "no scale",
+        "The scores are not divided by √D, the root of the head size.",
+        see=_WHY,
+        scale=lambda scores, query: scores,
+    ),
+    Fault(
+        "divided by D",
+        "The scores are divided by D; their variance is D, so it takes √D to bring it back to 1.",
+        see=_WHY,
+        scale=lambda scores, query: scores / query.shape[-1],
+    ),
+    Fault(
+        "multiplied by √D",
+        "The scores are multiplied by √D instead of divided.",
+        see=_WHY,
+        scale=lambda scores, query: scores * math.sqrt(query.shape[-1]),
+    ),
+    Fault(
+        "scaled by the length",
+        "The scores are divided by the root of the number of keys. It is the root of the head size, query.shape[-1].",
+        see=_WHY,
+        scale=lambda scores, query: scores / math.sqrt(scores.shape[-1]),
+    ),
+    Fault(
+        "scaled by the number of queries",
+        "The scores are divided by the root of len(query), the number of queries. It is the root of query.shape[-1].",
+        see=_WHY,
+        scale=lambda scores, query: scores / math.sqrt(len(query)),
+    ),
+    Fault(
+        "scaled after the softmax",
+        "The division by √D comes after the softmax, where it only makes the rows sum to less than 1.",
+        see=_WHY,
+        scale=lambda scores, query: scores,
+        mix=lambda weights, key, value: weights @ value / math.sqrt(key.shape[-1]),
+    ),
+    *_MASK_FAULTS,
+    *_SOFTMAX_FAULTS,
+    Fault(
+        "weights transposed",
+        "The weights are transposed before they meet the values: output i has to use row i.",
+        see="The formula",
+        mix=lambda weights, key, value: weights.T @ value,
+    ),
+    Fault(
+        "keys mixed",
+        "The weights average the keys. What is handed over are the values.",
+        see="One vector, three parts",
+        mix=lambda weights, key, value: weights @ key,
+    ),
+    Fault(
+        "weights returned",
+        "These are the weights. The output is their product with the values.",
+        see="The formula",
+        mix=lambda weights, key, value: weights,
+    ),
+)
+
+
+def future_leaks(
+    attention: Callable[[Tensor], Tensor],
+    x: Tensor,
+    *,
+    size: Callable[..., Tensor] = lambda jacobian: jacobian.abs().sum(dim=(1, 3)),
+    future: Callable[..., Tensor] = lambda size: size.triu(diagonal=1),
+    leaks: Callable[..., bool] = lambda future: bool(future.any()),
+) -> bool:
+    """Whether some output depends on a later input: ∂y_i/∂x_j for j > i."""
+    jacobian = torch.autograd.functional.jacobian(attention, x)  # (L, D, L, E)
+    return leaks(future(size(jacobian)))
+
+
+def _attentions() -> dict[str, Callable[[Tensor], Tensor]]:
+    """Attentions over (L, E), honest and leaking."""
+
+    def with_mask(recipe: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+        return lambda x: recipe(x @ x.T / math.sqrt(x.shape[-1]), causal_mask(len(x), device=x.device)) @ x
+
+    def one_pair(x: Tensor) -> Tensor:
+        y = x.cumsum(dim=0)
+        return torch.cat([y[:1], y[1:2] + x[2:3], y[2:]])  # output 1 looks at word 2, and that is all
+
+    return {
+        "masked with −∞": with_mask(lambda scores, mask: scores.masked_fill(~mask, -math.inf).softmax(dim=-1)),
+        "masked after the softmax": with_mask(lambda scores, mask: scores.softmax(dim=-1) * mask),
+        "no mask": with_mask(lambda scores, mask: scores.softmax(dim=-1)),
+        "a running sum": lambda x: x.cumsum(dim=0),
+        "a running sum from the end": lambda x: x.flip(0).cumsum(dim=0).flip(0),
+        "each word by itself": torch.tanh,
+        "one output that looks one word ahead": one_pair,
+        "a difference within the next word": lambda x: x.roll(-1, 0) - x.roll(-1, 0).flip(-1),
+        "the word before": lambda x: torch.cat([x[:1] * 0, x[:-1]]),
+        "blind": lambda x: x * 0,
+    }
+
+
+def _future_leaks_cases(draw: Draw) -> Iterator[Case]:
+    for name, attention in _attentions().items():
+        yield Case(name, {"attention": attention, "x": draw.normal(4, 2)})
+
+
+_FUTURE_LEAKS_FAULTS = (
+    Fault(
+        "looks at the past",
+        "It looks below the diagonal, at the past, which every attention may use. The future is j > i, above it.",
+        future=lambda size: size.tril(diagonal=-1),
+    ),
+    Fault(
+        "counts the diagonal",
+        "It counts the diagonal as the future, but word i itself may be seen: start one above, triu(diagonal=1).",
+        future=lambda size: size.triu(),
+    ),
+    Fault(
+        "counts everything",
+        "It reports any dependence at all, past included. Only j > i is a leak.",
+        future=lambda size: size,
+    ),
+    Fault(
+        "first output only",
+        "It asks the first output only; another one may look ahead.",
+        future=lambda size: size.triu(diagonal=1)[:1],
+    ),
+    Fault(
+        "signed sum",
+        "It adds derivatives with their signs, and they can cancel. Take absolute values or squares first.",
+        size=lambda jacobian: jacobian.sum(dim=(1, 3)).where(jacobian.sum(dim=(1, 3)).abs() > 1e-5, 0.0),
+    ),
+    Fault(
+        "answer turned round",
+        "It says the opposite: True has to mean that the future leaks.",
+        leaks=lambda future: not bool(future.any()),
+    ),
+    Fault(
+        "all of them",
+        "It reports a leak only if every later word leaks into every output; one is enough: any, not all.",
+        leaks=lambda future: bool(future[torch.ones_like(future).triu(diagonal=1).bool()].all()),
+    ),
+)
+
+EXERCISES = (
+    Exercise(
+        masked_weights,
+        notebook="02",
+        section=_MASKS,
+        level="easy",
+        minutes=4,
+        cases=_masked_weights_cases,
+        faults=(*_MASK_FAULTS, *_SOFTMAX_FAULTS),
+    ),
+    Exercise(
+        scaled_dot_product,
+        notebook="02",
+        section="The formula",
+        level="middle",
+        minutes=8,
+        cases=_scaled_dot_product_cases,
+        faults=_SCALED_DOT_PRODUCT_FAULTS,
+    ),
+    Exercise(
+        future_leaks,
+        notebook="02",
+        section=_GRADIENT,
+        level="hard",
+        minutes=12,
+        cases=_future_leaks_cases,
+        faults=_FUTURE_LEAKS_FAULTS,
+        differentiable=False,
+    ),
+)

@@ -1,0 +1,5 @@
+"""Exercises of notebook 03."""
+
+from sciformer.check.exercise import Exercise
+
+EXERCISES: tuple[Exercise, ...] = ()

@@ -1,0 +1,5 @@
+"""Exercises of notebook 05."""
+
+from sciformer.check.exercise import Exercise
+
+EXERCISES: tuple[Exercise, ...] = ()

@@ -1,0 +1,76 @@
+import math
+
+import torch
+
+from sciformer import masked_softmax
+
+
+def masked_weights(scores, attn_mask):
+    hidden = scores.masked_fill(~attn_mask, -math.inf)
+    return hidden.softmax(dim=-1)
+
+
+def masked_weights__loop(scores, attn_mask):
+    weights = torch.zeros_like(scores)
+    for i in range(scores.shape[0]):
+        seen = [j for j in range(scores.shape[1]) if attn_mask[i, j]]
+        total = sum(scores[i, j].exp() for j in seen)
+        for j in seen:
+            weights[i, j] = scores[i, j].exp() / total
+    return weights
+
+
+def masked_weights__divide_afterwards(scores, attn_mask):
+    weights = (scores - scores.amax()).exp() * attn_mask
+    return weights / weights.sum(dim=1, keepdim=True)
+
+
+def scaled_dot_product(query, key, value, attn_mask=None):
+    scores = query @ key.T / math.sqrt(query.shape[-1])  # (L, S)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf)
+    return scores.softmax(dim=-1) @ value  # (L, D)
+
+
+def scaled_dot_product__loop(query, key, value, attn_mask=None):
+    rows = []
+    for i in range(len(query)):
+        seen = [j for j in range(len(key)) if attn_mask is None or attn_mask[i, j]]
+        scores = torch.stack([(query[i] * key[j]).sum() / query.shape[1] ** 0.5 for j in seen])
+        rows.append(sum(w * value[j] for w, j in zip(scores.softmax(dim=0), seen, strict=True)))
+    return torch.stack(rows)
+
+
+def scaled_dot_product__einsum(query, key, value, attn_mask=None):
+    scores = torch.einsum("id,jd->ij", query, key).double() * query.shape[-1] ** -0.5
+    return torch.einsum("ij,jd->id", masked_softmax(scores, attn_mask), value.double())
+
+
+def scaled_dot_product__torch(query, key, value, attn_mask=None):
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask)
+
+
+def future_leaks(attention, x):
+    jacobian = torch.autograd.functional.jacobian(attention, x)  # (L, D, L, E)
+    influence = jacobian.abs().sum(dim=(1, 3))  # (L, L)
+    return bool(influence.triu(diagonal=1).any())
+
+
+def future_leaks__one_output_at_a_time(attention, x):
+    for i in range(len(x) - 1):
+        inputs = x.clone().requires_grad_()
+        for number in attention(inputs)[i]:
+            (gradient,) = torch.autograd.grad(number, inputs, retain_graph=True)
+            if gradient[i + 1 :].abs().max() > 0:
+                return True
+    return False
+
+
+def future_leaks__change_a_word(attention, x):
+    before = attention(x)
+    for j in range(1, len(x)):
+        changed = x.clone()
+        changed[j] += torch.arange(1.0, x.shape[1] + 1).to(x)
+        if not torch.equal(attention(changed)[:j], before[:j]):
+            return True
+    return False

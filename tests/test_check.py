@@ -1,0 +1,254 @@
+"""The checkers: right answers pass however they are written, and every mistake reads a sentence of its own."""
+
+import importlib
+import inspect
+import itertools
+import sys
+import time
+
+import pytest
+import torch
+
+from sciformer import check
+from sciformer.check import EXERCISES, Case, Diagnosis, Draw, Exercise, Fault
+
+FAULTS = [(exercise, fault) for exercise in EXERCISES.values() for fault in exercise.faults]
+NAMED = {"ids": lambda thing: getattr(thing, "name", thing if isinstance(thing, str) else None)}
+
+
+def solutions(exercise):
+    """Every right answer to an exercise, by name."""
+    module = importlib.import_module(f"solutions.nb{exercise.notebook}")
+    return {n: a for n, a in vars(module).items() if n.split("__")[0] == exercise.name}
+
+
+ANSWERS = [(exercise, name) for exercise in EXERCISES.values() for name in solutions(exercise)]
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
+def test_every_exercise_has_a_solution_that_is_written_in_several_ways(exercise):
+    assert exercise.name in solutions(exercise)
+    assert len(solutions(exercise)) >= 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("exercise", "name"), ANSWERS, **NAMED)
+def test_right_answers_are_right(exercise, name, dtype):
+    for seed in range(5):
+        diagnosis = exercise.diagnose(solutions(exercise)[name], seed=seed, dtype=dtype)
+        assert diagnosis.correct, diagnosis.message
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+@pytest.mark.parametrize(("exercise", "name"), ANSWERS, **NAMED)
+def test_right_answers_are_right_on_a_gpu(exercise, name):
+    diagnosis = exercise.diagnose(solutions(exercise)[name], seed=0, device="cuda")
+    assert diagnosis.correct, diagnosis.message
+
+
+@pytest.mark.parametrize(("exercise", "fault"), FAULTS, **NAMED)
+def test_every_fault_gets_its_own_diagnosis(exercise, fault):
+    for seed in range(4):
+        diagnosis = exercise.diagnose(exercise.wrong_answer(fault), seed=seed)
+        assert (diagnosis.kind, diagnosis.faults) == ("known mistake", (fault.name,)), (seed, diagnosis.message)
+        assert fault.says in diagnosis.message
+        assert "smallest input that shows it" in diagnosis.message
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
+def test_no_two_faults_read_the_same(exercise):
+    assert len({fault.name for fault in exercise.faults}) == len(exercise.faults)
+    assert len({fault.says for fault in exercise.faults}) == len(exercise.faults) >= 3
+    for fault in exercise.faults:
+        assert fault.says[0].isupper(), fault.says
+        assert fault.says.endswith((".", "?")), fault.says
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
+def test_two_mistakes_are_never_called_right(exercise):
+    for one, two in itertools.combinations(exercise.faults, 2):
+        diagnosis = exercise.diagnose(exercise.wrong_answer(one, two), seed=3)
+        assert not diagnosis.correct, (one.name, two.name)
+
+
+def test_two_mistakes_are_both_named():
+    diagnosis = check.scaled_dot_product.diagnose(lambda q, k, v, m=None: (q @ k.T).softmax(dim=-1) @ v, seed=0)
+    assert diagnosis.faults == ("no scale", "mask ignored")
+
+
+def test_six_wrong_answers_read_six_sentences(capsys):
+    def answer(
+        scale=lambda q: q.shape[-1] ** 0.5, fill=float("-inf"), invert=False, dim=-1, after=False, mix_keys=False
+    ):
+        def mine(query, key, value, attn_mask=None):
+            scores = query @ key.T / scale(query)
+            if attn_mask is not None and not after:
+                scores = scores.masked_fill(attn_mask if invert else ~attn_mask, fill)
+            weights = scores.softmax(dim=dim)
+            if attn_mask is not None and after:
+                weights = weights * attn_mask
+            return weights @ (key if mix_keys else value)
+
+        return mine
+
+    wrong = {
+        "not divided by √D": answer(scale=lambda q: 1),
+        "over the queries": answer(dim=-2),
+        "wrong way round": answer(invert=True),
+        "set to 0": answer(fill=0.0),
+        "after the softmax": answer(after=True),
+        "average the keys": answer(mix_keys=True),
+    }
+    for words, mine in wrong.items():
+        check.scaled_dot_product(mine)
+        assert words in capsys.readouterr().out
+    check.scaled_dot_product(answer())
+    assert capsys.readouterr().out == "scaled_dot_product: correct\n"
+
+
+# What is not a matter of numbers, on a small exercise of its own.
+
+
+def double(x, n, *, times=lambda x: 2 * x):
+    return times(x)
+
+
+DOUBLE = Exercise(
+    double,
+    notebook="99",
+    section="Twice",
+    level="easy",
+    minutes=1,
+    cases=lambda draw: [Case("one", {"x": draw.normal(1), "n": 0}), Case("six", {"x": draw.normal(2, 3), "n": 1})],
+    faults=[Fault("squared", "It is squared.", see="Squares", times=lambda x: x * x)],
+    seconds=0.5,
+)
+
+
+def looping(x, n):
+    while True:
+        n += 1
+
+
+def swallowing(x, n):
+    while True:
+        try:
+            time.sleep(0.01)
+        except:  # noqa: E722, as careless people write it
+            n += 1
+
+
+def changing(x, n):
+    x *= 2
+    return x
+
+
+def failing(x, n):
+    return x.reshape(5, 7)
+
+
+def failing_for_one(x, n):
+    return 2 * x if n else undefined
+
+
+def stub(x, n):
+    raise NotImplementedError
+
+
+calls = itertools.count()
+
+PROBLEMS = {
+    "not attempted": (stub, "double: not attempted yet"),
+    "wrong type": (3, "A function or a class is wanted, but this is of type int."),
+    "wrong type: a result": (torch.ones(2), "but this is a tensor."),
+    "wrong type: nothing": (lambda x, n: None, "It returns None. Is the return missing?"),
+    "wrong type: a list": (lambda x, n: x.tolist(), "The result is a sequence of 1; a tensor is wanted."),
+    "wrong type: numpy": (lambda x, n: (2 * x).numpy(), "of type numpy.ndarray"),
+    "wrong type: whole numbers": (lambda x, n: (2 * x).long(), "a tensor of torch.int64; one of torch.float32"),
+    "wrong shape": (lambda x, n: 2 * x[None], "The result has shape (1, 1); (1,) is wanted."),
+    "NaN": (lambda x, n: x * float("nan"), "holds NaN"),
+    "wrong numbers": (lambda x, n: 2 * x + n, "They are right for: one."),
+    "raises": (failing, "in your line: return x.reshape(5, 7)"),
+    "raises: sometimes": (failing_for_one, "NameError: name 'undefined' is not defined"),
+    "raises: wrong call": (lambda: 1, "it is called with x, n"),
+    "raises: exit": (lambda x, n: sys.exit(4), "SystemExit: 4"),
+    "raises: too deep": (lambda x, n: PROBLEMS["raises: too deep"][0](x, n), "RecursionError"),
+    "changes its input": (changing, "changes its input `x`"),
+    "not repeatable": (lambda x, n: 2 * x + next(calls), "two results"),
+    "no gradient": (lambda x, n: 2 * x.detach(), "no gradient flows back to x"),
+    "too slow": (looping, "not done after 0.5 seconds"),
+    "too slow: stubborn": (swallowing, "not done after 0.5 seconds"),
+    "known mistake": (lambda x, n: x**2, "It is squared."),
+}
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_every_problem_has_its_own_message(name, capsys):
+    answer, words = PROBLEMS[name]
+    diagnosis = DOUBLE.diagnose(answer, seed=1)
+    assert isinstance(diagnosis, Diagnosis)
+    assert diagnosis.kind == name.split(":")[0]
+    assert words in diagnosis.message
+    DOUBLE(answer, seed=1)  # prints, and does not raise
+    assert capsys.readouterr().out.startswith("double: not ")
+
+
+def test_a_wrong_answer_sees_the_smallest_input_in_full():
+    message = DOUBLE.diagnose(lambda x, n: x**2, seed=1).message
+    (x,) = Draw(1, torch.float32, "cpu").normal(1).tolist()
+    assert message == (
+        "double: not right yet. It is squared.\n"
+        "  the smallest input that shows it: one\n"
+        f"    x         [{x:.1f}]\n"
+        "    n         0\n"
+        f"    expected  [{2 * x:.1f}]\n"
+        f"    got       [{x * x:.2f}]\n"
+        "  read again: notebook 99, 'Squares'"
+    )
+
+
+def test_numbers_that_look_alike_are_shown_with_more_digits():
+    message = DOUBLE.diagnose(lambda x, n: 2 * x + 3e-4, seed=1).message
+    assert "expected  [1.4]\n    got       [1.4003]" in message
+
+
+def test_inputs_are_fresh_unless_a_seed_is_given():
+    seen = []
+
+    def remember(x, n):
+        seen.append(x.clone())
+        return 2 * x
+
+    for seed in (None, None, 5, 5):
+        DOUBLE.diagnose(remember, seed=seed)
+    calls = len(seen) // 4
+    first, second, third, fourth = (seen[n * calls + calls - 1] for n in range(4))
+    assert not torch.equal(first, second)
+    assert torch.equal(third, fourth)
+
+
+def test_an_answer_learned_by_heart_is_wrong():
+    numbers = {}
+    DOUBLE.diagnose(lambda x, n: numbers.setdefault(n, 2 * x), seed=1)
+    assert not DOUBLE.diagnose(lambda x, n: numbers[n], seed=2).correct
+
+
+def test_a_check_leaves_the_random_numbers_alone():
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    check.masked_weights.diagnose(lambda scores, attn_mask: scores + torch.rand(1))
+    torch.testing.assert_close(torch.rand(3), expected)
+
+
+def test_an_unknown_exercise_names_the_known_ones():
+    with pytest.raises(AttributeError, match=r"no exercise 'scaled'.*scaled_dot_product"):
+        _ = check.scaled
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
+def test_answers_take_the_inputs_in_order(exercise):
+    """The folded solution's parameters are those that the checker shows."""
+    if exercise.call is None:
+        parameters = inspect.signature(solutions(exercise)[exercise.name]).parameters
+        assert list(parameters) == list(exercise.draw(0)[0].inputs)
