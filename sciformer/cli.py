@@ -1,9 +1,10 @@
-"""``python -m sciformer``: train, record, data, doctor."""
+"""``python -m sciformer``: train, record, assignment, grade, data, doctor."""
 
 import argparse
 import json
 import os
 import platform
+import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -13,6 +14,8 @@ from pathlib import Path
 import torch
 
 from sciformer import data, experiments
+from sciformer.check import grading
+from sciformer.check.assignment import write_assignment
 from sciformer.course import profile as default_profile
 
 #: What the doctor reports the versions of.
@@ -63,6 +66,23 @@ def parser() -> argparse.ArgumentParser:
     for command in (train, record):
         command.add_argument("--profile", choices=["quick", "full"], help="size of the experiment")
         command.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+
+    assignment = commands.add_parser("assignment", help="write the student version of notebooks")
+    assignment.add_argument("notebooks", nargs="+", type=Path, metavar="NOTEBOOK")
+    assignment.add_argument("--out", type=Path, required=True, help="folder to write to")
+    assignment.add_argument("--nbgrader", action="store_true", help="with nbgrader's metadata and test cells")
+    assignment.set_defaults(command=run_assignment)
+
+    grade = commands.add_parser("grade", help="grade submitted notebooks and .py files")
+    grade.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    grade.add_argument("--out", type=Path, default=Path("grades.json"), help="the report; grades.json if not given")
+    grade.add_argument("--seconds", type=float, default=120, help="time for one submission, besides its answers")
+    grade.add_argument("--memory", type=int, default=4096, help="MB for one submission, on Linux")
+    grade.add_argument("--seed", type=int, help="of the inputs; a fresh one if not given")
+    grade.set_defaults(command=run_grade)
+
+    for command in (assignment, grade):
+        command.add_argument("--exercises", type=Path, metavar="FILE.py", help="exercises of your own")
 
     show = commands.add_parser("data", help="what data is where; fetch the full sets")
     show.add_argument("--root", type=Path, help="folder of the data, in place of SCIFORMER_DATA or the cache")
@@ -134,6 +154,25 @@ def run_record(options: argparse.Namespace) -> None:
         steps=options.steps,
     )
     print(f"written: {path}")
+
+
+def run_assignment(options: argparse.Namespace) -> None:
+    """Write student versions."""
+    exercises = grading.known_exercises(options.exercises)
+    for notebook in options.notebooks:
+        path, count = write_assignment(notebook, options.out, exercises, nbgrader=options.nbgrader)
+        print(f"written: {path}, {count} exercises")
+
+
+def run_grade(options: argparse.Namespace) -> None:
+    """Grade submissions; print a table and write the report."""
+    seed = secrets.randbits(32) if options.seed is None else options.seed
+    grades = grading.grade(
+        options.files, seed, module=options.exercises, seconds=options.seconds, memory=options.memory
+    )
+    print(grading.table(grades))
+    grading.write_report(grades, seed, options.out)
+    print(f"written: {options.out}")
 
 
 def run_data(options: argparse.Namespace) -> None:

@@ -45,6 +45,9 @@ LAYERS = [
     "check.notebook_05",
     "check.notebook_06",
     "check",
+    "check.assignment",
+    "check.grading",
+    "check.worker",
     "experiments",
     "cli",
 ]

@@ -239,8 +239,8 @@ class Exercise:
             return Problem("too slow", f"{says}\n  on this input: {case.name}")
         line = _own_line(error)
         where = f"in your line: {line}" if line else f"it is called with {', '.join(case.inputs)}"
-        says = f"The answer stops with {type(error).__name__}: {error}\n  {where}\n  on this input: {case.name}"
-        return Problem("raises", says)
+        says = f"The answer stops with {type(error).__name__}: {_message(error)}"
+        return Problem("raises", f"{says}\n  {where}\n  on this input: {case.name}")
 
     def judge(self, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
         """Compare what an answer gave with the right numbers, then with those of every known mistake."""
@@ -302,8 +302,8 @@ class Exercise:
 
 def plain(value: Any) -> Any:
     """A result as tensors, numbers, texts and lists of them; anything else becomes ``{"type": its name}``."""
-    if isinstance(value, Tensor):
-        return value.detach().cpu().clone()
+    if isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_complex() or value.is_meta):
+        return value.detach().as_subclass(Tensor).cpu().clone()
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
@@ -371,6 +371,13 @@ def _kind(value: Any) -> str:
     if isinstance(value, dict):
         return f"of type {value['type']}"
     return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)[:500]
+    except Exception:  # an exception of the student's own making
+        return "(no message)"
 
 
 def _own_line(error: BaseException) -> str | None:

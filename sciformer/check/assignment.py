@@ -1,0 +1,141 @@
+"""From a notebook of the course, or of one's own, to the one that students get."""
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+from sciformer.check.exercise import Exercise
+from sciformer.files import written_whole
+
+#: What reading a program may raise: it can be no Python, hold null bytes, or be nested too deeply.
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+_FOLDED = re.compile(r"<details><summary>\s*(?:Hint|Solution|Answer).*?</details>\s*", flags=re.S)
+_STUB = re.compile(r"^([ \t]*)(raise NotImplementedError.*)$")
+_UNWRITTEN = r"\1raise NotImplementedError"
+_WRITTEN = re.compile(r"^([ \t]*)### BEGIN SOLUTION.*?### END SOLUTION[^\n]*", flags=re.S | re.M)
+
+
+def student_version(
+    notebook: dict[str, Any], exercises: Mapping[str, Exercise], *, nbgrader: bool = False
+) -> dict[str, Any]:
+    """A notebook without what gives the answers away.
+
+    Text cells lose their folded hints, solutions and answers. In code cells, what stands between ``### BEGIN SOLUTION``
+    and ``### END SOLUTION`` becomes a NotImplementedError. Exercise cells lose their outputs. The names of the
+    exercises are kept in the notebook's metadata, so that one that a student deletes is still missed.
+
+    Args:
+        notebook: as ``json.load`` reads it.
+        exercises: those to look for, by name.
+        nbgrader: split each exercise into an answer cell and a test cell, with nbgrader's metadata; the test cell
+            fails where the answer is wrong.
+    """
+    student = deepcopy(notebook)
+    found: list[str] = []
+    cells: list[dict[str, Any]] = []
+    for cell in student["cells"]:
+        text = source(cell)
+        if cell["cell_type"] == "markdown":
+            kept = _FOLDED.sub("", text).strip()
+            if kept or not text:
+                cells.append(cell | {"source": kept})
+            continue
+        solved = _WRITTEN.sub(_UNWRITTEN, text)
+        names = list(checked(solved, exercises)) if cell["cell_type"] == "code" else []
+        if cell["cell_type"] == "code" and (names or solved != text):
+            cell |= {"source": solved, "outputs": [], "execution_count": None}
+        found += names
+        cells += _for_nbgrader(cell, [exercises[name] for name in names]) if names and nbgrader else [cell]
+    student["cells"] = cells
+    student["metadata"]["sciformer"] = {"exercises": list(dict.fromkeys(found))}
+    return student
+
+
+def write_assignment(
+    path: Path, out: Path, exercises: Mapping[str, Exercise], *, nbgrader: bool = False
+) -> tuple[Path, int]:
+    """Write the student version of a notebook into a folder.
+
+    Returns:
+        The file written, and how many exercises it has.
+
+    Raises:
+        ValueError: if the file is no notebook, has no exercise, or would be overwritten.
+    """
+    target = out / path.name
+    if target.resolve() == path.resolve():
+        raise ValueError(f"{target} is the notebook itself; give --out another folder")
+    student = student_version(read_notebook(path), exercises, nbgrader=nbgrader)
+    count = len(student["metadata"]["sciformer"]["exercises"])
+    if not count:
+        raise ValueError(f"{path} has no exercise: no cell calls check.NAME(...) for a name that is known")
+    with written_whole(target) as beside:
+        beside.write_text(json.dumps(student, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return target, count
+
+
+def read_notebook(path: Path) -> dict[str, Any]:
+    """A notebook as a dictionary.
+
+    Raises:
+        ValueError: if the file is no notebook.
+    """
+    try:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(notebook["metadata"], dict):
+            raise TypeError("metadata is no dictionary")
+        for cell in notebook["cells"]:
+            source(cell), cell["cell_type"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a notebook: {error!r}") from error
+    return notebook
+
+
+def source(cell: dict[str, Any]) -> str:
+    """The text of a cell; a notebook file may hold it in lines."""
+    return "".join(cell["source"])
+
+
+def checked(text: str, exercises: Iterable[str]) -> dict[str, str]:
+    """Each exercise that a program checks, and the variable that holds the answer."""
+    try:
+        statements = ast.parse(text).body
+    except UNREADABLE:
+        return {}
+    return dict(found for statement in statements if (found := check_in(statement, exercises)))
+
+
+def check_in(statement: ast.stmt, exercises: Iterable[str]) -> tuple[str, str] | None:
+    """The exercise that a statement ``check.NAME(variable)`` checks, and the variable; NAME where it is none."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in exercises:
+        return None
+    first = call.args[0] if call.args else None
+    return call.func.attr, first.id if isinstance(first, ast.Name) else call.func.attr
+
+
+def _for_nbgrader(cell: dict[str, Any], exercises: list[Exercise]) -> list[dict[str, Any]]:
+    """The answer cell, and the test cell, which is locked and worth the exercises' points."""
+    names = [exercise.name for exercise in exercises]
+    calls = [s for s in ast.parse(cell["source"]).body if check_in(s, names)]
+    lines = cell["source"].splitlines()
+    answer, test = lines[: calls[0].lineno - 1], lines[calls[0].lineno - 1 :]
+    # nbgrader empties an answer cell, but for a marked part.
+    answer = [_STUB.sub(r"\1### BEGIN SOLUTION\n\1\2\n\1### END SOLUTION", line) for line in answer]
+    for call in calls:
+        function, arguments = ast.unparse(call).split("(", 1)
+        test.append(f"assert {function}.diagnose({arguments}.correct")
+
+    def part(suffix: str, text: list[str], **marks: Any) -> dict[str, Any]:
+        marks = {"grade": False, "solution": False, "locked": False, "task": False, "schema_version": 3, **marks}
+        marks["grade_id"] = f"{names[0]}-{suffix}"
+        metadata = cell["metadata"] | {"nbgrader": marks}
+        return cell | {"id": marks["grade_id"], "source": "\n".join(text).strip(), "metadata": metadata}
+
+    points = sum(exercise.points for exercise in exercises)
+    return [part("answer", answer, solution=True), part("test", test, grade=True, locked=True, points=points)]
