@@ -171,6 +171,10 @@ PROBLEMS = {
     "raises": (failing, "in your line: return x.reshape(5, 7)"),
     "raises: sometimes": (failing_for_one, "NameError: name 'undefined' is not defined"),
     "raises: wrong call": (lambda: 1, "it is called with x, n"),
+    "raises: not implemented by torch": (
+        lambda x, n: torch.ones(2, device="meta").cpu(),
+        "NotImplementedError: Cannot",
+    ),
     "raises: exit": (lambda x, n: sys.exit(4), "SystemExit: 4"),
     "raises: too deep": (lambda x, n: PROBLEMS["raises: too deep"][0](x, n), "RecursionError"),
     "changes its input": (changing, "changes its input `x`"),
