@@ -166,6 +166,7 @@ PROBLEMS = {
     "wrong type: numpy": (lambda x, n: (2 * x).numpy(), "of type numpy.ndarray"),
     "wrong type: whole numbers": (lambda x, n: (2 * x).long(), "a tensor of torch.int64; one of torch.float32"),
     "wrong shape": (lambda x, n: 2 * x[None], "The result has shape (1, 1); (1,) is wanted."),
+    "wrong type: a number": (lambda x, n: 10**400, "The result is of type int; a tensor is wanted."),
     "NaN": (lambda x, n: x * float("nan"), "holds NaN"),
     "wrong numbers": (lambda x, n: 2 * x + n, "They are right for: one."),
     "raises": (failing, "in your line: return x.reshape(5, 7)"),

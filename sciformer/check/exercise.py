@@ -304,7 +304,7 @@ def plain(value: Any) -> Any:
     """A result as tensors, numbers, texts and lists of them; anything else becomes ``{"type": its name}``."""
     if isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_complex() or value.is_meta):
         return value.detach().as_subclass(Tensor).cpu().clone()
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | float | str) or (isinstance(value, int) and abs(value) < 2**63):
         return value
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
