@@ -35,7 +35,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from sciformer import DotProductScore, MultiHeadAttention, attend, causal_mask, course, dot_product_scores, plotting
+from sciformer import (
+    DotProductScore,
+    MultiHeadAttention,
+    attend,
+    causal_mask,
+    check,
+    course,
+    dot_product_scores,
+    plotting,
+)
 from sciformer.metrics import mean_and_error
 from sciformer.training import TrainConfig, fit
 
@@ -637,10 +646,133 @@ print(f"{mean_and_error(growth)[0]:.2f} times as large; √8 = {8**0.5:.2f}")
 # %%
 course.verdict("growth of the projections", mean_and_error(growth)[0], above=1.3, below=8**0.5)
 
+
 # %% [markdown]
 # So here the trap costs mostly time: training makes good most of the factor. How much depends on the setting: this is one
 # task and one learning rate. Try `lr=3e-3` in `train`, where the wrong scale falls further behind; a deep model on a
 # tight budget may not have the time to catch up.
+
+# %% [markdown]
+# ## Exercises
+#
+# A wrong answer is told which mistake it is. Hints and a solution are folded away.
+#
+# ### Exercise 1 · easy · 5 minutes
+#
+# Like torch's layer, most GPTs make queries, keys and values with one matrix. The last axis of `packed` holds $E$ numbers for
+# the queries, then $E$ for the keys, then $E$ for the values. Split all three into heads.
+
+# %%
+def split_packed(packed, num_heads):  # (B, L, 3·E)
+    raise NotImplementedError  # three of (B, H, L, D): queries, keys, values
+
+
+check.split_packed(split_packed)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# A view (or `unflatten`) may cut an axis; only `transpose` and `permute` may move one. Cut first.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Cut the last axis into (3, H, D): whose, which head, which number. Then name the five axes and put them in order.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def split_packed(packed, num_heads):
+#     q, k, v = packed.unflatten(-1, (3, num_heads, -1)).permute(2, 0, 3, 1, 4)  # (3, B, H, L, D)
+#     return q, k, v
+# ```
+#
+# </details>
+#
+# ### Exercise 2 · middle · 8 minutes
+#
+# A recipe for a score. Each head learns how sharply it looks: $q_i \cdot k_j / \sqrt{D}$ is divided by the head's own temperature,
+# $e^{t_h}$. The $t_h$ are trained, together in one parameter, `log_temperature`, and start where they change nothing.
+
+# %%
+class TemperedScore(nn.Module):
+    def __init__(self, num_heads, head_dim):
+        super().__init__()
+        raise NotImplementedError
+
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):  # (B, H, L, D), (B, H, S, D)
+        raise NotImplementedError  # (B, H, L, S)
+
+
+check.TemperedScore(TemperedScore)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `KeyBiasScore` above has all the parts: a number that an optimiser finds, of a shape that meets the heads.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Broadcasting lines shapes up from the right. Which shape puts $H$ numbers over the second axis of (B, H, L, S)?
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# class TemperedScore(nn.Module):
+#     def __init__(self, num_heads, head_dim):
+#         super().__init__()
+#         self.log_temperature = nn.Parameter(torch.zeros(num_heads, 1, 1))  # (H, 1, 1)
+#
+#     def forward(self, query, key, *, attn_mask=None, query_offset=0):
+#         scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (B, H, L, S)
+#         return scores / self.log_temperature.exp()
+# ```
+#
+# </details>
+#
+# ### Exercise 3 · hard · 15 minutes
+#
+# Many language models have fewer key heads, $G$, than query heads (arXiv:2305.13245): the first $H/G$ query heads share the
+# first key and value head, the next $H/G$ the second, … The inputs are projected already. Give the layer's output, after
+# the output projection; no mask.
+
+# %%
+def grouped_attention(query, key, value, w_o, num_heads):  # (B, L, H·D), (B, S, G·D), (B, S, G·D), (E, E)
+    raise NotImplementedError  # (B, L, E)
+
+
+check.grouped_attention(grouped_attention)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Queries and keys meet in a dot product, so their heads have the same size. Which of the inputs tells it, and how does $G$
+# follow?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Six query heads and two key heads: they need keys 0, 0, 0, 1, 1, 1. `repeat` and `repeat_interleave` differ; try both on
+# `torch.arange(2)`.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def grouped_attention(query, key, value, w_o, num_heads):
+#     D = query.shape[-1] // num_heads
+#     q, k, v = (x.unflatten(-1, (-1, D)).transpose(1, 2) for x in (query, key, value))  # (B, H, L, D), (B, G, S, D)
+#     k, v = (x.repeat_interleave(num_heads // x.shape[1], dim=1) for x in (k, v))  # (B, H, S, D)
+#     weights = (q @ k.transpose(-2, -1) / math.sqrt(D)).softmax(dim=-1)  # (B, H, L, S)
+#     return (weights @ v).transpose(1, 2).flatten(-2) @ w_o  # (B, L, E)
+# ```
+#
+# </details>
 
 # %% [markdown]
 # ## Your turn

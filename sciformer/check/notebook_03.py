@@ -1,5 +1,514 @@
-"""Exercises of notebook 03."""
+"""Exercises of notebook 03: multi-head attention."""
 
-from sciformer.check.exercise import Exercise
+from collections.abc import Callable, Iterator
+from typing import Any
 
-EXERCISES: tuple[Exercise, ...] = ()
+import torch
+from torch import Tensor, nn
+
+from sciformer.check.exercise import Case, Draw, Exercise, Fault
+
+_FORMULA = "The formula and its shapes"
+_BATCHED = "All heads at once"
+_VIEW = "Break it: a view without the transpose"
+_TORCH = "Equal to torch's"
+_PROJECTION = "Break it: no output projection"
+_TRAP = "Break it: the head-size trap"
+_BIAS = "A bias from the activations"
+
+
+def _split(x: Tensor, head_dim: int) -> Tensor:
+    return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)  # (B, H, L, D)
+
+
+# Mistakes on the way into the heads: the same in both exercises that split.
+_SPLIT_FAULTS = (
+    Fault(
+        "split without transpose",
+        "A view to (B, H, L, D) has the right shape, but its heads are tokens cut into pieces. View as (B, L, H, D), "
+        "then transpose(1, 2).",
+        see=_VIEW,
+        split=lambda x, head_dim: x.reshape(len(x), -1, x.shape[1], head_dim),
+    ),
+    Fault(
+        "heads interleaved",
+        "Each head takes every H-th number, as after a view to (…, D, H). Its numbers lie side by side: (…, H, D).",
+        see=_BATCHED,
+        split=lambda x, head_dim: x.unflatten(-1, (head_dim, -1)).permute(0, 3, 1, 2),
+    ),
+)
+
+
+def split_packed(
+    packed: Tensor,
+    num_heads: int,
+    *,
+    thirds: Callable[..., tuple[Tensor, ...]] = lambda packed, num_heads: packed.chunk(3, dim=-1),
+    split: Callable[..., Tensor] = _split,
+    order: tuple[int, ...] = (0, 1, 2),
+) -> list[Tensor]:
+    """Queries, keys and values, (B, H, L, D) each, out of one projection (B, L, 3·E)."""
+    parts = thirds(packed, num_heads)
+    return [split(parts[n], packed.shape[-1] // 3 // num_heads) for n in order]
+
+
+def _three(answer: Callable[..., Any], packed: Tensor, num_heads: int) -> Any:
+    """One tensor that holds all three unpacks into them, so it is as good."""
+    parts = answer(packed, num_heads)
+    return list(parts) if isinstance(parts, Tensor) else parts
+
+
+def _split_packed_cases(draw: Draw) -> Iterator[Case]:
+    def numbered(length: int, width: int) -> Tensor:
+        """Number n of token i is 100·i + n, so that each tells where it comes from."""
+        token, place = torch.arange(length)[:, None], torch.arange(width)
+        return (100 * token + place)[None].to(draw.device, draw.dtype)
+
+    yield Case("2 tokens, 2 heads of size 1", {"packed": numbered(2, 6), "num_heads": 2})
+    yield Case("2 tokens, 2 heads of size 2", {"packed": numbered(2, 12), "num_heads": 2})
+    yield Case("2 sentences of 5 tokens, 3 heads of size 7", {"packed": draw.normal(2, 5, 63), "num_heads": 3})
+
+
+_SPLIT_PACKED_FAULTS = (
+    *_SPLIT_FAULTS,
+    Fault(
+        "cut at the front",
+        "All of `packed` was viewed as (3, B, L, …), which deals out tokens. Cut each token's numbers into three.",
+        see=_VIEW,
+        thirds=lambda packed, num_heads: packed.reshape(3, *packed.shape[:2], -1).unbind(),
+    ),
+    Fault(
+        "heads behind the tokens",
+        "The heads stand behind the tokens, (B, L, H, D). They belong in front, beside the batch: transpose(1, 2).",
+        split=lambda x, head_dim: x.unflatten(-1, (-1, head_dim)),
+    ),
+    Fault(
+        "size before the tokens",
+        "Tokens and sizes have changed places: (B, H, D, L). Only axes 1 and 2 are to be exchanged.",
+        split=lambda x, head_dim: _split(x, head_dim).transpose(-2, -1),
+    ),
+    Fault(
+        "thirds inside each head",
+        "It looks for a head's query, key and value side by side, (…, H, 3, D). Here the queries of all heads come "
+        "first, then the keys: (…, 3, H, D).",
+        see=_TORCH,
+        thirds=lambda packed, num_heads: tuple(
+            part.flatten(-2) for part in packed.unflatten(-1, (num_heads, 3, -1)).unbind(dim=-2)
+        ),
+    ),
+    Fault(
+        "every third number",
+        "Queries, keys and values are taken as every third number. They lie one behind the other, E numbers each.",
+        see=_TORCH,
+        thirds=lambda packed, num_heads: packed.unflatten(-1, (-1, 3)).unbind(dim=-1),
+    ),
+    Fault(
+        "queries and keys exchanged",
+        "Queries and keys have changed places: the first E numbers are the queries.",
+        see=_TORCH,
+        order=(1, 0, 2),
+    ),
+    Fault(
+        "keys and values exchanged",
+        "Keys and values have changed places: the last E numbers are the values.",
+        see=_TORCH,
+        order=(0, 2, 1),
+    ),
+    Fault(
+        "keys twice",
+        "The values are the keys once more. They are the last E numbers.",
+        see=_TORCH,
+        order=(0, 1, 1),
+    ),
+)
+
+
+class TemperedScore(nn.Module):
+    r"""Scaled dot product with a trained temperature for each head, :math:`q_i \cdot k_j / (\sqrt{D}\, e^{t_h})`."""
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        *,
+        register: Callable[..., Tensor] = nn.Parameter,
+        start: Callable[..., Tensor] = torch.zeros,
+        size: Callable[..., int] = lambda num_heads: num_heads,
+        product: Callable[..., Tensor] = lambda query, key: query @ key.transpose(-2, -1),
+        scale: Callable[..., float] = lambda num_heads, head_dim: head_dim**-0.5,
+        place: Callable[..., Tensor] = lambda t: t[:, None, None],
+        temper: Callable[..., Tensor] = lambda scores, t: scores / t.exp(),
+        finish: Callable[..., Tensor] = lambda scores: scores,
+    ):
+        super().__init__()
+        self.log_temperature = register(start(size(num_heads)))
+        self.product, self.place, self.temper, self.finish = product, place, temper, finish
+        self.scale = scale(num_heads, head_dim)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """Scores (B, H, L, S)."""
+        scores = self.product(query, key) * self.scale
+        return self.finish(self.temper(scores, self.place(self.log_temperature)))
+
+
+def _try_temperatures(
+    answer: Callable[..., Any], query: Tensor, key: Tensor, log_temperature: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What there is to train, and the scores when the training has ended at these temperatures."""
+    module = answer(query.shape[1], query.shape[-1]).to(query)
+    parameters = torch.cat([query.new_zeros(0), *(p.flatten() for p in module.parameters() if p.requires_grad)])
+    shape = module.log_temperature.shape
+    # The input itself stands in for the parameter, so that gradients show whether the scores really depend on it.
+    del module.log_temperature
+    module.log_temperature = log_temperature.repeat(shape.numel())[: shape.numel()].view(shape)
+    return parameters, module(query, key)
+
+
+def _tempered_score_cases(draw: Draw) -> Iterator[Case]:
+    def case(name: str, batch: int, num_heads: int, length: int, key_length: int, head_dim: int) -> Case:
+        query, key = (draw.normal(batch, num_heads, n, head_dim) for n in (length, key_length))
+        # Never 0, and never the same twice: else a temperature on the wrong axis might not show.
+        log_temperature = 0.7 * draw.permutation(num_heads).to(query) - 0.5
+        return Case(name, {"query": query, "key": key, "log_temperature": log_temperature})
+
+    yield case("2 tokens, 2 heads of size 3", 1, 2, 2, 2, 3)
+    yield case("2 sentences, 3 heads of size 5, 5 queries, 7 keys", 2, 3, 5, 7, 5)
+
+
+_TEMPERED_SCORE_FAULTS = (
+    Fault(
+        "not a parameter",
+        "No optimiser finds `log_temperature`: a plain tensor or a buffer is no nn.Parameter, and one with "
+        "requires_grad=False does not learn.",
+        register=lambda x: x,
+    ),
+    Fault(
+        "one for all heads",
+        "All heads share one temperature. Each is to have its own: num_heads numbers.",
+        size=lambda num_heads: 1,
+    ),
+    Fault(
+        "starts at 1",
+        "It starts at 1, which is a temperature of e. What changes nothing is e⁰: `log_temperature` starts at 0.",
+        start=torch.ones,
+    ),
+    Fault(
+        "starts at random",
+        "It starts at random numbers. At 0 the layer begins as plain scaled dot-product attention.",
+        start=torch.randn,
+    ),
+    Fault(
+        "along the keys",
+        "Broadcasting begins at the last axis, so the temperatures land on the keys. Shape (H, 1, 1) meets the heads.",
+        see=_FORMULA,
+        place=lambda t: t,
+    ),
+    Fault(
+        "along the queries",
+        "The temperatures run along the queries, as those of shape (H, 1) do. Shape (H, 1, 1) meets the heads.",
+        see=_FORMULA,
+        place=lambda t: t[:, None],
+    ),
+    Fault(
+        "multiplied",
+        "The scores are multiplied by the temperature. A high temperature makes a head look widely: divide.",
+        temper=lambda scores, t: scores * t.exp(),
+    ),
+    Fault(
+        "no exponential",
+        "The scores are divided by `log_temperature` itself, which starts at 0 and may be negative. Divide by its "
+        "exponential.",
+        temper=lambda scores, t: scores / t,
+    ),
+    Fault(
+        "multiplied by the logarithm",
+        "The scores are multiplied by `log_temperature` itself: at 0, where it starts, they all vanish. Divide by its "
+        "exponential.",
+        temper=lambda scores, t: scores * t,
+    ),
+    Fault(
+        "subtracted",
+        "The scores are lessened by `log_temperature`. That moves a whole row, and the softmax takes it out again. "
+        "Divide by its exponential.",
+        temper=lambda scores, t: scores - t,
+    ),
+    Fault(
+        "no effect",
+        "The scores do not follow `log_temperature`: it is not used, or its exponential was taken once, in __init__. "
+        "Training changes it later, so take it in forward.",
+        temper=lambda scores, t: scores,
+    ),
+    Fault(
+        "no scale",
+        "The temperature has taken the place of √D. It comes on top of it.",
+        see=_TRAP,
+        scale=lambda num_heads, head_dim: 1.0,
+    ),
+    Fault(
+        "scaled by embed_dim",
+        "The scores are divided by √E = √(H·D). Each head has D features, so it is √D.",
+        see=_TRAP,
+        scale=lambda num_heads, head_dim: (num_heads * head_dim) ** -0.5,
+    ),
+    Fault(
+        "divided by D",
+        "The scores are divided by D; their variance is D, so it takes √D to bring it back to 1.",
+        see=_TRAP,
+        scale=lambda num_heads, head_dim: 1 / head_dim,
+    ),
+    Fault(
+        "multiplied by √D",
+        "The scores are multiplied by √D instead of divided.",
+        see=_TRAP,
+        scale=lambda num_heads, head_dim: head_dim**0.5,
+    ),
+    Fault(
+        "scaled by the number of heads",
+        "The scores are divided by √H, the root of the number of heads. It is the root of a head's size: shape[-1].",
+        see=_TRAP,
+        scale=lambda num_heads, head_dim: num_heads**-0.5,
+    ),
+    Fault(
+        "softmax inside",
+        "These are weights. A score ends before the softmax, which the layer takes itself.",
+        finish=lambda scores: scores.softmax(dim=-1),
+    ),
+    Fault(
+        "queries and keys exchanged",
+        "Queries and keys have changed places: row i has to hold query i against every key.",
+        see=_FORMULA,
+        product=lambda query, key: key @ query.transpose(-2, -1),
+    ),
+)
+
+
+def _repeat_numbers(x: Tensor, shared: int) -> Tensor:
+    return _split(x.transpose(1, 2).flatten(-2).repeat_interleave(shared, dim=-1), x.shape[-1])
+
+
+def grouped_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    w_o: Tensor,
+    num_heads: int,
+    *,
+    split: Callable[..., Tensor] = _split,
+    share_keys: Callable[..., Tensor] = lambda k, shared: k.repeat_interleave(shared, dim=1),
+    share_values: Callable[..., Tensor] = lambda v, shared: v.repeat_interleave(shared, dim=1),
+    scale: Callable[..., float] = lambda query, key, head_dim: head_dim**-0.5,
+    normalize: Callable[..., Tensor] = lambda scores: scores.softmax(dim=-1),
+    mix: Callable[..., Tensor] = lambda weights, k, v: weights @ v,
+    merge: Callable[..., Tensor] = lambda output: output.transpose(1, 2).flatten(-2),
+    project: Callable[..., Tensor] = lambda merged, w_o, num_heads: merged @ w_o,
+) -> Tensor:
+    """Multi-head attention whose query heads share key heads in groups of neighbours, (B, L, E).
+
+    Source: Ainslie et al. 2023, arXiv:2305.13245.
+    """
+    head_dim = query.shape[-1] // num_heads
+    q, k, v = (split(x, head_dim) for x in (query, key, value))  # (B, H, L, D), twice (B, G, S, D)
+    shared = num_heads // k.shape[1]
+    k, v = share_keys(k, shared), share_values(v, shared)  # (B, H, S, D)
+    scores = q @ k.transpose(-2, -1) * scale(query, key, head_dim)  # (B, H, L, S)
+    return project(merge(mix(normalize(scores), k, v)), w_o, num_heads)
+
+
+def _grouped_attention_cases(draw: Draw) -> Iterator[Case]:
+    def case(name: str, batch: int, length: int, key_length: int, num_heads: int, key_heads: int, size: int) -> Case:
+        query = draw.normal(batch, length, num_heads * size)
+        key, value = (draw.normal(batch, key_length, key_heads * size) for _ in range(2))
+        w_o = draw.normal(num_heads * size, num_heads * size)
+        return Case(name, {"query": query, "key": key, "value": value, "w_o": w_o, "num_heads": num_heads})
+
+    yield case("2 tokens, 2 heads of size 1, 2 key heads", 1, 2, 2, 2, 2, 1)
+    yield case("2 tokens, 2 heads of size 2, 1 key head", 1, 2, 2, 2, 1, 2)
+    yield case("2 tokens, 4 heads of size 1, 2 key heads", 1, 2, 2, 4, 2, 1)
+    yield case("2 sentences, 5 queries, 7 keys, 6 heads of size 3, 2 key heads", 2, 5, 7, 6, 2, 3)
+
+
+_GROUPED_ATTENTION_FAULTS = (
+    *_SPLIT_FAULTS,
+    Fault(
+        "merge without transpose",
+        "On the way back the heads are reshaped to (B, L, E) as they stand, which mixes up tokens. First "
+        "transpose(1, 2), so that a token's heads stand together.",
+        see=_VIEW,
+        merge=lambda output: output.reshape(len(output), output.shape[2], -1),
+    ),
+    Fault(
+        "merge interleaved",
+        "On the way back the heads' numbers alternate: (…, D, H) was flattened. Flatten (…, H, D), head beside head.",
+        see=_BATCHED,
+        merge=lambda output: output.permute(0, 2, 3, 1).flatten(-2),
+    ),
+    Fault(
+        "shared in turn",
+        "The key heads are dealt out in turn, 0, 1, 0, 1, as repeat does. Neighbours share: 0, 0, 1, 1.",
+        share_keys=lambda k, shared: k.repeat(1, shared, 1, 1),
+        share_values=lambda v, shared: v.repeat(1, shared, 1, 1),
+    ),
+    Fault(
+        "values shared in turn",
+        "The keys are shared among neighbours, but the values in turn: a head looks with one group's keys and gets "
+        "another's values.",
+        share_values=lambda v, shared: v.repeat(1, shared, 1, 1),
+    ),
+    Fault(
+        "keys shared in turn",
+        "The values are shared among neighbours, but the keys in turn: a head looks with one group's keys and gets "
+        "another's values.",
+        share_keys=lambda k, shared: k.repeat(1, shared, 1, 1),
+    ),
+    Fault(
+        "numbers repeated",
+        "The numbers of the unsplit keys and values are repeated one by one. Split first, then repeat whole heads.",
+        share_keys=_repeat_numbers,
+        share_values=_repeat_numbers,
+    ),
+    Fault(
+        "first key head for all",
+        "Every query head uses the first key head, and the others are never read.",
+        share_keys=lambda k, shared: k[:, :1],
+        share_values=lambda v, shared: v[:, :1],
+    ),
+    Fault(
+        "key heads averaged",
+        "The key heads are averaged into one. Each group of query heads has a key head of its own.",
+        share_keys=lambda k, shared: k.mean(dim=1, keepdim=True),
+        share_values=lambda v, shared: v.mean(dim=1, keepdim=True),
+    ),
+    Fault(
+        "no scale",
+        "The scores are not divided by √D, the root of the head size.",
+        see=_TRAP,
+        scale=lambda query, key, head_dim: 1.0,
+    ),
+    Fault(
+        "scaled by embed_dim",
+        "The scores are divided by √E, the root of the whole width. A head has D = E/H numbers, so it is √D.",
+        see=_TRAP,
+        scale=lambda query, key, head_dim: query.shape[-1] ** -0.5,
+    ),
+    Fault(
+        "scaled by the keys' width",
+        "The scores are divided by the root of key.shape[-1], which is G·D: all key heads together. One has D numbers.",
+        see=_TRAP,
+        scale=lambda query, key, head_dim: key.shape[-1] ** -0.5,
+    ),
+    Fault(
+        "divided by D",
+        "The scores are divided by D; their variance is D, so it takes √D to bring it back to 1.",
+        see=_TRAP,
+        scale=lambda query, key, head_dim: 1 / head_dim,
+    ),
+    Fault(
+        "multiplied by √D",
+        "The scores are multiplied by √D instead of divided.",
+        see=_TRAP,
+        scale=lambda query, key, head_dim: head_dim**0.5,
+    ),
+    Fault(
+        "scaled by the number of heads",
+        "The scores are divided by √H, the root of the number of heads. It is the root of a head's size: shape[-1].",
+        see=_TRAP,
+        scale=lambda query, key, head_dim: (query.shape[-1] // head_dim) ** -0.5,
+    ),
+    Fault(
+        "softmax over the heads",
+        "The softmax runs over the heads, which then compete for a key. Each head shares out its own unit among the "
+        "keys: dim=-1.",
+        see=_FORMULA,
+        normalize=lambda scores: scores.softmax(dim=1),
+    ),
+    Fault(
+        "softmax over the queries",
+        "The softmax runs over the queries (dim=-2). Each query shares out one unit among the keys: dim=-1.",
+        see=_FORMULA,
+        normalize=lambda scores: scores.softmax(dim=-2),
+    ),
+    Fault(
+        "no softmax",
+        "There is no softmax: the scores themselves are taken as weights.",
+        see=_FORMULA,
+        normalize=lambda scores: scores,
+    ),
+    Fault(
+        "weights averaged over the heads",
+        "The weights are averaged over the heads before they meet the values, so all heads look the same way.",
+        see="One head is one weighted average",
+        normalize=lambda scores: scores.softmax(dim=-1).mean(dim=1, keepdim=True),
+    ),
+    Fault(
+        "keys mixed",
+        "The weights average the keys. What is handed over are the values.",
+        see=_FORMULA,
+        mix=lambda weights, k, v: weights @ k,
+    ),
+    Fault(
+        "heads averaged",
+        "The heads are averaged into D numbers a token. They are laid side by side, H·D = E, and w_o mixes them.",
+        see=_FORMULA,
+        merge=lambda output: output.mean(dim=1),
+        project=lambda merged, w_o, num_heads: merged,
+    ),
+    Fault(
+        "heads added",
+        "The heads are added up into D numbers a token. They are laid side by side, H·D = E, and w_o mixes them.",
+        see=_FORMULA,
+        merge=lambda output: output.sum(dim=1),
+        project=lambda merged, w_o, num_heads: merged,
+    ),
+    Fault(
+        "contributions averaged",
+        "The result is H times too small: what the heads write through their rows of w_o is added, not averaged.",
+        see=_BATCHED,
+        project=lambda merged, w_o, num_heads: merged @ w_o / num_heads,
+    ),
+    Fault(
+        "no output projection",
+        "The output projection is missing: the heads are joined, but w_o never mixes them.",
+        see=_PROJECTION,
+        project=lambda merged, w_o, num_heads: merged,
+    ),
+    Fault(
+        "output projection transposed",
+        "It multiplies by w_oᵀ, as nn.Linear does with its weight. This w_o is the formula's: merged @ w_o.",
+        see=_FORMULA,
+        project=lambda merged, w_o, num_heads: merged @ w_o.T,
+    ),
+)
+
+EXERCISES = (
+    Exercise(
+        split_packed,
+        notebook="03",
+        section=_BATCHED,
+        level="easy",
+        minutes=5,
+        cases=_split_packed_cases,
+        faults=_SPLIT_PACKED_FAULTS,
+        call=_three,
+        returns=("query tensor", "key tensor", "value tensor"),
+    ),
+    Exercise(
+        TemperedScore,
+        notebook="03",
+        section=_BIAS,
+        level="middle",
+        minutes=8,
+        cases=_tempered_score_cases,
+        faults=_TEMPERED_SCORE_FAULTS,
+        call=_try_temperatures,
+        returns=("list of parameters", "score"),
+    ),
+    Exercise(
+        grouped_attention,
+        notebook="03",
+        section=_BATCHED,
+        level="hard",
+        minutes=15,
+        cases=_grouped_attention_cases,
+        faults=_GROUPED_ATTENTION_FAULTS,
+    ),
+)

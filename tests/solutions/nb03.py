@@ -1,0 +1,90 @@
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def split_packed(packed, num_heads):
+    q, k, v = packed.unflatten(-1, (3, num_heads, -1)).permute(2, 0, 3, 1, 4)  # (3, B, H, L, D)
+    return q, k, v
+
+
+def split_packed__thirds_first(packed, num_heads):
+    B, L, E = packed.shape[0], packed.shape[1], packed.shape[2] // 3
+    thirds = packed.split(E, dim=-1)
+    return [third.reshape(B, L, num_heads, E // num_heads).transpose(1, 2) for third in thirds]
+
+
+def split_packed__loop(packed, num_heads):
+    D = packed.shape[-1] // 3 // num_heads
+    pieces = packed.split(D, dim=-1)  # 3·H pieces (B, L, D)
+    return tuple(torch.stack(pieces[n * num_heads : (n + 1) * num_heads], dim=1) for n in range(3))
+
+
+class TemperedScore(nn.Module):
+    def __init__(self, num_heads, head_dim):
+        super().__init__()
+        self.log_temperature = nn.Parameter(torch.zeros(num_heads, 1, 1))  # (H, 1, 1)
+
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):
+        scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])  # (B, H, L, S)
+        return scores / self.log_temperature.exp()
+
+
+class TemperedScore__einsum(nn.Module):
+    def __init__(self, num_heads, head_dim):
+        super().__init__()
+        self.scale = head_dim**-0.5
+        self.log_temperature = nn.Parameter(torch.zeros(num_heads))
+
+    def forward(self, query, key):
+        sharpness = self.scale * torch.exp(-self.log_temperature)
+        return torch.einsum("bhid,bhjd,h->bhij", query.double(), key.double(), sharpness.double())
+
+
+class TemperedScore__loop(nn.Module):
+    def __init__(self, num_heads, head_dim):
+        super().__init__()
+        self.log_temperature = torch.nn.Parameter(torch.full((1, num_heads), 0.0))
+
+    def forward(self, query, key):
+        heads = []
+        for h, t in enumerate(self.log_temperature[0]):
+            heads.append(query[:, h] @ key[:, h].mT / (math.e**t * query.shape[-1] ** 0.5))
+        return torch.stack(heads, dim=1)
+
+
+def grouped_attention(query, key, value, w_o, num_heads):
+    D = query.shape[-1] // num_heads
+    q, k, v = (x.unflatten(-1, (-1, D)).transpose(1, 2) for x in (query, key, value))  # (B, H, L, D), (B, G, S, D)
+    k, v = (x.repeat_interleave(num_heads // x.shape[1], dim=1) for x in (k, v))  # (B, H, S, D)
+    weights = (q @ k.transpose(-2, -1) / math.sqrt(D)).softmax(dim=-1)  # (B, H, L, S)
+    return (weights @ v).transpose(1, 2).flatten(-2) @ w_o  # (B, L, E)
+
+
+def grouped_attention__loop(query, key, value, w_o, num_heads):
+    D = query.shape[-1] // num_heads
+    neighbours = query.shape[-1] // key.shape[-1]
+    output = 0
+    for h in range(num_heads):
+        mine, shared = slice(h * D, (h + 1) * D), slice(h // neighbours * D, (h // neighbours + 1) * D)
+        scores = query[..., mine] @ key[..., shared].mT / D**0.5
+        output = output + scores.softmax(dim=-1) @ value[..., shared] @ w_o[mine]
+    return output
+
+
+def grouped_attention__einsum(query, key, value, w_o, num_heads):
+    D = query.shape[-1] // num_heads
+    k, v = (x.double().unflatten(-1, (-1, D)) for x in (key, value))  # (B, S, G, D)
+    q = query.double().unflatten(-1, (k.shape[2], -1, D))  # (B, L, G, H/G, D)
+    weights = torch.einsum("blgnd,bsgd->bgnls", q, k).mul(D**-0.5).softmax(dim=-1)
+    heads = torch.einsum("bgnls,bsgd->blgnd", weights, v)
+    return torch.einsum("ble,ef->blf", heads.flatten(2), w_o.double())
+
+
+def grouped_attention__torch(query, key, value, w_o, num_heads):
+    D = query.shape[-1] // num_heads
+    q, k, v = (x.unflatten(-1, (-1, D)).transpose(1, 2) for x in (query, key, value))
+    output = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    return F.linear(output.transpose(1, 2).flatten(-2), w_o.T)
