@@ -238,9 +238,12 @@ class Exercise:
             says = f"The answer is not done after {self.seconds:g} seconds. Does one of its loops never end?"
             return Problem("too slow", f"{says}\n  on this input: {case.name}")
         line = _own_line(error)
-        where = f"in your line: {line}" if line else f"it is called with {', '.join(case.inputs)}"
         says = f"The answer stops with {type(error).__name__}: {_message(error)}"
-        return Problem("raises", f"{says}\n  {where}\n  on this input: {case.name}")
+        if line:
+            says += f"\n  in your line: {line}"
+        elif self.call is None:
+            says += f"\n  it is called with {', '.join(case.inputs)}"
+        return Problem("raises", f"{says}\n  on this input: {case.name}")
 
     def judge(self, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
         """Compare what an answer gave with the right numbers, then with those of every known mistake."""
