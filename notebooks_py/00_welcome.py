@@ -11,7 +11,7 @@
 # After this notebook you can
 #
 # - tell that your machine is ready, and where the data come from;
-# - name the four lines that all of attention shares;
+# - name the three lines that all of attention shares;
 # - train a first small transformer, in seconds.
 
 # %% [markdown]
@@ -34,7 +34,8 @@ import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
 
-from sciformer import SCORES, ImageTransformer, attend, causal_mask, cli, course, dot_product_scores, metrics, plotting
+from sciformer import SCORES, ImageTransformer, attend, causal_mask, dot_product_scores
+from sciformer import check, cli, course, metrics, plotting
 from sciformer.data import batches, mnist, shakespeare
 from sciformer.training import TrainConfig, evaluate, fit
 
@@ -89,13 +90,15 @@ vocabulary.encode("First")
 # %% [markdown]
 # ## The one idea
 #
-# Every mechanism in this course is the same four lines. Only the **score** changes.
+# Every mechanism in this course is the same three lines. Only the **score** changes.
 #
 # ```
 # scores  = score(query, key)                  # how well does each key answer each query?
 # weights = masked_softmax(scores, attn_mask)  # rows that sum to 1
 # output  = weights @ value                    # a weighted average of the values
 # ```
+#
+# The **softmax** takes $e$ to the power of each score and divides by the row's sum.
 
 # %% [markdown]
 # Try it on a sentence. Each word gets a random vector; words that are the same get the same one.
@@ -126,7 +129,13 @@ torch.testing.assert_close(weights[0, 0, 0, 0], weights[0, 0, 0, 4])
 weights.sum(dim=-1).round(decimals=3)
 
 # %% [markdown]
-# A **mask** says who may look where; True means *may attend*. A text model must not look at the words to come.
+# ### A mask
+#
+# A **mask** says who may look where; True means *may attend*. Row $i$ is the word that looks, column $j$ the word that it
+# looks at. A text model must not look at the words to come.
+
+# %%
+causal_mask(4)
 
 # %%
 _, causal_weights = attend(scores, x, attn_mask=causal_mask(6))
@@ -187,12 +196,138 @@ predicted = model.eval()(test_images[:10]).argmax(dim=-1)
 plotting.images(test_images[:10], [f"read as {n}" for n in predicted])
 plt.show()
 
+
 # %% [markdown]
 # ## How each notebook goes
 #
 # **Predict** an outcome. **Build** the mechanism with loops, then with matrices, and prove both equal. **Break** it with
 # a classic mistake and look at the damage. **Prove** your class equal to the package's. **Train** it, and read the
 # **verdict**. Then **look** at what it learned, mistakes included.
+
+# %% [markdown]
+# ## Exercises
+#
+# Every notebook has some, and each exercise has a checker. It calls your function on fresh random numbers. If the result
+# is wrong, it computes what the usual mistakes would have given, and names the one that gave yours.
+#
+# Here is such a mistake, made on purpose: the scores taken as weights.
+
+# %%
+def without_softmax(scores, value):  # (S,), (S, D)
+    return scores @ value  # (D,)
+
+
+check.new_vector(without_softmax, seed=0)  # with a seed the numbers are not fresh, but always these
+
+
+# %% [markdown]
+# First what is wrong, then the smallest input that shows it, then the section to read again.
+#
+# Now write the function in place of `raise NotImplementedError` and run the cell; try a wrong answer, too. Hints and a
+# solution are folded away.
+#
+# ### Exercise 1 · easy · 3 minutes
+#
+# One word looks at S words. Give its new vector: the average of theirs, weighted by the softmax of its scores.
+
+# %%
+def new_vector(scores, value):  # (S,) the word's scores, (S, D) the vectors
+    raise NotImplementedError  # (D,)
+
+
+check.new_vector(new_vector)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# S weights that sum to 1, then the sum of weight times vector.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `scores.softmax(dim=0)` gives the weights. Between (S,) and (S, D), `@` multiplies and adds up over S.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def new_vector(scores, value):
+#     weights = scores.softmax(dim=0)  # (S,)
+#     return weights @ value  # (S,) @ (S, D) = (D,)
+# ```
+#
+# </details>
+#
+# ### Exercise 2 · middle · 6 minutes
+#
+# A mask for a short memory: each word may look at itself and at the `back` words before it, and nowhere else.
+
+# %%
+def recent_words(length, back):  # two whole numbers
+    raise NotImplementedError  # (length, length), True = may attend
+
+
+check.recent_words(recent_words)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `torch.zeros(length, length, dtype=torch.bool)` lets nobody look anywhere. Two loops can then set single entries.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Word $j$ lies $i - j$ steps behind word $i$. How large may that be, and how small? With `place = torch.arange(length)`,
+# `place[:, None] - place` is all of them at once.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def recent_words(length, back):
+#     place = torch.arange(length)  # (L,)
+#     steps = place[:, None] - place  # (L, L): how far word j lies behind word i
+#     return (steps >= 0) & (steps <= back)
+# ```
+#
+# </details>
+#
+# ### Exercise 3 · hard · 10 minutes
+#
+# The scores are lost; what is left are the weights, made without a mask. Give the weights that the softmax would have
+# made with one. Every word may see itself.
+
+# %%
+def mask_afterwards(weights, attn_mask):  # (L, L) rows that sum to 1, (L, L) True = may attend
+    raise NotImplementedError  # (L, L)
+
+
+check.mask_afterwards(mask_afterwards)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# A weight is $e$ to the power of a score, divided by the row's sum. If a word is hidden, its own term is missing from
+# that sum. What stays the same among the others?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The proportions. `weights * attn_mask` sets hidden ones to 0; then every row has to sum to 1 again. `keepdim=True` keeps
+# the sums of the rows in a column.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def mask_afterwards(weights, attn_mask):
+#     kept = weights * attn_mask  # (L, L)
+#     return kept / kept.sum(dim=-1, keepdim=True)
+# ```
+#
+# </details>
 
 # %% [markdown]
 # ## Your turn

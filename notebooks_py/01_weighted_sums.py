@@ -34,7 +34,7 @@ import matplotlib.pyplot as plt
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from sciformer import course, naive_attention, plotting
+from sciformer import check, course, naive_attention, plotting
 from sciformer.explore import explore
 
 _ = torch.manual_seed(0)
@@ -641,6 +641,118 @@ long = torch.empty(131072, 64, device="meta")
 with FlopCounterMode(display=False) as counter:
     long @ (long.T @ long)
 print(f"{costs[131072][0] / (counter.get_total_flops() // 2):.0f} times fewer multiply-adds")
+
+
+# %% [markdown]
+# ## Exercises
+#
+# Replace `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is.
+#
+# ### Exercise 1 · easy · 5 minutes
+#
+# Naive attention at a temperature: all words at once, and their new vectors as the result.
+
+# %%
+def tempered_attention(x, temperature):  # (L, E), a number
+    raise NotImplementedError  # (L, E)
+
+
+check.tempered_attention(tempered_attention)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# The three lines of *One index at a time*, and one division more.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The temperature divides the scores, before the softmax. Which axis of the scores belongs to the words that answer?
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def tempered_attention(x, temperature):
+#     scores = x @ x.T / temperature  # (L, L)
+#     return scores.softmax(dim=-1) @ x  # (L, L) @ (L, E) = (L, E)
+# ```
+#
+# </details>
+#
+# ### Exercise 2 · middle · 8 minutes
+#
+# The bilateral filter: a Gaussian kernel of places times one of content, each with its width as in `gauss` and `content`
+# above. Every output is an average of the samples.
+
+# %%
+def bilateral_filter(signal, place_width, content_width):  # (L,), two numbers
+    raise NotImplementedError  # (L,)
+
+
+check.bilateral_filter(bilateral_filter)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Two matrices (L, L) of squared differences: `place[:, None] - place`, and the same with the signal.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Multiply the kernels first and divide by the row sums last. Or add two scores and take one softmax: $e^a e^b =
+# e^{a+b}$.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def bilateral_filter(signal, place_width, content_width):
+#     place = torch.arange(len(signal)).to(signal)  # (L,)
+#     places = -((place[:, None] - place) ** 2) / (2 * place_width**2)  # (L, L)
+#     content = -((signal[:, None] - signal) ** 2) / (2 * content_width**2)  # (L, L)
+#     return (places + content).softmax(dim=-1) @ signal  # added scores are multiplied kernels
+# ```
+#
+# </details>
+#
+# ### Exercise 3 · hard · 12 minutes
+#
+# Attention without softmax, word by word. Of the words before, $X$, you keep only `state` $= X^\top X$. Give the new
+# word's output, in which it sees those words and itself, and the state that includes it.
+
+# %%
+def one_more_word(state, word):  # (E, E), (E,)
+    raise NotImplementedError  # (E,) the output, (E, E) the next state
+
+
+check.one_more_word(one_more_word)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# The output of a word $x$ is $\sum_j (x \cdot x_j)\, x_j$, a row of $(X X^\top) X$. Move the brackets.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# $X^\top X = \sum_j x_j x_j^\top$, one matrix (E, E) a word: `torch.outer`. Which words must be in it when the new one
+# reads?
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def one_more_word(state, word):
+#     state = state + torch.outer(word, word)  # (E, E)
+#     return state @ word, state  # (E, E) @ (E,) = (E,)
+# ```
+#
+# </details>
+#
+# However long the text grows, the state keeps its $E^2$ numbers, and the next word costs the same.
 
 # %% [markdown]
 # ## Your turn

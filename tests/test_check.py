@@ -212,6 +212,12 @@ def test_a_wrong_answer_sees_the_smallest_input_in_full():
     )
 
 
+def test_zeros_and_ones_are_no_mask():
+    diagnosis = check.recent_words.diagnose(lambda length, back: torch.ones(length, length).tril().triu(-back).long())
+    assert diagnosis.kind == "wrong type"
+    assert "a tensor of torch.int64; one of torch.bool is wanted" in diagnosis.message
+
+
 def test_numbers_that_look_alike_are_shown_with_more_digits():
     message = DOUBLE.diagnose(lambda x, n: 2 * x + 3e-4, seed=1).message
     assert "expected  [1.4]\n    got       [1.4003]" in message

@@ -334,7 +334,7 @@ def _reached(inputs: dict[str, Any], result: Any) -> set[str]:
 def _same(one: Any, two: Any) -> bool:
     """Equal up to float32's rounding."""
     if isinstance(one, Tensor) and isinstance(two, Tensor):
-        if one.shape != two.shape or one.is_floating_point() != two.is_floating_point():
+        if one.shape != two.shape or _family(one) != _family(two):
             return False
         return torch.allclose(one.double(), two.double(), rtol=1e-4, atol=1e-5, equal_nan=True)
     if isinstance(one, list) and isinstance(two, list):
@@ -342,6 +342,13 @@ def _same(one: Any, two: Any) -> bool:
     if {type(one), type(two)} <= {int, float}:
         return _same(torch.tensor(float(one)), torch.tensor(float(two)))
     return type(one) is type(two) and bool(one == two)
+
+
+def _family(x: Tensor) -> str:
+    """What kind of numbers a tensor holds; a mask of 0 and 1 is none, since ~ turns its 1 into -2."""
+    if x.dtype == torch.bool:
+        return "truth values"
+    return "real numbers" if x.is_floating_point() else "whole numbers"
 
 
 def _difference(expected: Any, got: Any, names: tuple[str, ...]) -> tuple[str, str]:
@@ -358,7 +365,7 @@ def _difference(expected: Any, got: Any, names: tuple[str, ...]) -> tuple[str, s
             return "wrong type", f"The {name} is {_kind(got)}; {_kind(expected)} is wanted."
     elif expected.shape != got.shape:
         return "wrong shape", f"The {name} has shape {tuple(got.shape)}; {tuple(expected.shape)} is wanted."
-    elif expected.is_floating_point() != got.is_floating_point():
+    elif _family(expected) != _family(got):
         return "wrong type", f"The {name} is a tensor of {got.dtype}; one of {expected.dtype} is wanted."
     elif got.isnan().any() and not expected.isnan().any():
         return "NaN", f"The {name} holds NaN, which is what 0/0, ∞ − ∞ or a row of nothing but −∞ leaves."

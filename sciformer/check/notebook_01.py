@@ -1,5 +1,465 @@
-"""Exercises of notebook 01."""
+"""Exercises of notebook 01: naive attention with a temperature, the bilateral filter, and attention as a memory."""
 
-from sciformer.check.exercise import Exercise
+import math
+from collections.abc import Callable, Iterator
 
-EXERCISES: tuple[Exercise, ...] = ()
+import torch
+from torch import Tensor
+
+from sciformer.check.exercise import Case, Draw, Exercise, Fault
+
+_FORMULA = "The formula"
+_BREAK = "Break it: the sum over the wrong index"
+_TEMPERATURE = "How sharp? The temperature"
+_PLACES = "Weights from places"
+_CONTENT = "Weights from content"
+_COST = "What it costs"
+
+
+def tempered_attention(
+    x: Tensor,
+    temperature: float,
+    *,
+    product: Callable[..., Tensor] = lambda x: x @ x.T,
+    cool: Callable[..., Tensor] = lambda scores, temperature, x: scores / temperature,
+    normalize: Callable[..., Tensor] = lambda scores, x: scores.softmax(dim=-1),
+    mix: Callable[..., Tensor] = lambda weights, x, temperature: weights @ x,
+) -> Tensor:
+    """softmax(x xᵀ / T) x, (L, E)."""
+    return mix(normalize(cool(product(x), temperature, x), x), x, temperature)
+
+
+def _tempered_attention_cases(draw: Draw) -> Iterator[Case]:
+    for words, features, temperature in ((2, 2, 2.0), (3, 3, 4.0), (5, 3, 0.5)):
+        name = f"{words} words with {features} features, temperature {temperature:g}"
+        yield Case(name, {"x": draw.normal(words, features), "temperature": temperature})
+
+
+_TEMPERED_ATTENTION_FAULTS = (
+    Fault(
+        "temperature ignored",
+        "The temperature has no effect: the numbers are those of T = 1.",
+        cool=lambda scores, temperature, x: scores,
+    ),
+    Fault(
+        "multiplied by T",
+        "The scores are multiplied by the temperature. Heat has to make them alike: divide.",
+        cool=lambda scores, temperature, x: scores * temperature,
+    ),
+    Fault(
+        "divided by T twice",
+        "The scores are divided by T². If the words are divided by T, both factors of the dot product carry it.",
+        cool=lambda scores, temperature, x: scores / temperature**2,
+    ),
+    Fault(
+        "words divided by T",
+        "The words are divided by T: twice in their dot product, once more in the average. Divide the scores alone.",
+        cool=lambda scores, temperature, x: scores / temperature**2,
+        mix=lambda weights, x, temperature: weights @ x / temperature,
+    ),
+    Fault(
+        "divided by √T",
+        "The scores are divided by the root of T. It is T itself.",
+        cool=lambda scores, temperature, x: scores / temperature**0.5,
+    ),
+    Fault(
+        "√E in place of T",
+        "The scores are divided by √E, the root of the number of features, in place of T.",
+        cool=lambda scores, temperature, x: scores / math.sqrt(x.shape[1]),
+    ),
+    Fault(
+        "√E beside T",
+        "The scores are divided by √E as well as by T. The 1/√d of later notebooks is not asked for here.",
+        cool=lambda scores, temperature, x: scores / temperature / math.sqrt(x.shape[1]),
+    ),
+    Fault(
+        "T after the softmax",
+        "The division by T comes after the softmax: the rows sum to 1/T, and are as sharp as before.",
+        cool=lambda scores, temperature, x: scores,
+        mix=lambda weights, x, temperature: weights @ x / temperature,
+    ),
+    Fault(
+        "softmax down the columns",
+        "The columns of the weights sum to 1 instead of the rows. The softmax runs over j, the last axis: dim=-1. By "
+        "hand, the sum needs keepdim=True.",
+        see=_BREAK,
+        normalize=lambda scores, x: scores.softmax(dim=0),
+    ),
+    Fault(
+        "softmax over everything",
+        "The softmax runs over the whole matrix at once. Each row has to sum to 1 by itself: dim=-1.",
+        see=_BREAK,
+        normalize=lambda scores, x: scores.flatten().softmax(dim=0).view_as(scores),
+    ),
+    Fault(
+        "sum stops at E",
+        "The sum below the fraction bar stops after E words, but E counts features. It runs over all L words.",
+        see=_BREAK,
+        normalize=lambda scores, x: scores.exp() / scores.exp()[:, : x.shape[1]].sum(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "softmax twice",
+        "The softmax is taken twice; the second one makes the weights nearly equal.",
+        see="Another slip: $w$ on both sides",
+        normalize=lambda scores, x: scores.softmax(dim=-1).softmax(dim=-1),
+    ),
+    Fault(
+        "no softmax",
+        "There is no softmax: the scores themselves are taken as weights.",
+        see="Without the softmax",
+        normalize=lambda scores, x: scores,
+    ),
+    Fault(
+        "no exponential",
+        "The rows are divided by their sums without the exponential. Such weights can be negative.",
+        see=_FORMULA,
+        normalize=lambda scores, x: scores / scores.sum(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "not divided",
+        "The exponentials are not divided by their sum, so the rows do not sum to 1.",
+        see=_FORMULA,
+        normalize=lambda scores, x: scores.exp(),
+    ),
+    Fault(
+        "softmax last",
+        "The softmax comes last, over the features of the output. It belongs to the scores, before they meet x.",
+        see=_FORMULA,
+        normalize=lambda scores, x: scores,
+        mix=lambda weights, x, temperature: (weights @ x).softmax(dim=-1),
+    ),
+    Fault(
+        "features compared",
+        "The features look at each other, (E, E), in place of the words. The scores are x @ x.T, not x.T @ x.",
+        see="One index at a time",
+        product=lambda x: x.T @ x,
+        mix=lambda weights, x, temperature: x @ weights,
+    ),
+    Fault(
+        "weights on the wrong side",
+        "It is x @ weights. Row i of the weights mixes the rows of x: weights @ x.",
+        see="One index at a time",
+        mix=lambda weights, x, temperature: x @ weights,
+    ),
+    Fault(
+        "distances compared",
+        "The scores are those of the Gaussian kernel, −|xᵢ − xⱼ|² / 2, in place of dot products.",
+        see="Dot product or distance?",
+        product=lambda x: -(torch.cdist(x, x) ** 2) / 2,
+    ),
+    Fault(
+        "weights returned",
+        "These are the weights. The output is their product with x.",
+        see=_FORMULA,
+        mix=lambda weights, x, temperature: weights,
+    ),
+    Fault(
+        "scores mixed",
+        "The weights average the scores. What is averaged are the words, x.",
+        see=_FORMULA,
+        mix=lambda weights, x, temperature: weights @ (x @ x.T) / temperature,
+    ),
+)
+
+
+def bilateral_filter(
+    signal: Tensor,
+    place_width: float,
+    content_width: float,
+    *,
+    kernel: Callable[..., Tensor] = lambda steps, width: (-(steps**2) / (2 * width**2)).exp(),
+    widths: Callable[..., tuple[float, float]] = lambda place_width, content_width: (place_width, content_width),
+    join: Callable[..., Tensor] = lambda places, content: places * content,
+    normalize: Callable[..., Tensor] = lambda kernel: kernel / kernel.sum(dim=-1, keepdim=True),
+    mix: Callable[..., Tensor] = lambda weights, signal: weights @ signal,
+) -> Tensor:
+    """Weighted mean of the samples that are near and alike, (L,)."""
+    place = torch.arange(len(signal)).to(signal)  # (L,)
+    place_width, content_width = widths(place_width, content_width)
+    places = kernel(place[:, None] - place, place_width)  # (L, L)
+    content = kernel(signal[:, None] - signal, content_width)  # (L, L)
+    return mix(normalize(join(places, content)), signal)
+
+
+def _bilateral_filter_cases(draw: Draw) -> Iterator[Case]:
+    for samples, place_width, content_width in ((3, 2.0, 0.8), (5, 1.5, 0.6), (11, 3.0, 0.7)):
+        inputs = {"signal": draw.normal(samples), "place_width": place_width, "content_width": content_width}
+        yield Case(f"{samples} samples", inputs)
+
+
+def _rows(kernel: Tensor) -> Tensor:
+    return kernel / kernel.sum(dim=-1, keepdim=True)
+
+
+_BILATERAL_FILTER_FAULTS = (
+    Fault(
+        "places only",
+        "The weights come from the places alone: the jump is smeared.",
+        join=lambda places, content: places,
+    ),
+    Fault(
+        "content only",
+        "The weights come from the content alone: samples far away count as much as neighbours.",
+        join=lambda places, content: content,
+    ),
+    Fault(
+        "kernels added",
+        "The kernels are added, so it is enough to be near or alike. Multiplied, a sample has to be both.",
+        join=lambda places, content: places + content,
+    ),
+    Fault(
+        "kernels as matrices",
+        "The kernels are multiplied as matrices, with @. A sample's two closenesses are multiplied entry by entry: *.",
+        join=lambda places, content: places @ content,
+    ),
+    Fault(
+        "two filters averaged",
+        "It is the mean of two filters, one of places and one of content. One is wanted, whose kernel is the product.",
+        join=lambda places, content: (_rows(places) + _rows(content)) / 2,
+        normalize=lambda kernel: kernel,
+    ),
+    Fault(
+        "scores multiplied",
+        "The two scores are multiplied before the exponential. To multiply kernels, add their scores: eᵃ·eᵇ = eᵃ⁺ᵇ.",
+        join=lambda places, content: (places.log() * content.log()).exp(),
+    ),
+    Fault(
+        "normalised before the product",
+        "Each kernel is normalised by itself, and their product is not: its rows sum to less than 1. Normalise last.",
+        see=_PLACES,
+        join=lambda places, content: _rows(places) * _rows(content),
+        normalize=lambda kernel: kernel,
+    ),
+    Fault(
+        "one filter after the other",
+        "The signal is smoothed by one kernel and the result by the other. It is one sum, with the product of both as "
+        "its weights.",
+        join=lambda places, content: _rows(places) @ _rows(content),
+        normalize=lambda kernel: kernel,
+    ),
+    Fault(
+        "not normalised",
+        "The rows are not divided by their sums, so the result is a sum and no average.",
+        see=_PLACES,
+        normalize=lambda kernel: kernel,
+    ),
+    Fault(
+        "divided by L",
+        "The rows are divided by the number of samples. It takes the sum of the weights to make an average.",
+        see=_PLACES,
+        normalize=lambda kernel: kernel / len(kernel),
+    ),
+    Fault(
+        "columns normalised",
+        "The columns of the weights sum to 1 instead of the rows. Sum over dim=-1, with keepdim=True.",
+        see=_PLACES,
+        normalize=lambda kernel: kernel / kernel.sum(dim=0),
+    ),
+    Fault(
+        "everything normalised",
+        "The kernel is divided by the sum of the whole matrix. Each row has to sum to 1 by itself.",
+        see=_PLACES,
+        normalize=lambda kernel: kernel / kernel.sum(),
+    ),
+    Fault(
+        "softmax of the kernel",
+        "The softmax is taken of the kernel, which has its exponential already. Divide it by its row sums, or take the "
+        "softmax of the score.",
+        see=_PLACES,
+        normalize=lambda kernel: kernel.softmax(dim=-1),
+    ),
+    Fault(
+        "distance not squared",
+        "The distances are not squared: that is the kernel exp(−|d| / 2w²). A Gaussian takes d².",
+        see=_PLACES,
+        kernel=lambda steps, width: (-steps.abs() / (2 * width**2)).exp(),
+    ),
+    Fault(
+        "pointed kernel",
+        "The kernel is exp(−|d| / w), which comes to a point at 0. A Gaussian is exp(−d² / 2w²).",
+        see=_PLACES,
+        kernel=lambda steps, width: (-steps.abs() / width).exp(),
+    ),
+    Fault(
+        "distance with its sign",
+        "The differences are neither squared nor taken without their sign, so one side counts more than the other.",
+        see=_PLACES,
+        kernel=lambda steps, width: (-steps / (2 * width**2)).exp(),
+    ),
+    Fault(
+        "width not squared",
+        "The widths are not squared: a Gaussian is exp(−d² / 2w²).",
+        see=_PLACES,
+        kernel=lambda steps, width: (-(steps**2) / (2 * width)).exp(),
+    ),
+    Fault(
+        "no 2",
+        "The 2 is missing: a Gaussian is exp(−d² / 2w²).",
+        see=_PLACES,
+        kernel=lambda steps, width: (-(steps**2) / width**2).exp(),
+    ),
+    Fault(
+        "multiplied by w²",
+        "It is multiplied by w² where it should be divided: in Python -d**2 / 2 * w**2 is (−d² / 2)·w². Put 2 * w**2 "
+        "in brackets.",
+        see=_PLACES,
+        kernel=lambda steps, width: (-(steps**2) / 2 * width**2).exp(),
+    ),
+    Fault(
+        "no minus",
+        "The minus is missing: the weights grow with the distance.",
+        see=_PLACES,
+        kernel=lambda steps, width: (steps**2 / (2 * width**2)).exp(),
+    ),
+    Fault(
+        "widths exchanged",
+        "The two widths have changed places.",
+        widths=lambda place_width, content_width: (content_width, place_width),
+    ),
+    Fault(
+        "width of the places for both",
+        "Both kernels use the width of the places.",
+        widths=lambda place_width, content_width: (place_width, place_width),
+    ),
+    Fault(
+        "width of the content for both",
+        "Both kernels use the width of the content.",
+        widths=lambda place_width, content_width: (content_width, content_width),
+    ),
+    Fault(
+        "weights returned",
+        "These are the weights. The output is their product with the signal.",
+        see=_PLACES,
+        mix=lambda weights, signal: weights,
+    ),
+)
+
+
+def one_more_word(
+    state: Tensor,
+    word: Tensor,
+    *,
+    square: Callable[..., Tensor] = lambda word: torch.outer(word, word),
+    keep: Callable[..., Tensor] = lambda state, new: state + new,
+    seen: Callable[..., Tensor] = lambda before, after: after,
+    read: Callable[..., Tensor] = lambda state, word: state @ word,
+    give: Callable[..., tuple[Tensor, ...]] = lambda output, before, after: (output, after),
+) -> tuple[Tensor, ...]:
+    """Output (E,) of the next word in causal attention without softmax, and Σ_j x_j x_jᵀ (E, E) with that word."""
+    after = keep(state, square(word))
+    return give(read(seen(state, after), word), state, after)
+
+
+def _one_more_word_cases(draw: Draw) -> Iterator[Case]:
+    for words, features in ((0, 2), (1, 2), (4, 3), (2, 5)):
+        before = draw.normal(words, features)
+        name = f"{('first', 'second', 'third', 'fourth', 'fifth')[words]} word, {features} features"
+        yield Case(name, {"state": before.T @ before, "word": draw.normal(features)})
+
+
+_ONE_MORE_WORD_FAULTS = (
+    Fault(
+        "blind to itself",
+        "The output is read from the old state, so the word does not see itself. Add it to the state first.",
+        seen=lambda before, after: before,
+    ),
+    Fault(
+        "itself with weight 1",
+        "The word itself comes in with weight 1. Its weight is a score like the others, its dot product with itself.",
+        seen=lambda before, after: before,
+        read=lambda state, word: state @ word + word,
+    ),
+    Fault(
+        "itself twice",
+        "The word sees itself twice: in the state, where it stands already, and once more beside it.",
+        seen=lambda before, after: after,
+        read=lambda state, word: state @ word + (word @ word) * word,
+    ),
+    Fault(
+        "itself only",
+        "The output knows the new word only; the state that came in has no part in it.",
+        read=lambda state, word: (word @ word) * word,
+    ),
+    Fault(
+        "state not updated",
+        "The output is right, but the state comes back as it went in: the next word will not find this one.",
+        give=lambda output, before, after: (output, before),
+    ),
+    Fault(
+        "state overwritten",
+        "The state holds the new word only. It has to be added to the words before.",
+        keep=lambda state, new: new,
+    ),
+    Fault(
+        "running mean",
+        "The state is a mean of old and new. Without a softmax nothing is divided: it is a sum.",
+        keep=lambda state, new: (state + new) / 2,
+    ),
+    Fault(
+        "word added as it is",
+        "The word itself is added to each row of the state. What is added is its product with itself, x xᵀ, (E, E).",
+        square=lambda word: word,
+    ),
+    Fault(
+        "squares entry by entry",
+        "The state gets word * word, the squares of the features, (E,). x xᵀ holds every pair of features, (E, E).",
+        square=lambda word: word * word,
+    ),
+    Fault(
+        "squares on the diagonal",
+        "The state gets the squares of the features on its diagonal alone. x xᵀ holds every pair of features.",
+        square=lambda word: (word * word).diag(),
+    ),
+    Fault(
+        "inner product",
+        "The state gets word @ word, a single number, xᵀx. What is added is x xᵀ, (E, E): torch.outer(word, word).",
+        square=lambda word: word @ word,
+    ),
+    Fault(
+        "softmax",
+        "There is a softmax in it. This attention has none, or its sum could not be kept in a state.",
+        see="Without the softmax",
+        read=lambda state, word: (state @ word).softmax(dim=-1),
+    ),
+    Fault(
+        "entry by entry",
+        "The output is state * word, which multiplies entry by entry, (E, E). A matrix times a vector is written @.",
+        read=lambda state, word: state * word,
+    ),
+    Fault(
+        "outputs exchanged",
+        "The two results have changed places: first the output, then the state.",
+        give=lambda output, before, after: (after, output),
+    ),
+)
+
+EXERCISES: tuple[Exercise, ...] = (
+    Exercise(
+        tempered_attention,
+        notebook="01",
+        section=_TEMPERATURE,
+        level="easy",
+        minutes=5,
+        cases=_tempered_attention_cases,
+        faults=_TEMPERED_ATTENTION_FAULTS,
+    ),
+    Exercise(
+        bilateral_filter,
+        notebook="01",
+        section=_CONTENT,
+        level="middle",
+        minutes=8,
+        cases=_bilateral_filter_cases,
+        faults=_BILATERAL_FILTER_FAULTS,
+    ),
+    Exercise(
+        one_more_word,
+        notebook="01",
+        section=_COST,
+        level="hard",
+        minutes=12,
+        cases=_one_more_word_cases,
+        faults=_ONE_MORE_WORD_FAULTS,
+        returns=("output", "state"),
+    ),
+)
