@@ -1,4 +1,4 @@
-"""Attention as pure functions: four lines that never change, and the score that does.
+"""Attention as pure functions: three lines, of which only the score ever changes.
 
     scores  = score(query, key)                    # the only part that differs between mechanisms
     weights = masked_softmax(scores, attn_mask)    # rows sum to 1; an all-masked row is 0

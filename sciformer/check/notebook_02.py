@@ -112,7 +112,9 @@ def masked_weights(
 
 
 def _masked_weights_cases(draw: Draw) -> Iterator[Case]:
-    yield Case("2 queries, 2 keys, causal mask", {"scores": draw.normal(2, 2), "attn_mask": causal_mask(2)})
+    yield Case(
+        "2 queries, 2 keys, causal mask", {"scores": draw.normal(2, 2), "attn_mask": causal_mask(2, device=draw.device)}
+    )
     yield Case("3 queries, 4 keys, random mask", {"scores": draw.normal(3, 4), "attn_mask": _random_mask(draw, 3, 4)})
     yield Case("7 queries, 5 keys, random mask", {"scores": draw.normal(7, 5), "attn_mask": _random_mask(draw, 7, 5)})
 
@@ -142,8 +144,8 @@ def _scaled_dot_product_cases(draw: Draw) -> Iterator[Case]:
         return Case(name, {"query": query, "key": key, "value": value, "attn_mask": attn_mask})
 
     yield case("2 tokens, no mask", 2, 2, 3, None)
-    yield case("2 tokens, causal mask", 2, 2, 3, causal_mask(2))
-    yield case("4 tokens, causal mask", 4, 4, 5, causal_mask(4))
+    yield case("2 tokens, causal mask", 2, 2, 3, causal_mask(2, device=draw.device))
+    yield case("4 tokens, causal mask", 4, 4, 5, causal_mask(4, device=draw.device))
     yield case("3 queries, 7 keys, no mask", 3, 7, 5, None)
     yield case("3 queries, 7 keys, random mask", 3, 7, 5, _random_mask(draw, 3, 7))
 
