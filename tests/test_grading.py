@@ -229,7 +229,7 @@ def test_speaking_in_the_worker_s_place_hurts_nobody_else(graded):
 def test_the_table_has_a_line_for_each_and_a_sum(graded):
     lines = grading.table([graded["no_scale.py"]]).splitlines()
     assert len(lines) == 4
-    assert "scaled_dot_product  0/2  not right yet. The scores are not divided by √D" in lines[1]
+    assert "scaled_dot_product  0/2  The scores are not divided by √D" in lines[1]
     assert lines[3].split()[-2:] == ["total", "1/6"]
 
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import combinations
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Literal
 
 import torch
@@ -103,12 +104,14 @@ class Diagnosis:
 
     Args:
         kind: "correct", "not attempted", "known mistake", or what else went wrong.
+        says: that in words.
+        message: all that the student reads: the words, the smallest input, the section to read again.
         faults: names of the mistakes that were recognised.
-        message: what the student reads.
     """
 
     exercise: str
     kind: str
+    says: str
     message: str
     faults: tuple[str, ...] = ()
 
@@ -266,10 +269,10 @@ class Exercise:
 
     def _without_difference(self, cases: list[Case], seen: Observation) -> Diagnosis:
         if seen.problem is None and len(seen.outputs) == len(cases):
-            return Diagnosis(self.name, "correct", f"{self.name}: correct")
+            return Diagnosis(self.name, "correct", "correct", f"{self.name}: correct")
         problem = seen.problem or Problem("incomplete", "The answer did not get through all its inputs.")
         if problem.kind == "not attempted":
-            return Diagnosis(self.name, problem.kind, f"{self.name}: {problem.says}")
+            return Diagnosis(self.name, problem.kind, problem.says, f"{self.name}: {problem.says}")
         return self._diagnosis(problem.kind, problem.says)
 
     def _suspects(self) -> Iterator[tuple[Fault, ...]]:
@@ -299,8 +302,11 @@ class Exercise:
     def _diagnosis(
         self, kind: str, says: str, shown: str = "", *, see: str | None = None, faults: tuple[str, ...] = ()
     ) -> Diagnosis:
-        where = f"\n  read again: notebook {self.notebook}, '{see or self.section}'"
-        return Diagnosis(self.name, kind, f"{self.name}: not right yet. {says}{shown}{where}", faults)
+        sentence, *more = says.split("\n")
+        # JupyterLab shows about 100 characters in a line and breaks longer ones within words.
+        lines = [fill(f"{self.name}: not right yet. {sentence}", 96, subsequent_indent="  "), *more]
+        message = "\n".join(lines) + f"{shown}\n  read again: notebook {self.notebook}, '{see or self.section}'"
+        return Diagnosis(self.name, kind, says, message, faults)
 
 
 def plain(value: Any) -> Any:

@@ -41,8 +41,9 @@ class Result:
     points: int
     out_of: int
     kind: str
+    says: str
+    message: str
     faults: tuple[str, ...]
-    diagnosis: str
 
 
 @dataclass(frozen=True)
@@ -258,7 +259,7 @@ def _result(exercise: Exercise, seen: Observation, seed: int) -> Result:
         seen = Observation(problem=Problem("incomplete", "What the answer returned cannot be compared."))
         diagnosis = exercise.judge(exercise.draw(seed), seen, seed)
     points = exercise.points if diagnosis.correct else 0
-    return Result(exercise.name, points, exercise.points, diagnosis.kind, diagnosis.faults, diagnosis.message)
+    return Result(points=points, out_of=exercise.points, **asdict(diagnosis))
 
 
 def table(grades: Sequence[Grade]) -> str:
@@ -266,8 +267,8 @@ def table(grades: Sequence[Grade]) -> str:
     rows = []
     for one in grades:
         for result in one.results:
-            says = result.diagnosis.splitlines()[0].removeprefix(f"{result.exercise}: ")
-            rows.append((one.file, result.exercise, f"{result.points}/{result.out_of}", says))
+            points = f"{result.points}/{result.out_of}"
+            rows.append((one.file, result.exercise, points, result.says.splitlines()[0]))
         rows.append((one.file, "total", f"{one.points}/{one.out_of}", "; ".join(one.notes)))
     widths = [max(len(row[n]) for row in rows) for n in range(3)]
     lines = ["  ".join([*(word.ljust(w) for word, w in zip(row, widths, strict=False)), row[3]]) for row in rows]
