@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
@@ -423,3 +424,38 @@ def bands(
             ax.fill_between(places.numpy(), low, high, color=color, alpha=0.2, linewidth=0)
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
     return _finish_lines(ax, legend=len(runs) > 1, logy=logy)
+
+
+def clocks(hands: Mapping[str, Float[Tensor, "E"]], *, titles: Sequence[str] | None = None, columns: int = 8) -> Figure:
+    """Sinusoidal position vectors as clocks: one clock for each pair (sin, cos), one hand for each vector.
+
+    A hand at angle 0 points straight up, and a growing angle turns it clockwise.
+
+    Args:
+        hands: name -> position vector, all of one even width.
+        titles: one for each clock.
+    """
+    vectors = {name: vector.detach().float().cpu().view(-1, 2) for name, vector in hands.items()}
+    count = len(next(iter(vectors.values())))
+    columns = min(columns, count)
+    rows = math.ceil(count / columns)
+    figure, axes = plt.subplots(
+        rows,
+        columns,
+        figsize=(1.25 * columns, 1.7 * rows + 0.4),
+        squeeze=False,
+        layout=ConstrainedLayoutEngine(h_pad=0.08),
+    )
+    turn = torch.linspace(0, 2 * math.pi, 100)
+    for ax in axes.flat:
+        ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal")
+        ax.axis("off")
+    for n in range(count):
+        ax = axes.flat[n]
+        ax.plot(turn.sin().numpy(), turn.cos().numpy(), color="0.8")
+        for color, (name, pairs) in zip(COLORS, vectors.items(), strict=False):
+            ax.plot([0, float(pairs[n, 0])], [0, float(pairs[n, 1])], color=color, linewidth=2.5, label=name)
+        ax.set_title(titles[n] if titles is not None else f"pair {n}", fontsize=9)
+    lines, names = axes.flat[0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside lower center", ncols=len(names), frameon=False)
+    return figure

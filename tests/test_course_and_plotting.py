@@ -209,3 +209,16 @@ def test_bars_write_their_numbers_only_if_asked():
     assert len(many.patches) == 32
     assert not many.texts
     assert len(many.get_xticks()) < 32
+
+
+def test_clocks_point_up_at_angle_zero_and_turn_clockwise():
+    hands = {
+        "start": torch.tensor([0.0, 1.0, 0.0, 1.0, 0.0, 1.0]),
+        "later": torch.tensor([1.0, 0.0, 0.6, 0.8, 0.0, 1.0]),
+    }
+    figure = plotting.clocks(hands, titles=["fast", "slow", "still"], columns=2)
+    assert [ax.get_title() for ax in figure.axes] == ["fast", "slow", "still", ""]
+    _, start, later = figure.axes[1].lines  # after the dial
+    assert start.get_xydata().tolist() == [[0.0, 0.0], [0.0, 1.0]]
+    assert later.get_xydata()[1].tolist() == pytest.approx([0.6, 0.8])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["start", "later"]

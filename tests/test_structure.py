@@ -42,6 +42,7 @@ LAYERS = [
     "check.notebook_01",
     "check.notebook_02",
     "check.notebook_03",
+    "check.notebook_04",
     "check.notebook_05",
     "check.notebook_06",
     "check",

@@ -1,0 +1,379 @@
+"""Exercises of notebook 04: positions."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from sciformer.check.exercise import Case, Draw, Exercise, Fault
+
+_SINUSOIDAL = "A vector for each place: sinusoidal"
+_CLOCKS = "A row of clocks"
+_ROTATION = "A shift is a rotation"
+_ADDED = "Added, once, in front"
+_AFTERWARDS = "Break it: added afterwards"
+
+
+def attend_in_order(
+    x: Tensor,
+    table: Tensor,
+    attention: Callable[[Tensor], Tensor],
+    *,
+    places: Callable[[Tensor, Tensor], Tensor] = lambda x, table: table[: x.shape[1]],
+    combine: Callable[[Tensor, Tensor], Tensor] = lambda x, p: x + p,
+    attend: Callable[..., Tensor] = lambda attention, x: attention(x),
+    after: Callable[..., Tensor] = lambda y, p, attention: y,
+) -> Tensor:
+    """Attention over tokens (B, L, E) that know their places in a table (max_length, E)."""
+    p = places(x, table)
+    return after(attend(attention, combine(x, p)), p, attention)
+
+
+def _attend_in_order_cases(draw: Draw) -> Iterator[Case]:
+    def attention(x: Tensor) -> Tensor:
+        return (x @ x.mT).softmax(dim=-1) @ x
+
+    for B, L, E, rows in ((1, 2, 2, 3), (2, 3, 2, 7), (3, 5, 4, 17)):
+        name = f"{B} sentence{'s' * (B > 1)} of {L} words, a table of {rows} places"
+        yield Case(name, {"x": draw.normal(B, L, E), "table": draw.normal(rows, E), "attention": attention})
+
+
+_ATTEND_IN_ORDER_FAULTS = (
+    Fault(
+        "not added",
+        "The places have no effect: the numbers are those of attention over the bare words.",
+        combine=lambda x, p: x,
+    ),
+    Fault(
+        "added afterwards",
+        "The places are added after the attention, which has looked around without knowing them.",
+        see=_AFTERWARDS,
+        combine=lambda x, p: x,
+        after=lambda y, p, attention: y + p,
+    ),
+    Fault(
+        "added twice",
+        "The places are added in front and again behind the attention. Once, in front, is enough.",
+        see=_AFTERWARDS,
+        after=lambda y, p, attention: y + p,
+    ),
+    Fault(
+        "attended apart",
+        "Words and places attend each by themselves, and their outputs are added. Add them first: then a word's score "
+        "depends on its place.",
+        combine=lambda x, p: x,
+        after=lambda y, p, attention: y + attention(p),
+    ),
+    Fault(
+        "no attention",
+        "These are the words with their places. They still have to attend: call attention on them.",
+        attend=lambda attention, x: x,
+    ),
+    Fault(
+        "input added",
+        "The attention's input is added to its output. That is a residual connection, which notebook 05 is about; "
+        "here the output alone is wanted.",
+        attend=lambda attention, x: x + attention(x),
+    ),
+    Fault(
+        "side by side",
+        "The places stand beside the words, which doubles the width. Here they are added.",
+        combine=lambda x, p: torch.cat([x, p.expand_as(x)], dim=-1),
+    ),
+    Fault(
+        "multiplied",
+        "The words are multiplied by the places; they are to be added.",
+        combine=lambda x, p: x * p,
+    ),
+    Fault(
+        "subtracted",
+        "The places are subtracted from the words; they are to be added.",
+        combine=lambda x, p: x - p,
+    ),
+    Fault(
+        "words scaled",
+        "The words are multiplied by √E first. The paper's section 3.4 does so, but here x is taken as it comes.",
+        combine=lambda x, p: x * math.sqrt(x.shape[-1]) + p,
+    ),
+    Fault(
+        "over the batch",
+        "The rows of the table run along the batch: each sentence gets one vector for all its words. "
+        "They belong to axis 1, the words.",
+        places=lambda x, table: table[: len(x), None],
+    ),
+    Fault(
+        "counted through the batch",
+        "The places are counted on from one sentence to the next. Each sentence starts at place 0.",
+        places=lambda x, table: table[torch.arange(x.shape[0] * x.shape[1]) % len(table)].view_as(x),
+    ),
+    Fault(
+        "one row for all",
+        "All words get the same vector, row L of the table. The words take its first L rows: a slice, table[:L].",
+        places=lambda x, table: table[x.shape[1]],
+    ),
+    Fault(
+        "last rows",
+        "The words get the last rows of the table; place 0 is its first row.",
+        places=lambda x, table: table[-x.shape[1] :],
+    ),
+    Fault(
+        "counted from 1",
+        "The places are counted from 1: the first word should get row 0.",
+        places=lambda x, table: table[1 : x.shape[1] + 1],
+    ),
+    Fault(
+        "turned round",
+        "The first word gets the place of the last and the other way round.",
+        places=lambda x, table: table[: x.shape[1]].flip(0),
+    ),
+)
+
+
+# In both exercises that follow, the frequency of pair i is 10000 to the power of minus its exponent.
+_EXPONENT_FAULTS = (
+    Fault(
+        "exponent halved",
+        "The exponent is i/E. With i counting the pairs it has to be 2i/E, so that the slowest comes near 1/10000.",
+        see=_SINUSOIDAL,
+        exponent=lambda pair, E: pair / E,
+    ),
+    Fault(
+        "exponent doubled",
+        "The exponent is 4i/E, twice what it should be. Note that arange(0, E, 2) is 2i already.",
+        see=_SINUSOIDAL,
+        exponent=lambda pair, E: 4 * pair / E,
+    ),
+    Fault(
+        "exponent of the wrong sign",
+        "The frequencies grow from pair to pair, up to nearly 10000: it should be 10000 to the power of minus 2i/E.",
+        see=_SINUSOIDAL,
+        exponent=lambda pair, E: -2 * pair / E,
+    ),
+    Fault(
+        "frequencies in the wrong order",
+        "The slowest pair comes first. Pair 0 is the fastest, with frequency 1.",
+        see=_SINUSOIDAL,
+        exponent=lambda pair, E: (E - 2 - 2 * pair) / E,
+    ),
+    Fault(
+        "one frequency for all",
+        "All pairs turn at frequency 1; pair i has a frequency of its own.",
+        see=_SINUSOIDAL,
+        exponent=lambda pair, E: 0 * pair,
+    ),
+    Fault(
+        "1000",
+        "The base is 1000; it is 10000.",
+        see=_SINUSOIDAL,
+        exponent=lambda pair, E: 2 * pair / E * 0.75,
+    ),
+    Fault(
+        "10000 forgotten",
+        "The 10000 is missing: exp(−2i/E) only falls from 1 to about 1/e.",
+        see=_SINUSOIDAL,
+        exponent=lambda pair, E: 2 * pair / E / math.log(10000.0),
+    ),
+)
+
+
+def sinusoidal_table(
+    length: int,
+    embed_dim: int,
+    *,
+    place: Callable[[int], Tensor] = lambda length: torch.arange(length),
+    exponent: Callable[[Tensor, int], Tensor] = lambda pair, E: 2 * pair / E,
+    pair: Callable[[Tensor], Tensor] = lambda column: column // 2,
+    wave: Callable[[Tensor, Tensor], Tensor] = lambda angle, odd: torch.where(odd, angle.cos(), angle.sin()),
+    layout: Callable[[Tensor], Tensor] = lambda table: table,
+) -> Tensor:
+    """Sinusoidal positions, (L, E)."""
+    column = torch.arange(embed_dim)
+    frequency = 10000.0 ** -exponent(pair(column), embed_dim)  # (E,): each twice
+    return layout(wave(place(length)[:, None] * frequency, column % 2 == 1))
+
+
+def _sinusoidal_table_cases(draw: Draw) -> Iterator[Case]:
+    for length, embed_dim in ((2, 2), (3, 4), (5, 6), (7, 10)):
+        yield Case(f"{length} places, {embed_dim} wide", {"length": length, "embed_dim": embed_dim})
+
+
+_SINUSOIDAL_TABLE_FAULTS = (
+    Fault(
+        "sine and cosine exchanged",
+        "Sines and cosines have changed places: even columns hold the sine, odd ones the cosine.",
+        wave=lambda angle, odd: torch.where(odd, angle.sin(), angle.cos()),
+    ),
+    Fault(
+        "sines only",
+        "All columns are sines. Of each pair the second number is the cosine.",
+        wave=lambda angle, odd: angle.sin(),
+    ),
+    Fault(
+        "halves side by side",
+        "All sines come first, then all cosines. Here they take turns: sin, cos, sin, cos.",
+        layout=lambda table: torch.cat([table[:, 0::2], table[:, 1::2]], dim=-1),
+    ),
+    Fault(
+        "not flattened",
+        "Sine and cosine stand on an axis of their own. Flatten the last two axes: (L, E/2, 2) to (L, E).",
+        layout=lambda table: table.unflatten(-1, (-1, 2)),
+    ),
+    Fault(
+        "transposed",
+        "The table lies on its side: places are rows, numbers are columns.",
+        layout=lambda table: table.T,
+    ),
+    Fault(
+        "counted from 1",
+        "The places are counted from 1. The first row is place 0: sin 0 = 0, cos 0 = 1.",
+        place=lambda length: torch.arange(1, length + 1),
+    ),
+    Fault(
+        "a frequency for each column",
+        "Sine and cosine of a pair have different frequencies: the exponent uses the column's own number. "
+        "Columns 2i and 2i + 1 share 2i/E.",
+        see=_CLOCKS,
+        pair=lambda column: column / 2,
+    ),
+    Fault(
+        "column in place of pair",
+        "The exponent is 2c/E with c the number of the column. In 2i/E, i is the number of the pair: "
+        "columns 2i and 2i + 1 share it.",
+        pair=lambda column: column,
+    ),
+    Fault(
+        "whole turns",
+        "The angles are multiplied by 2π. The frequency counts radians a step as it is.",
+        place=lambda length: 2 * math.pi * torch.arange(length),
+    ),
+    Fault(
+        "scaled places",
+        "The places are divided by the length. They stay whole numbers, so that place 2 is the same at any length.",
+        place=lambda length: torch.arange(length) / length,
+    ),
+    *_EXPONENT_FAULTS,
+)
+
+
+def shift_matrix(
+    embed_dim: int,
+    shift: int,
+    *,
+    exponent: Callable[[Tensor, int], Tensor] = lambda pair, E: 2 * pair / E,
+    angle: Callable[[Tensor, int], Tensor] = lambda frequency, shift: frequency * shift,
+    block: Callable[[Tensor, Tensor], list[list[Tensor]]] = lambda sin, cos: [[cos, -sin], [sin, cos]],
+    layout: Callable[[Tensor], Tensor] = lambda matrix: matrix,
+) -> Tensor:
+    """The matrix M with waves[t] @ M = waves[t + shift] for every place t, (E, E)."""
+    turned = angle(10000.0 ** -exponent(torch.arange(embed_dim // 2), embed_dim), shift)  # (E/2,)
+    return layout(torch.block_diag(*(torch.tensor(block(b.sin(), b.cos())) for b in turned)))
+
+
+def _shift_matrix_cases(draw: Draw) -> Iterator[Case]:
+    for embed_dim in (2, 4, 6, 8):
+        shift = int(draw.integers(2, 10, 1))
+        yield Case(f"{embed_dim} wide, shift {shift}", {"embed_dim": embed_dim, "shift": shift})
+
+
+def _in_halves(matrix: Tensor) -> Tensor:
+    columns = torch.arange(len(matrix))
+    order = torch.cat([columns[0::2], columns[1::2]])
+    return matrix[order][:, order]
+
+
+_SHIFT_MATRIX_FAULTS = (
+    Fault(
+        "shifts back",
+        "It turns the hands back: waves[t] @ M is place t − shift. Exchange the signs of the sines, or transpose; "
+        "the matrix stands on the right of a row.",
+        block=lambda sin, cos: [[cos, sin], [-sin, cos]],
+    ),
+    Fault(
+        "no minus",
+        "Both sines have the same sign. cos(a + b) = cos a cos b − sin a sin b has a minus.",
+        block=lambda sin, cos: [[cos, sin], [sin, cos]],
+    ),
+    Fault(
+        "minus on the wrong number",
+        "The minus stands on a cosine. It belongs to one of the sines.",
+        block=lambda sin, cos: [[cos, sin], [sin, -cos]],
+    ),
+    Fault(
+        "sine and cosine exchanged",
+        "Sines and cosines have changed places. A shift by 0 should change nothing: cos 0 = 1 is on the diagonal.",
+        block=lambda sin, cos: [[sin, -cos], [cos, sin]],
+    ),
+    Fault(
+        "cosines only",
+        "Only the diagonal is filled. To turn a hand, its sine and its cosine have to mix.",
+        block=lambda sin, cos: [[cos, 0 * sin], [0 * sin, cos]],
+    ),
+    Fault(
+        "halves side by side",
+        "It mixes column i with column i + E/2, as if all sines came first. Here each sine stands beside its cosine: "
+        "columns 2i and 2i + 1.",
+        layout=_in_halves,
+    ),
+    Fault(
+        "blocks by themselves",
+        "These are the blocks, (E/2, 2, 2). They belong along the diagonal of one matrix, with 0 everywhere else.",
+        layout=lambda matrix: matrix.view(len(matrix) // 2, 2, -1, 2).diagonal(dim1=0, dim2=2).movedim(-1, 0),
+    ),
+    Fault(
+        "identity",
+        "Nothing moves: this is the identity. Each pair has to turn by its frequency times the shift.",
+        angle=lambda frequency, shift: 0 * frequency,
+    ),
+    Fault(
+        "frequency to a power",
+        "The frequencies are raised to the power of the shift. k steps turn by k times the angle: multiply.",
+        angle=lambda frequency, shift: frequency**shift,
+    ),
+    Fault(
+        "shift forgotten",
+        "It shifts by one place: the angle of pair i is its frequency times the shift.",
+        angle=lambda frequency, shift: frequency,
+    ),
+    Fault(
+        "divided by the shift",
+        "The angle is divided by the shift; a shift twice as long turns twice as far.",
+        angle=lambda frequency, shift: frequency / shift,
+    ),
+    Fault(
+        "degrees",
+        "The angles are turned into degrees, but sin and cos take radians.",
+        angle=lambda frequency, shift: torch.rad2deg(frequency * shift),
+    ),
+    *_EXPONENT_FAULTS,
+)
+
+EXERCISES = (
+    Exercise(
+        attend_in_order,
+        notebook="04",
+        section=_ADDED,
+        level="easy",
+        minutes=4,
+        cases=_attend_in_order_cases,
+        faults=_ATTEND_IN_ORDER_FAULTS,
+    ),
+    Exercise(
+        sinusoidal_table,
+        notebook="04",
+        section=_SINUSOIDAL,
+        level="middle",
+        minutes=8,
+        cases=_sinusoidal_table_cases,
+        faults=_SINUSOIDAL_TABLE_FAULTS,
+    ),
+    Exercise(
+        shift_matrix,
+        notebook="04",
+        section=_ROTATION,
+        level="hard",
+        minutes=12,
+        cases=_shift_matrix_cases,
+        faults=_SHIFT_MATRIX_FAULTS,
+    ),
+)
