@@ -24,13 +24,13 @@ def root_mean_square_norm(
     weight: Tensor,
     eps: float,
     *,
-    centre: Callable[..., Tensor] = lambda x: x,
+    prepare: Callable[..., Tensor] = lambda x, weight: x,
     square: Callable[..., Tensor] = lambda x: x.square().mean(dim=-1, keepdim=True),
     size: Callable[..., Tensor] = lambda square, eps: (square + eps).sqrt(),
     apply: Callable[..., Tensor] = lambda x, size, weight: x / size * weight,
 ) -> Tensor:
     """x / √(mean of x² + ε) · g, (…, E). Source: Zhang & Sennrich 2019, arXiv:1910.07467, section 3."""
-    x = centre(x)
+    x = prepare(x, weight)
     return apply(x, size(square(x), eps), weight)
 
 
@@ -39,6 +39,7 @@ def _root_mean_square_norm_cases(draw: Draw) -> Iterator[Case]:
         return Case(name, {"x": draw.normal(*shape), "weight": draw.normal(shape[-1]), "eps": eps})
 
     yield case("1 sequence, 2 tokens of 2 numbers", 1, 2, 2, eps=0.1)
+    yield case("1 sequence, 3 tokens of 3 numbers", 1, 3, 3, eps=0.1)
     yield case("2 sequences, 3 tokens of 5 numbers", 2, 3, 5, eps=0.1)
     yield case("5 sequences, 2 tokens of 7 numbers", 5, 2, 7, eps=0.01)
 
@@ -47,7 +48,7 @@ _ROOT_MEAN_SQUARE_NORM_FAULTS = (
     Fault(
         "mean taken away",
         "The mean of each token is taken away, as in layer norm. RMS norm leaves it in.",
-        centre=lambda x: x - x.mean(dim=-1, keepdim=True),
+        prepare=lambda x, weight: x - x.mean(dim=-1, keepdim=True),
     ),
     Fault(
         "variance in place of the mean square",
@@ -95,6 +96,17 @@ _ROOT_MEAN_SQUARE_NORM_FAULTS = (
         square=lambda x: x.mean(dim=-1, keepdim=True).square(),
     ),
     Fault(
+        "no keepdim",
+        "The mean of the squares has lost its axis, so that number n of a token is divided by token n's size. "
+        "Keep the axis: keepdim=True.",
+        square=lambda x: x.square().mean(dim=-1),
+    ),
+    Fault(
+        "no square",
+        "The root is taken of the mean of the absolute values. The numbers have to be squared first.",
+        square=lambda x: x.abs().mean(dim=-1, keepdim=True),
+    ),
+    Fault(
         "absolute values",
         "It divides by the mean of the absolute values. RMS is the root of the mean of the squares.",
         square=lambda x: x.abs().mean(dim=-1, keepdim=True),
@@ -107,7 +119,7 @@ _ROOT_MEAN_SQUARE_NORM_FAULTS = (
     ),
     Fault(
         "no ε",
-        "The ε is missing, so that a token of zeros would give 0/0.",
+        "The given ε is not used. It keeps a token of zeros from giving 0/0, and stands under the root.",
         size=lambda square, eps: square.sqrt(),
     ),
     Fault(
@@ -128,6 +140,12 @@ _ROOT_MEAN_SQUARE_NORM_FAULTS = (
     Fault(
         "weight missing",
         "The learned weight g is not used: multiply by it at the end.",
+        apply=lambda x, size, weight: x / size,
+    ),
+    Fault(
+        "weight before the norm",
+        "The weight g multiplies x before the norm, which then takes part of it back. Multiply at the end.",
+        prepare=lambda x, weight: x * weight,
         apply=lambda x, size, weight: x / size,
     ),
     Fault(
@@ -238,9 +256,8 @@ def _slips() -> Iterator[Fault]:
     for name, (says, see, step) in _SLIPS.items():
         yield Fault(f"{name}, both", says.format(""), see=see, look=step, think=in_think(step))
     for name, (says, see, step) in _SLIPS.items():
-        yield Fault(f"{name}, attention", says.format(" around attention"), see=see, look=step)
-        where = " around the feed-forward"
-        yield Fault(f"{name}, feed-forward", says.format(where), see=see, think=in_think(step))
+        yield Fault(f"{name}, attention", says.format(" at attention"), see=see, look=step)
+        yield Fault(f"{name}, feed-forward", says.format(" at the feed-forward"), see=see, think=in_think(step))
 
 
 _PRE_NORM_BLOCK_FAULTS = (
@@ -260,6 +277,23 @@ _PRE_NORM_BLOCK_FAULTS = (
         "The second sum adds the block's input. It has to add what came out of the first sum, or attention is lost.",
         see=_RESIDUAL,
         think=lambda seen, f, norm, x: x + f(norm(seen)),
+    ),
+    Fault(
+        "block's input added again",
+        "The second sum adds the block's input once more. What came out of the first sum holds it already.",
+        see=_RESIDUAL,
+        think=lambda seen, f, norm, x: seen + x + f(norm(seen)),
+    ),
+    Fault(
+        "attention alone read",
+        "The feed-forward reads what attention gave, without the residual. It reads what the first sum gave.",
+        see=_RESIDUAL,
+        think=lambda seen, f, norm, x: seen + f(norm(seen - x)),
+    ),
+    Fault(
+        "norm at the end",
+        "The result is normed once more. A pre-norm block ends with a plain sum; a norm follows after the last block.",
+        think=lambda seen, f, norm, x: norm(seen + f(norm(seen))),
     ),
     Fault(
         "branches side by side",
@@ -302,6 +336,18 @@ _PRE_NORM_BLOCK_FAULTS = (
         see=_FEED_FORWARD,
         feed_forward=lambda x, up, down: down(F.relu(up(x))),
     ),
+    Fault(
+        "SiLU",
+        "The activation is SiLU. Here it is GELU, which looks like it.",
+        see=_FEED_FORWARD,
+        feed_forward=lambda x, up, down: down(F.silu(up(x))),
+    ),
+    Fault(
+        "approximate GELU",
+        "The activation is GELU's approximation with tanh. Take F.gelu as it is.",
+        see=_FEED_FORWARD,
+        feed_forward=lambda x, up, down: down(F.gelu(up(x), approximate="tanh")),
+    ),
 )
 
 
@@ -335,14 +381,14 @@ class QuietBranch(nn.Module):
 def _call_quiet_branch(answer: Callable[..., Any], x: Tensor, function: Tensor, gain: Tensor) -> Any:
     """What a fresh branch gives, how many numbers it trains, and what it gives with other gains."""
     linear = nn.Linear(x.shape[-1], x.shape[-1], bias=False).to(x)
-    linear.weight.data = function.detach()
+    linear.weight.data = function.detach().clone()
     branch = answer(x.shape[-1], linear).to(x)
     first = branch(x)
     sizes = {id(p): p.numel() for p in branch.parameters() if p.requires_grad}
     gains = sizes.pop(id(branch.gain), 0)
     if isinstance(branch.gain, Tensor):  # not so if it was made a plain number
         branch.gain.data = gain.detach()
-    return first, gains, sum(sizes.values()), branch(x)
+    return first, f"{gains} trained gains", f"{sum(sizes.values())} other trained numbers", branch(x)
 
 
 def _quiet_branch_cases(draw: Draw) -> Iterator[Case]:
@@ -361,7 +407,7 @@ class _OverTokens(nn.LayerNorm):
 _QUIET_BRANCH_FAULTS = (
     Fault(
         "gain not a parameter",
-        "The gain is a plain tensor: no optimiser will ever find it. Wrap it in nn.Parameter.",
+        "The gain is not trained: no optimiser finds a plain tensor or a buffer. Make it an nn.Parameter.",
         gain=lambda embed_dim: torch.zeros(embed_dim),
     ),
     Fault(
@@ -378,6 +424,17 @@ _QUIET_BRANCH_FAULTS = (
         "gain starts at 1",
         "The gain starts at 1, so that the branch is loud from the first step. At 0 it begins as the identity.",
         gain=lambda embed_dim: nn.Parameter(torch.ones(embed_dim)),
+    ),
+    Fault(
+        "gain starts at random",
+        "The gain starts at random, so that the branch is loud from the first step. At 0 it begins as the identity.",
+        gain=lambda embed_dim: nn.Parameter(torch.randn(embed_dim)),
+    ),
+    Fault(
+        "branch without effect",
+        "The branch has no effect, whatever the gains are: it is not added, or its own weights are set to 0 as well. "
+        "The gain alone starts at 0; with both at 0 no gradient would ever flow.",
+        combine=lambda x, gain, function, norm: x,
     ),
     Fault(
         "function not registered",
@@ -516,8 +573,8 @@ EXERCISES = (
         call=_call_quiet_branch,
         returns=(
             "output at the start",
-            "count of trained gains",
-            "count of other trained numbers",
+            "trained gains",
+            "other trained numbers",
             "output with the given gains",
         ),
     ),

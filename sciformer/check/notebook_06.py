@@ -110,6 +110,16 @@ _CUT_INTO_PATCHES_FAULTS = (
         cut=partial(_pieces, order="ChwRS", tokens="Chw"),
     ),
     Fault(
+        "F.unfold's result reshaped",
+        "What F.unfold gives is reshaped, so that a row holds numbers of many patches. Exchange its two axes: .T.",
+        cut=lambda image, p: _pieces(image, p, order="ChwRS"),
+    ),
+    Fault(
+        "first channel only",
+        "Only the first channel is cut. A token holds the pixels of all channels.",
+        cut=lambda image, p: _pieces(image[:1], p, order="RSChw"),
+    ),
+    Fault(
         "patches overlap",
         "The patches overlap: the window moves by one pixel. It has to move by a whole patch, stride=patch_size.",
         cut=lambda image, p: F.unfold(image[None], p)[0].T,
@@ -155,18 +165,18 @@ def _logits_from_patches_cases(draw: Draw) -> Iterator[Case]:
             "blocks": draw.normal(layers, length, length),
             "head": draw.normal(embed_dim, classes),
         }
-        numbers = f"{images} image{'s' * (images > 1)}, {length} patches, {layers} blocks"
-        return Case(f"{numbers}, x + A x with the A shown", inputs)
+        counts = f"{images} image{'s' * (images > 1)}, {length} patches, {layers} blocks"
+        return Case(f"{counts}; a block is x + A x, and its A is shown", inputs)
 
     yield case(1, 2, 2, 2, 2, 2)
-    yield case(3, 4, 5, 7, 3, 2)
     yield case(2, 5, 5, 5, 3, 5)
+    yield case(3, 4, 5, 7, 3, 2)
 
 
 _LOGITS_FROM_PATCHES_FAULTS = (
     Fault(
         "positions not added",
-        "The positions are not added, so that without them the order of the patches would not matter.",
+        "The positions are not added: nothing tells the blocks where a patch stands.",
         see=_PLACE,
         place=lambda tokens, positions, embedding: tokens,
     ),
@@ -189,6 +199,19 @@ _LOGITS_FROM_PATCHES_FAULTS = (
         see=_PLACE,
         place=lambda tokens, positions, embedding: tokens,
         through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x + positions), blocks, tokens),
+    ),
+    Fault(
+        "positions added after each block",
+        "The positions are added after every block. They belong to the tokens once, before the first.",
+        see=_PLACE,
+        place=lambda tokens, positions, embedding: tokens,
+        through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x) + positions, blocks, tokens),
+    ),
+    Fault(
+        "positions added again after each block",
+        "The positions are added before the blocks, and once more after each. Once, before the first, is right.",
+        see=_PLACE,
+        through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x) + positions, blocks, tokens),
     ),
     Fault(
         "positions multiplied",
@@ -341,7 +364,11 @@ def order_matters(
     return answer(differ(model(images), model(shuffle(images, patch_size, move))))
 
 
-def _models(patch_size: int) -> dict[str, Callable[[Tensor], Tensor]]:
+#: Of the images in `order_matters`: three by three patches of three by three pixels.
+_PATCH = 3
+
+
+def _models() -> dict[str, Callable[[Tensor], Tensor]]:
     """Models of (B, 1, H, W) with three outputs, which know more or less of where a patch stands.
 
     What they say is kept away from 0, so that relative and absolute tolerances are equally right.
@@ -352,7 +379,7 @@ def _models(patch_size: int) -> dict[str, Callable[[Tensor], Tensor]]:
         return torch.arange(1.0, rows * columns + 1).square().cos().view(rows, columns).to(like)
 
     def tokens(images: Tensor) -> Tensor:
-        patches = F.unfold(images, patch_size, stride=patch_size).mT  # (B, L, P·P)
+        patches = F.unfold(images, _PATCH, stride=_PATCH).mT  # (B, L, P·P)
         return patches @ table(patches, patches.shape[2], 3)  # (B, L, 3)
 
     def placed(x: Tensor) -> Tensor:
@@ -366,26 +393,33 @@ def _models(patch_size: int) -> dict[str, Callable[[Tensor], Tensor]]:
         return x + (place[:, None] - place).abs().neg().to(x).softmax(dim=-1) @ x
 
     def read(x: Tensor) -> Tensor:
-        return 2 + x.tanh().mean(dim=1)  # (B, 3)
+        return (2 + x.tanh()).mean(dim=1)  # (B, 3)
 
     def with_positions(images: Tensor) -> Tensor:
         return read(attend(placed(tokens(images))))
 
+    def brightness(images: Tensor) -> Tensor:
+        return F.avg_pool2d(images, _PATCH).flatten(2).mT  # (B, L, 1)
+
     return {
         "positions before the blocks": with_positions,
         "no positions": lambda images: read(attend(tokens(images))),
-        "positions after the blocks, then the mean": lambda x: placed(attend(tokens(x))).mean(dim=1).sigmoid(),
+        "positions after the blocks, then the mean": lambda x: 2 + placed(attend(tokens(x))).mean(dim=1).tanh(),
         "a bag of patches": lambda images: tokens(images).amax(dim=1).exp(),
-        "the brightness": lambda images: images.square().mean(dim=(1, 2, 3))[:, None].expand(-1, 3),
+        "the mean of all pixels": lambda images: (3 + images).mean(dim=(1, 2, 3))[:, None].expand(-1, 3),
         "all pixels, one by one": lambda images: images.flatten(1) @ table(images, images[0].numel(), 3),
-        "positions, probabilities": lambda images: with_positions(images).softmax(dim=-1),
+        "positions, probabilities": lambda images: (3 * with_positions(images)).softmax(dim=-1),
         "positions, but always the same class": lambda images: with_positions(images) + torch.eye(3).to(images)[0] * 9,
         "positions for the last class only": lambda images: torch.cat(
             [read(tokens(images))[:, :2], with_positions(images)[:, 2:]], dim=1
         ),
         "positions, the brightness of each patch": lambda images: read(
-            attend(placed(F.avg_pool2d(images, patch_size).flatten(2).mT.expand(-1, -1, 3)))
+            attend(placed(brightness(images).expand(-1, -1, 3)))
         ),
+        "brightness times place": lambda images: (
+            brightness(images).flatten(1) @ torch.arange(9).to(images)[:, None].expand(-1, 3)
+        ),
+        "positions that hardly count": lambda images: read(attend(tokens(images))) + 0.015 * with_positions(images),
         "positions, an image and its mirror images alike": lambda images: with_positions(
             sum(turned + turned.mT for turned in (images.flip(axes) for axes in ([], [2], [3], [2, 3])))
         ),
@@ -394,16 +428,25 @@ def _models(patch_size: int) -> dict[str, Callable[[Tensor], Tensor]]:
 
 
 def _order_matters_cases(draw: Draw) -> Iterator[Case]:
-    patch_size = 2
-    for name, model in _models(patch_size).items():
-        yield Case(name, {"model": model, "images": draw.normal(2, 1, 6, 6), "patch_size": patch_size})
-    images = draw.normal(2, 1, 6, 6)
-    model = _models(patch_size)["positions before the blocks"]
-    images[:, :, :2] = 0
-    yield Case("positions, the upper patches black", {"model": model, "images": images, "patch_size": patch_size})
-    images = images.clone()
-    images[0] = 0
-    yield Case("positions, the first image black", {"model": model, "images": images, "patch_size": patch_size})
+    """Nine patches of nine pixels, so that a random order hardly ever leaves all where it was."""
+
+    def case(name: str, model: Callable[[Tensor], Tensor], images: Tensor) -> Case:
+        return Case(name, {"model": model, "images": images, "patch_size": _PATCH})
+
+    models = _models()
+    for name, model in models.items():
+        yield case(name, model, draw.normal(5, 1, 9, 9))  # with so many, rounding does show somewhere
+    black_first, black_above, same = (draw.normal(2, 1, 9, 9) for _ in range(3))
+    black_first[0], black_above[:, :, :3], same[1] = 0, 0, same[0]
+    yield case("positions, the first image black", models["positions before the blocks"], black_first)
+    yield case("positions, the upper patches black", models["positions before the blocks"], black_above)
+    yield case("positions, the same image twice", models["positions before the blocks"], same)
+    # With the brightest patch last any other order makes the product smaller, with the brightest first larger.
+    rising = (
+        torch.arange(9).view(1, 1, 3, 3).repeat(2, 1, 1, 1).repeat_interleave(3, 2).repeat_interleave(3, 3).to(same)
+    )
+    yield case("brightness times place, the brightest last", models["brightness times place"], rising)
+    yield case("brightness times place, the brightest first", models["brightness times place"], rising.flip(2, 3))
 
 
 def _exchanged(patches: Tensor) -> Tensor:
@@ -412,9 +455,14 @@ def _exchanged(patches: Tensor) -> Tensor:
 
 _ORDER_MATTERS_FAULTS = (
     Fault(
-        "nothing moves",
-        "The patches come back where they were, so that no model can tell a difference.",
+        "always no",
+        "It says no to every model. Do the patches really change places, or come back where they were?",
         move=lambda patches: patches,
+    ),
+    Fault(
+        "always yes",
+        "It says yes to every model. Does each patch stay whole, and in its own image?",
+        answer=lambda differs: True,
     ),
     Fault(
         "pixels shuffled",
@@ -455,10 +503,25 @@ _ORDER_MATTERS_FAULTS = (
         differ=lambda before, after: not torch.equal(before, after),
     ),
     Fault(
+        "too tolerant",
+        "It takes a small difference for rounding, although rounding changes the seventh digit only.",
+        differ=lambda before, after: not torch.allclose(before, after, rtol=0, atol=0.03),
+    ),
+    Fault(
         "signed sum",
         "It adds differences with their signs, and they can cancel, as those of probabilities do. "
         "Take absolute values first.",
         differ=lambda before, after: (before - after).sum(dim=-1).abs().max().item() > 1e-4,
+    ),
+    Fault(
+        "only a rise",
+        "It notices only numbers that rise. They can also fall: take absolute values.",
+        differ=lambda before, after: (after - before).max().item() > 1e-4,
+    ),
+    Fault(
+        "only a fall",
+        "It notices only numbers that fall. They can also rise: take absolute values.",
+        differ=lambda before, after: (before - after).max().item() > 1e-4,
     ),
     Fault(
         "classes compared",
