@@ -32,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from sciformer import FeedForward, ImageTransformer, MultiHeadAttention, TransformerBlock, course, plotting
+from sciformer import FeedForward, ImageTransformer, MultiHeadAttention, TransformerBlock, check, course, plotting
 from sciformer.data import batches, mnist
 from sciformer.training import TrainConfig, fit
 
@@ -569,6 +569,129 @@ try:
     train("no norm", 12, 0, lr=1e-2)
 except FloatingPointError as error:
     print(type(error).__name__)
+
+
+# %% [markdown]
+# ## Exercises
+#
+# Write the code in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
+# fresh numbers each time.
+#
+# ### Exercise 1 · easy · 4 minutes
+#
+# RMS norm is layer norm that leaves the mean in and has no $b$ (Zhang & Sennrich 2019, arXiv:1910.07467). Without
+# `F.rms_norm`:
+#
+# $$\frac{x_e}{\sqrt{\frac 1 E \sum_e x_e^2 + \epsilon}}\, g_e$$
+
+# %%
+def root_mean_square_norm(x, weight, eps):  # (B, L, E), (E,), a number
+    raise NotImplementedError  # (B, L, E)
+
+
+check.root_mean_square_norm(root_mean_square_norm)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Start from `MyLayerNorm`. What has to go, and over which axis does the mean of the squares run?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `x.square().mean(dim=-1, keepdim=True)` has shape (B, L, 1), so that each token is divided by a number of its own. The ε
+# stands under the root.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def root_mean_square_norm(x, weight, eps):
+#     mean_square = x.square().mean(dim=-1, keepdim=True)  # (B, L, 1)
+#     return x / (mean_square + eps).sqrt() * weight
+# ```
+#
+# </details>
+#
+# ### Exercise 2 · middle · 6 minutes
+#
+# A pre-norm block, from memory. All parts are given as functions; `up` and `down` are the feed-forward's linear maps, and
+# GELU stands between them.
+
+# %%
+def pre_norm_block(x, attention, norm_1, up, down, norm_2):  # (L, E), then five functions
+    raise NotImplementedError  # (L, E)
+
+
+check.pre_norm_block(pre_norm_block)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Twice the same: x + f(norm(x)). What is f the second time, and what is x?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The second x is what the first sum gave, both inside the norm and before the plus.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def pre_norm_block(x, attention, norm_1, up, down, norm_2):
+#     x = x + attention(norm_1(x))
+#     return x + down(F.gelu(up(norm_2(x))))
+# ```
+#
+# </details>
+#
+# ### Exercise 3 · hard · 12 minutes
+#
+# A branch with volume knobs: $x + g \odot f(\text{norm}(x))$. It owns its `nn.LayerNorm` and its $g$: `self.gain`, $E$
+# numbers, learned, and at the start such that the output is $x$.
+
+# %%
+class QuietBranch(nn.Module):
+    def __init__(self, embed_dim, function):  # function: a module, from (L, E) to (L, E)
+        raise NotImplementedError
+
+    def forward(self, x):  # (L, E)
+        raise NotImplementedError  # (L, E)
+
+
+check.QuietBranch(QuietBranch)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# An optimiser sees what `module.parameters()` finds: an `nn.Parameter` or a module, stored as an attribute after
+# `super().__init__()`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Which $g$ makes $x + g \odot f(\text{norm}(x))$ equal to $x$, whatever $f$ is? *Quieter branches* does it with weights;
+# here it is one vector.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# class QuietBranch(nn.Module):
+#     def __init__(self, embed_dim, function):
+#         super().__init__()
+#         self.norm = nn.LayerNorm(embed_dim)
+#         self.function = function
+#         self.gain = nn.Parameter(torch.zeros(embed_dim))
+#
+#     def forward(self, x):
+#         return x + self.gain * self.function(self.norm(x))
+# ```
+#
+# </details>
 
 # %% [markdown]
 # ## Your turn

@@ -32,7 +32,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from sciformer import ImageToSequence, ImageTransformer, NoPositions, TransformerBlock
-from sciformer import course, experiments, metrics, plotting
+from sciformer import check, course, experiments, metrics, plotting
 from sciformer.data import mnist
 from sciformer.explore import explore
 from sciformer.training import evaluate, fit
@@ -397,6 +397,120 @@ confidence, _ = logits.softmax(dim=-1).max(dim=-1)
 worst = (confidence * (predicted != labels)).topk(10).indices
 plotting.images(images[worst], [f"{labels[n]} read as {predicted[n]}" for n in worst], columns=5, size=1.3)
 plt.show()
+
+
+# %% [markdown]
+# ## Exercises
+#
+# Write the function in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is,
+# on fresh numbers each time.
+#
+# ### Exercise 1 · easy · 5 minutes
+#
+# Patches of a colour image, row by row. Each is one row of the result: all pixels of channel 0, row by row, then those of
+# channel 1, and so on.
+
+# %%
+def cut_into_patches(image, patch_size):  # (C, H, W), P; it divides both H and W
+    raise NotImplementedError  # (H/P · W/P, C · P · P)
+
+
+check.cut_into_patches(cut_into_patches)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# The loop above does it for one channel; `image[:, …, …]` takes all of them along.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Without a loop: `F.unfold` wants a batch, and gives (1, numbers, patches).
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def cut_into_patches(image, patch_size):
+#     patches = F.unfold(image[None], patch_size, stride=patch_size)  # (1, numbers, patches)
+#     return patches[0].T
+# ```
+#
+# </details>
+#
+# ### Exercise 2 · middle · 6 minutes
+#
+# The whole model, from cut patches to logits, with the plainest read-out: the mean token, then `head`. Each block is a
+# function from (B, L, E) to (B, L, E).
+
+# %%
+def logits_from_patches(patches, embedding, positions, blocks, head):
+    # (B, L, P), (P, E), (L, E), a list of functions, (E, classes)
+    raise NotImplementedError  # (B, classes)
+
+
+check.logits_from_patches(logits_from_patches)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Four steps: embed, add positions, go through the blocks, read out. `embedding` and `head` are matrices: `@`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Which axis of (B, L, E) has to go before the head? The batch stays, and the head wants the embedding.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def logits_from_patches(patches, embedding, positions, blocks, head):
+#     tokens = patches @ embedding + positions  # (B, L, E)
+#     for block in blocks:
+#         tokens = block(tokens)
+#     return tokens.mean(dim=1) @ head  # (B, classes)
+# ```
+#
+# </details>
+#
+# ### Exercise 3 · hard · 12 minutes
+#
+# A detector. `model` is any function from images to logits (or probabilities). Say whether its output depends on the
+# order of the patches. Rounding does not count.
+
+# %%
+def order_matters(model, images, patch_size):  # a function, (B, C, H, W), P
+    raise NotImplementedError  # True or False
+
+
+check.order_matters(order_matters)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Whole patches change places: `F.unfold`, a random order, `F.fold`, as in the section *Where a patch stands*.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `F.unfold` of a batch gives (B, numbers, patches); only the last axis may be shuffled. Look at every image and every
+# logit, and at sizes of differences, which have signs.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def order_matters(model, images, patch_size):
+#     patches = F.unfold(images, patch_size, stride=patch_size)  # (B, numbers, patches)
+#     shuffled = patches[:, :, torch.randperm(patches.shape[2])]
+#     moved = F.fold(shuffled, images.shape[2:], patch_size, stride=patch_size)
+#     return not torch.allclose(model(images), model(moved), atol=1e-5)
+# ```
+#
+# </details>
 
 # %% [markdown]
 # ## Your turn

@@ -1,5 +1,581 @@
-"""Exercises of notebook 05."""
+"""Exercises of notebook 05: the transformer block."""
 
-from sciformer.check.exercise import Exercise
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
-EXERCISES: tuple[Exercise, ...] = ()
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sciformer.check.exercise import Case, Draw, Exercise, Fault
+
+_RESIDUAL = "The residual connection"
+_NORM = "Layer norm"
+_AXIS = "Break it: the wrong axis"
+_FEED_FORWARD = "The feed-forward"
+_ORDERS = "Two orders"
+_BREAK = "Break it: where the `x +` goes"
+_QUIETER = "Quieter branches"
+
+
+def root_mean_square_norm(
+    x: Tensor,
+    weight: Tensor,
+    eps: float,
+    *,
+    prepare: Callable[..., Tensor] = lambda x, weight: x,
+    square: Callable[..., Tensor] = lambda x: x.square().mean(dim=-1, keepdim=True),
+    size: Callable[..., Tensor] = lambda square, eps: (square + eps).sqrt(),
+    apply: Callable[..., Tensor] = lambda x, size, weight: x / size * weight,
+) -> Tensor:
+    """x / √(mean of x² + ε) · g, (…, E). Source: Zhang & Sennrich 2019, arXiv:1910.07467, section 3."""
+    x = prepare(x, weight)
+    return apply(x, size(square(x), eps), weight)
+
+
+def _root_mean_square_norm_cases(draw: Draw) -> Iterator[Case]:
+    def case(name: str, *shape: int, eps: float) -> Case:
+        return Case(name, {"x": draw.normal(*shape), "weight": draw.normal(shape[-1]), "eps": eps})
+
+    yield case("1 sequence, 2 tokens of 2 numbers", 1, 2, 2, eps=0.1)
+    yield case("1 sequence, 3 tokens of 3 numbers", 1, 3, 3, eps=0.1)
+    yield case("2 sequences, 3 tokens of 5 numbers", 2, 3, 5, eps=0.1)
+    yield case("5 sequences, 2 tokens of 7 numbers", 5, 2, 7, eps=0.01)
+
+
+_ROOT_MEAN_SQUARE_NORM_FAULTS = (
+    Fault(
+        "mean taken away",
+        "The mean of each token is taken away, as in layer norm. RMS norm leaves it in.",
+        prepare=lambda x, weight: x - x.mean(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "variance in place of the mean square",
+        "It divides by the standard deviation, which measures from the mean. RMS norm squares the numbers as they are.",
+        square=lambda x: x.var(dim=-1, unbiased=False, keepdim=True),
+    ),
+    Fault(
+        "torch's default variance",
+        "It divides by torch's standard deviation, which measures from the mean and counts E – 1. "
+        "RMS norm takes the mean of the squares.",
+        square=lambda x: x.var(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "over the tokens",
+        "The mean of the squares runs over the tokens (dim=-2). Each token is normed by itself: dim=-1.",
+        see=_AXIS,
+        square=lambda x: x.square().mean(dim=-2, keepdim=True),
+    ),
+    Fault(
+        "over the batch",
+        "The mean of the squares runs over the sequences (dim=0). Each token is normed by itself: dim=-1.",
+        see=_AXIS,
+        square=lambda x: x.square().mean(dim=0, keepdim=True),
+    ),
+    Fault(
+        "over tokens and numbers",
+        "All tokens of a sequence share one root mean square. Each token has its own: dim=-1 and nothing else.",
+        see=_AXIS,
+        square=lambda x: x.square().mean(dim=(-2, -1), keepdim=True),
+    ),
+    Fault(
+        "over everything",
+        "One root mean square is taken of the whole tensor. Each token has its own: mean(dim=-1, keepdim=True).",
+        see=_AXIS,
+        square=lambda x: x.square().mean(),
+    ),
+    Fault(
+        "sum in place of the mean",
+        "The squares are summed. Their mean is wanted, so that the width of the token does not matter.",
+        square=lambda x: x.square().sum(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "squares the mean",
+        "The mean is taken before the square. First square each number, then take the mean.",
+        square=lambda x: x.mean(dim=-1, keepdim=True).square(),
+    ),
+    Fault(
+        "no keepdim",
+        "The mean of the squares has lost its axis, so that number n of a token is divided by token n's size. "
+        "Keep the axis: keepdim=True.",
+        square=lambda x: x.square().mean(dim=-1),
+    ),
+    Fault(
+        "no square",
+        "The root is taken of the mean of the absolute values. The numbers have to be squared first.",
+        square=lambda x: x.abs().mean(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "absolute values",
+        "It divides by the mean of the absolute values. RMS is the root of the mean of the squares.",
+        square=lambda x: x.abs().mean(dim=-1, keepdim=True),
+        size=lambda size, eps: size + eps,
+    ),
+    Fault(
+        "no root",
+        "The root is missing: it divides by the mean of the squares.",
+        size=lambda square, eps: square + eps,
+    ),
+    Fault(
+        "no ε",
+        "The given ε is not used. It keeps a token of zeros from giving 0/0, and stands under the root.",
+        size=lambda square, eps: square.sqrt(),
+    ),
+    Fault(
+        "ε outside the root",
+        "The ε is added to the root. It belongs under the root, beside the mean of the squares.",
+        size=lambda square, eps: square.sqrt() + eps,
+    ),
+    Fault(
+        "ε squared",
+        "The ε is squared before it is added. It is added to the mean of the squares as it is.",
+        size=lambda square, eps: (square + eps**2).sqrt(),
+    ),
+    Fault(
+        "multiplied",
+        "It multiplies by the root mean square. To bring every token to the same size, divide by it.",
+        apply=lambda x, size, weight: x * size * weight,
+    ),
+    Fault(
+        "weight missing",
+        "The learned weight g is not used: multiply by it at the end.",
+        apply=lambda x, size, weight: x / size,
+    ),
+    Fault(
+        "weight before the norm",
+        "The weight g multiplies x before the norm, which then takes part of it back. Multiply at the end.",
+        prepare=lambda x, weight: x * weight,
+        apply=lambda x, size, weight: x / size,
+    ),
+    Fault(
+        "weight added",
+        "The weight g is added. It multiplies; only layer norm's bias b is added.",
+        apply=lambda x, size, weight: x / size + weight,
+    ),
+    Fault(
+        "weight divides",
+        "The weight g ends up below the fraction line, beside the root. It multiplies the result.",
+        apply=lambda x, size, weight: x / (size * weight),
+    ),
+    Fault(
+        "1 + weight",
+        "It multiplies by 1 + g. That is right for a weight that starts at 0; ours starts at 1, so multiply by g.",
+        apply=lambda x, size, weight: x / size * (1 + weight),
+    ),
+)
+
+# The ways to get one branch of a pre-norm block wrong, `x + f(norm(x))`, with a sentence for each.
+_SLIPS: dict[str, tuple[str, str, Callable[..., Tensor]]] = {
+    "residual missing": (
+        "The residual is missing{}: what goes in has to be added to what the branch gives.",
+        _RESIDUAL,
+        lambda x, f, norm: f(norm(x)),
+    ),
+    "norm in the path": (
+        "The norm overwrites what the residual carries{}: add x as it came in, not norm(x).",
+        _BREAK,
+        lambda x, f, norm: norm(x) + f(norm(x)),
+    ),
+    "post-norm": (
+        "The norm comes after the sum{}: that is post-norm, norm(x + f(x)). Pre-norm is x + f(norm(x)).",
+        _ORDERS,
+        lambda x, f, norm: norm(x + f(x)),
+    ),
+    "norm after the branch": (
+        "The norm acts on what the branch gives{}, x + norm(f(x)). Pre-norm acts on what goes in: x + f(norm(x)).",
+        _ORDERS,
+        lambda x, f, norm: x + norm(f(x)),
+    ),
+    "no norm": (
+        "There is no norm{}: each branch of a pre-norm block begins with one.",
+        _ORDERS,
+        lambda x, f, norm: x + f(x),
+    ),
+}
+
+
+def _branch(x: Tensor, f: Callable[[Tensor], Tensor], norm: Callable[[Tensor], Tensor]) -> Tensor:
+    return x + f(norm(x))
+
+
+def pre_norm_block(
+    x: Tensor,
+    attention: Callable[[Tensor], Tensor],
+    norm_1: Callable[[Tensor], Tensor],
+    up: Callable[[Tensor], Tensor],
+    down: Callable[[Tensor], Tensor],
+    norm_2: Callable[[Tensor], Tensor],
+    *,
+    norms: Callable[..., tuple] = lambda norm_1, norm_2: (norm_1, norm_2),
+    look: Callable[..., Tensor] = _branch,
+    feed_forward: Callable[..., Tensor] = lambda x, up, down: down(F.gelu(up(x))),
+    think: Callable[..., Tensor] = lambda seen, f, norm, x: _branch(seen, f, norm),
+) -> Tensor:
+    """x + attention(norm(x)), then x + feed_forward(norm(x)), (L, E)."""
+    first, second = norms(norm_1, norm_2)
+    seen = look(x, attention, first)
+    return think(seen, lambda y: feed_forward(y, up, down), second, x)
+
+
+def _call_block(answer: Callable[..., Any], x: Tensor, **weights: Tensor) -> Any:
+    """Functions made of small matrices, so that what a student sees can be computed by hand."""
+
+    def norm(weight: Tensor) -> Callable[[Tensor], Tensor]:
+        return lambda x: F.layer_norm(x, weight.shape, weight)
+
+    return answer(
+        x,
+        lambda x: weights["attention"] @ x,
+        norm(weights["norm_1"]),
+        lambda x: x @ weights["up"],
+        lambda x: x @ weights["down"],
+        norm(weights["norm_2"]),
+    )
+
+
+def _pre_norm_block_cases(draw: Draw) -> Iterator[Case]:
+    for length, embed_dim, hidden_dim in ((2, 3, 1), (3, 5, 7), (7, 5, 11)):
+        inputs = {
+            "x": draw.normal(length, embed_dim),
+            "attention": draw.normal(length, length).softmax(dim=-1).round(decimals=1),
+            "norm_1": draw.normal(embed_dim),
+            "up": draw.normal(embed_dim, hidden_dim),
+            "down": draw.normal(hidden_dim, embed_dim),
+            "norm_2": draw.normal(embed_dim),
+        }
+        yield Case(f"{length} tokens of {embed_dim} numbers, each function given by its weights", inputs)
+
+
+def _slips() -> Iterator[Fault]:
+    """Each slip in both branches, then in one of them."""
+
+    def in_think(step: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        return lambda seen, f, norm, x: step(seen, f, norm)
+
+    for name, (says, see, step) in _SLIPS.items():
+        yield Fault(f"{name}, both", says.format(""), see=see, look=step, think=in_think(step))
+    for name, (says, see, step) in _SLIPS.items():
+        yield Fault(f"{name}, attention", says.format(" at attention"), see=see, look=step)
+        yield Fault(f"{name}, feed-forward", says.format(" at the feed-forward"), see=see, think=in_think(step))
+
+
+_PRE_NORM_BLOCK_FAULTS = (
+    *_slips(),
+    Fault(
+        "one norm shared",
+        "The first norm is used twice. The feed-forward has a norm of its own, with weights of its own.",
+        norms=lambda norm_1, norm_2: (norm_1, norm_1),
+    ),
+    Fault(
+        "norms exchanged",
+        "The two norms have changed places: norm_1 stands before attention, norm_2 before the feed-forward.",
+        norms=lambda norm_1, norm_2: (norm_2, norm_1),
+    ),
+    Fault(
+        "block's input added",
+        "The second sum adds the block's input. It has to add what came out of the first sum, or attention is lost.",
+        see=_RESIDUAL,
+        think=lambda seen, f, norm, x: x + f(norm(seen)),
+    ),
+    Fault(
+        "block's input added again",
+        "The second sum adds the block's input once more. What came out of the first sum holds it already.",
+        see=_RESIDUAL,
+        think=lambda seen, f, norm, x: seen + x + f(norm(seen)),
+    ),
+    Fault(
+        "attention alone read",
+        "The feed-forward reads what attention gave, without the residual. It reads what the first sum gave.",
+        see=_RESIDUAL,
+        think=lambda seen, f, norm, x: seen + f(norm(seen - x)),
+    ),
+    Fault(
+        "norm at the end",
+        "The result is normed once more. A pre-norm block ends with a plain sum; a norm follows after the last block.",
+        think=lambda seen, f, norm, x: norm(seen + f(norm(seen))),
+    ),
+    Fault(
+        "branches side by side",
+        "The feed-forward reads the block's input, side by side with attention. It reads what the first sum gave.",
+        think=lambda seen, f, norm, x: seen + f(norm(x)),
+    ),
+    Fault(
+        "no feed-forward",
+        "The block ends after attention: the feed-forward is missing.",
+        see=_FEED_FORWARD,
+        think=lambda seen, f, norm, x: seen,
+    ),
+    Fault(
+        "no activation",
+        "There is no activation between the two linear maps, so that together they are only one linear map.",
+        see=_FEED_FORWARD,
+        feed_forward=lambda x, up, down: down(up(x)),
+    ),
+    Fault(
+        "activation at the end",
+        "The activation comes after the second linear map. It belongs between the two.",
+        see=_FEED_FORWARD,
+        feed_forward=lambda x, up, down: F.gelu(down(up(x))),
+    ),
+    Fault(
+        "activation before the first map",
+        "The activation comes before the first linear map. It belongs between the two.",
+        see=_FEED_FORWARD,
+        feed_forward=lambda x, up, down: down(up(F.gelu(x))),
+    ),
+    Fault(
+        "activation twice",
+        "There is an activation after each linear map. Only the one between them is wanted; the branch ends linearly.",
+        see=_FEED_FORWARD,
+        feed_forward=lambda x, up, down: F.gelu(down(F.gelu(up(x)))),
+    ),
+    Fault(
+        "ReLU",
+        "The activation is ReLU, as in the paper of 2017. Here it is GELU.",
+        see=_FEED_FORWARD,
+        feed_forward=lambda x, up, down: down(F.relu(up(x))),
+    ),
+    Fault(
+        "SiLU",
+        "The activation is SiLU. Here it is GELU, which looks like it.",
+        see=_FEED_FORWARD,
+        feed_forward=lambda x, up, down: down(F.silu(up(x))),
+    ),
+    Fault(
+        "approximate GELU",
+        "The activation is GELU's approximation with tanh. Take F.gelu as it is.",
+        see=_FEED_FORWARD,
+        feed_forward=lambda x, up, down: down(F.gelu(up(x), approximate="tanh")),
+    ),
+)
+
+
+class QuietBranch(nn.Module):
+    """x + gain · f(norm(x)), with one learned gain for each number, 0 at the start.
+
+    Source: Touvron et al. 2021, arXiv:2103.17239, section 2, with the start at 0 of Bachlechner et al. 2020,
+    arXiv:2003.04887.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        function: nn.Module,
+        *,
+        gain: Callable[..., Any] = lambda embed_dim: nn.Parameter(torch.zeros(embed_dim)),
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        keep: Callable[..., Any] = lambda function: function,
+        combine: Callable[..., Tensor] = lambda x, gain, function, norm: x + gain * function(norm(x)),
+    ):
+        super().__init__()
+        self.norm, self.gain, self.combine = norm(embed_dim), gain(embed_dim), combine
+        self.function = keep(function)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens, (L, E)."""
+        function = self.function[0] if isinstance(self.function, list) else self.function
+        return self.combine(x, self.gain, function, self.norm)
+
+
+def _call_quiet_branch(answer: Callable[..., Any], x: Tensor, function: Tensor, gain: Tensor) -> Any:
+    """What a fresh branch gives, how many numbers it trains, and what it gives with other gains."""
+    linear = nn.Linear(x.shape[-1], x.shape[-1], bias=False).to(x)
+    linear.weight.data = function.detach().clone()
+    branch = answer(x.shape[-1], linear).to(x)
+    first = branch(x)
+    sizes = {id(p): p.numel() for p in branch.parameters() if p.requires_grad}
+    gains = sizes.pop(id(branch.gain), 0)
+    if isinstance(branch.gain, Tensor):  # not so if it was made a plain number
+        branch.gain.data = gain.detach()
+    return first, f"{gains} trained gains", f"{sum(sizes.values())} other trained numbers", branch(x)
+
+
+def _quiet_branch_cases(draw: Draw) -> Iterator[Case]:
+    for length, embed_dim in ((2, 3), (3, 5), (4, 7)):
+        x, function = draw.normal(length, embed_dim), draw.normal(embed_dim, embed_dim)
+        name = f"{length} tokens of {embed_dim} numbers, a linear function without bias"
+        yield Case(name, {"x": x, "function": function, "gain": draw.normal(embed_dim)})
+
+
+class _OverTokens(nn.LayerNorm):
+    def forward(self, x: Tensor) -> Tensor:
+        mean, variance = x.mean(dim=-2, keepdim=True), x.var(dim=-2, unbiased=False, keepdim=True)
+        return (x - mean) / (variance + self.eps).sqrt() * self.weight + self.bias
+
+
+_QUIET_BRANCH_FAULTS = (
+    Fault(
+        "gain not a parameter",
+        "The gain is not trained: no optimiser finds a plain tensor or a buffer. Make it an nn.Parameter.",
+        gain=lambda embed_dim: torch.zeros(embed_dim),
+    ),
+    Fault(
+        "gain a plain number",
+        "The gain is a plain number and stays what it is. Make it an nn.Parameter of E zeros.",
+        gain=lambda embed_dim: 0.0,
+    ),
+    Fault(
+        "one gain for all",
+        "There is one gain for the whole branch. Each of the E numbers has a gain of its own.",
+        gain=lambda embed_dim: nn.Parameter(torch.zeros(1)),
+    ),
+    Fault(
+        "gain starts at 1",
+        "The gain starts at 1, so that the branch is loud from the first step. At 0 it begins as the identity.",
+        gain=lambda embed_dim: nn.Parameter(torch.ones(embed_dim)),
+    ),
+    Fault(
+        "gain starts at random",
+        "The gain starts at random, so that the branch is loud from the first step. At 0 it begins as the identity.",
+        gain=lambda embed_dim: nn.Parameter(torch.randn(embed_dim)),
+    ),
+    Fault(
+        "branch without effect",
+        "The branch has no effect, whatever the gains are: it is not added, or its own weights are set to 0 as well. "
+        "The gain alone starts at 0; with both at 0 no gradient would ever flow.",
+        combine=lambda x, gain, function, norm: x,
+    ),
+    Fault(
+        "function not registered",
+        "The function's own weights are not trained: kept in a list or a lambda, torch does not find them. "
+        "Store the module itself as an attribute.",
+        keep=lambda function: [function],
+    ),
+    Fault(
+        "residual missing",
+        "The residual is missing: with a gain of 0 nothing at all gets through. Add x.",
+        see=_RESIDUAL,
+        combine=lambda x, gain, function, norm: gain * function(norm(x)),
+    ),
+    Fault(
+        "gain on the sum",
+        "The gain multiplies the whole sum, residual included, so that a gain of 0 silences the path as well. "
+        "It belongs to the branch alone.",
+        see=_RESIDUAL,
+        combine=lambda x, gain, function, norm: gain * (x + function(norm(x))),
+    ),
+    Fault(
+        "gain on the path",
+        "The gain multiplies x. The path stays as it is; what the branch gives is multiplied.",
+        see=_RESIDUAL,
+        combine=lambda x, gain, function, norm: gain * x + function(norm(x)),
+    ),
+    Fault(
+        "gain not used",
+        "The gain is there, but it does not multiply anything.",
+        combine=lambda x, gain, function, norm: x + function(norm(x)),
+    ),
+    Fault(
+        "gain added",
+        "The gain is added to what the branch gives. It multiplies it.",
+        combine=lambda x, gain, function, norm: x + gain + function(norm(x)),
+    ),
+    Fault(
+        "1 + gain",
+        "The branch is multiplied by 1 + gain, so that it is loud from the first step. At the start it has to be 0.",
+        combine=lambda x, gain, function, norm: x + (1 + gain) * function(norm(x)),
+    ),
+    Fault(
+        "gain before the function",
+        "The gain multiplies what goes into the function. It belongs after it, or a bias gets through at the start.",
+        combine=lambda x, gain, function, norm: x + function(gain * norm(x)),
+    ),
+    Fault(
+        "sum of the gains",
+        "It uses one number made of all gains, as `gain @ …` does. Each number of a token has its own: gain * ….",
+        combine=lambda x, gain, function, norm: x + (function(norm(x)) @ gain)[..., None],
+    ),
+    Fault(
+        "norm in the path",
+        "The norm overwrites what the residual carries: add x as it came in, not norm(x).",
+        see=_BREAK,
+        combine=lambda x, gain, function, norm: norm(x) + gain * function(norm(x)),
+    ),
+    Fault(
+        "post-norm",
+        "The norm comes after the sum, as in post-norm. Here it stands before the function: f(norm(x)).",
+        see=_ORDERS,
+        combine=lambda x, gain, function, norm: norm(x + gain * function(x)),
+    ),
+    Fault(
+        "norm after the function",
+        "The norm acts on what the function gives. It belongs before it: f(norm(x)).",
+        see=_ORDERS,
+        combine=lambda x, gain, function, norm: x + gain * norm(function(x)),
+    ),
+    Fault(
+        "norm not used",
+        "The norm is there, but the function reads x itself: f(norm(x)) is wanted.",
+        see=_ORDERS,
+        combine=lambda x, gain, function, norm: x + gain * function(x),
+    ),
+    Fault(
+        "no norm",
+        "There is no norm before the function: f(norm(x)) is wanted.",
+        see=_ORDERS,
+        norm=lambda embed_dim: nn.Identity(),
+    ),
+    Fault(
+        "norm without weights",
+        "The norm has nothing to learn. nn.LayerNorm brings a weight and a bias of its own, which are trained too.",
+        see=_NORM,
+        norm=partial(nn.LayerNorm, elementwise_affine=False),
+    ),
+    Fault(
+        "norm without a bias",
+        "The norm has no bias. nn.LayerNorm as torch has it learns a weight and a bias.",
+        see=_NORM,
+        norm=partial(nn.LayerNorm, bias=False),
+    ),
+    Fault(
+        "RMS norm",
+        "The norm is RMS norm, which leaves the mean in. Layer norm is wanted.",
+        see=_NORM,
+        norm=partial(nn.RMSNorm, eps=1e-5),
+    ),
+    Fault(
+        "norm over the tokens",
+        "The norm runs over the tokens. Each token is normed by itself: nn.LayerNorm(embed_dim).",
+        see=_AXIS,
+        norm=_OverTokens,
+    ),
+)
+
+EXERCISES = (
+    Exercise(
+        root_mean_square_norm,
+        notebook="05",
+        section=_NORM,
+        level="easy",
+        minutes=4,
+        cases=_root_mean_square_norm_cases,
+        faults=_ROOT_MEAN_SQUARE_NORM_FAULTS,
+    ),
+    Exercise(
+        pre_norm_block,
+        notebook="05",
+        section=_ORDERS,
+        level="middle",
+        minutes=6,
+        cases=_pre_norm_block_cases,
+        faults=_PRE_NORM_BLOCK_FAULTS,
+        call=_call_block,
+    ),
+    Exercise(
+        QuietBranch,
+        notebook="05",
+        section=_QUIETER,
+        level="hard",
+        minutes=12,
+        cases=_quiet_branch_cases,
+        faults=_QUIET_BRANCH_FAULTS,
+        call=_call_quiet_branch,
+        returns=(
+            "output at the start",
+            "trained gains",
+            "other trained numbers",
+            "output with the given gains",
+        ),
+    ),
+)

@@ -1,5 +1,583 @@
-"""Exercises of notebook 06."""
+"""Exercises of notebook 06: images as sequences of patches."""
 
-from sciformer.check.exercise import Exercise
+import math
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
+from typing import Any
 
-EXERCISES: tuple[Exercise, ...] = ()
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sciformer.check.exercise import Case, Draw, Exercise, Fault
+
+_CUT = "From image to sequence"
+_TOKEN = "From patch to token"
+_CHANNELS = "Break it: channels as tokens"
+_PLACE = "Where a patch stands"
+_CLASS = "From tokens to a class"
+_WHOLE = "The whole model"
+
+
+def _pieces(image: Tensor, p: int, *, order: str, tokens: str = "RS") -> Tensor:
+    """Cut an image and flatten the pieces, (number of tokens, -1).
+
+    Args:
+        order: of the axes before they are flattened; C channel, R row and S column of the grid, h row and w column
+            inside the patch. The right one is RSChw.
+        tokens: the axes that the tokens are counted by.
+    """
+    channels, height, width = image.shape
+    pieces = image.reshape(channels, height // p, p, width // p, p)  # CRhSw
+    sizes = dict(zip("CRhSw", pieces.shape, strict=True))
+    return pieces.permute(*map("CRhSw".index, order)).reshape(math.prod(sizes[axis] for axis in tokens), -1)
+
+
+def cut_into_patches(
+    image: Tensor,
+    patch_size: int,
+    *,
+    cut: Callable[[Tensor, int], Tensor] = lambda image, p: _pieces(image, p, order="RSChw"),
+) -> Tensor:
+    """Patches row by row; in each all of channel 0, row by row, then channel 1 (L, C·P·P)."""
+    return cut(image, patch_size)
+
+
+def _cut_into_patches_cases(draw: Draw) -> Iterator[Case]:
+    """Pixels that are numbered where a person reads them, random ones where there are more."""
+
+    def numbered(*shape: int) -> Tensor:
+        return torch.arange(math.prod(shape)).view(shape).to(draw.device, draw.dtype)
+
+    yield Case("1 channel of 2×4 pixels", {"image": numbered(1, 2, 4), "patch_size": 2})
+    yield Case("1 channel of 4×6 pixels", {"image": numbered(1, 4, 6), "patch_size": 2})
+    yield Case("2 channels of 2×4 pixels", {"image": numbered(2, 2, 4), "patch_size": 2})
+    yield Case("3 channels of 6×9 pixels", {"image": draw.normal(3, 6, 9), "patch_size": 3})
+
+
+_CUT_INTO_PATCHES_FAULTS = (
+    Fault(
+        "only reshaped",
+        "The image is reshaped and not cut: a patch's numbers are neighbours in memory, not in the image.",
+        cut=partial(_pieces, order="CRhSw"),
+    ),
+    Fault(
+        "channels only reshaped",
+        "Each channel is reshaped and not cut: a patch's numbers are neighbours in memory, not in the image.",
+        cut=lambda image, p: image.reshape(len(image), -1, p * p).transpose(0, 1).flatten(1),
+    ),
+    Fault(
+        "channels not moved",
+        "The channel axis still stands in front when the pieces are flattened. It belongs between grid and pixels.",
+        cut=partial(_pieces, order="CRShw"),
+    ),
+    Fault(
+        "patches by columns",
+        "The patches run down the columns. They have to run along the rows, as we read.",
+        cut=partial(_pieces, order="SRChw"),
+    ),
+    Fault(
+        "pixels by columns",
+        "Inside a patch the pixels run down the columns. They have to run along the rows.",
+        cut=partial(_pieces, order="RSCwh"),
+    ),
+    Fault(
+        "all by columns",
+        "Both the patches and the pixels in them run down the columns, as if the image were transposed. Go row by row.",
+        cut=partial(_pieces, order="SRCwh"),
+    ),
+    Fault(
+        "channels last",
+        "In each token the channels of a pixel stand together. Wanted is all of channel 0, then all of channel 1.",
+        cut=partial(_pieces, order="RShwC"),
+    ),
+    Fault(
+        "each channel a token",
+        "Each channel of a patch has become a token of its own. All channels of a patch belong into one token.",
+        see=_CHANNELS,
+        cut=partial(_pieces, order="RSChw", tokens="RSC"),
+    ),
+    Fault(
+        "each channel a token, channel by channel",
+        "The channels are cut one after the other, each into tokens of its own. "
+        "All channels of a patch belong into one token.",
+        see=_CHANNELS,
+        cut=partial(_pieces, order="CRShw", tokens="CRS"),
+    ),
+    Fault(
+        "transposed",
+        "Rows and columns of the result are exchanged: each patch is a row, as in (patches, numbers).",
+        cut=partial(_pieces, order="ChwRS", tokens="Chw"),
+    ),
+    Fault(
+        "F.unfold's result reshaped",
+        "What F.unfold gives is reshaped, so that a row holds numbers of many patches. Exchange its two axes: .T.",
+        cut=lambda image, p: _pieces(image, p, order="ChwRS"),
+    ),
+    Fault(
+        "first channel only",
+        "Only the first channel is cut. A token holds the pixels of all channels.",
+        cut=lambda image, p: _pieces(image[:1], p, order="RSChw"),
+    ),
+    Fault(
+        "patches overlap",
+        "The patches overlap: the window moves by one pixel. It has to move by a whole patch, stride=patch_size.",
+        cut=lambda image, p: F.unfold(image[None], p)[0].T,
+    ),
+    Fault(
+        "batch axis left",
+        "The patches are right, but an axis of length 1 is left in front: take [0] of what F.unfold gives.",
+        cut=lambda image, p: _pieces(image, p, order="RSChw")[None],
+    ),
+)
+
+
+def logits_from_patches(
+    patches: Tensor,
+    embedding: Tensor,
+    positions: Tensor,
+    blocks: list[Callable[[Tensor], Tensor]],
+    head: Tensor,
+    *,
+    embed: Callable[..., Tensor] = lambda patches, embedding: patches @ embedding,
+    place: Callable[..., Tensor] = lambda tokens, positions, embedding: tokens + positions,
+    through: Callable[..., Tensor] = lambda tokens, blocks, positions: reduce(lambda x, f: f(x), blocks, tokens),
+    summarise: Callable[..., Tensor] = lambda tokens: tokens.mean(dim=1),
+    read: Callable[..., Tensor] = lambda summary, head: summary @ head,
+) -> Tensor:
+    """An image transformer whose classifier takes the mean token, (B, classes)."""
+    tokens = place(embed(patches, embedding), positions, embedding)
+    return read(summarise(through(tokens, blocks, positions)), head)
+
+
+def _call_logits(answer: Callable[..., Any], blocks: Tensor, **inputs: Tensor) -> Any:
+    """Blocks made of small matrices, tokens + weights @ tokens, so that they can be computed by hand."""
+    functions = [partial(lambda weights, tokens: tokens + weights @ tokens, weights) for weights in blocks]
+    return answer(inputs["patches"], inputs["embedding"], inputs["positions"], functions, inputs["head"])
+
+
+def _logits_from_patches_cases(draw: Draw) -> Iterator[Case]:
+    def case(images: int, length: int, pixels: int, embed_dim: int, layers: int, classes: int) -> Case:
+        inputs = {
+            "patches": draw.normal(images, length, pixels),
+            "embedding": draw.normal(pixels, embed_dim),
+            "positions": draw.normal(length, embed_dim),
+            "blocks": draw.normal(layers, length, length),
+            "head": draw.normal(embed_dim, classes),
+        }
+        counts = f"{images} image{'s' * (images > 1)}, {length} patches, {layers} blocks"
+        return Case(f"{counts}; a block is x + A x, and its A is shown", inputs)
+
+    yield case(1, 2, 2, 2, 2, 2)
+    yield case(2, 5, 5, 5, 3, 5)
+    yield case(3, 4, 5, 7, 3, 2)
+
+
+_LOGITS_FROM_PATCHES_FAULTS = (
+    Fault(
+        "positions not added",
+        "The positions are not added: nothing tells the blocks where a patch stands.",
+        see=_PLACE,
+        place=lambda tokens, positions, embedding: tokens,
+    ),
+    Fault(
+        "positions after the blocks",
+        "The positions are added after the blocks, which then never learn where a patch stands. Add them before.",
+        see=_PLACE,
+        place=lambda tokens, positions, embedding: tokens,
+        through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x), blocks, tokens) + positions,
+    ),
+    Fault(
+        "positions before and after",
+        "The positions are added twice, before the blocks and after them. Once, before, is right.",
+        see=_PLACE,
+        through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x), blocks, tokens) + positions,
+    ),
+    Fault(
+        "positions added in each block",
+        "The positions are added before every block. They belong to the tokens once, before the first.",
+        see=_PLACE,
+        place=lambda tokens, positions, embedding: tokens,
+        through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x + positions), blocks, tokens),
+    ),
+    Fault(
+        "positions added after each block",
+        "The positions are added after every block. They belong to the tokens once, before the first.",
+        see=_PLACE,
+        place=lambda tokens, positions, embedding: tokens,
+        through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x) + positions, blocks, tokens),
+    ),
+    Fault(
+        "positions added again after each block",
+        "The positions are added before the blocks, and once more after each. Once, before the first, is right.",
+        see=_PLACE,
+        through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x) + positions, blocks, tokens),
+    ),
+    Fault(
+        "positions multiplied",
+        "The positions multiply the tokens. They are added to them.",
+        see=_PLACE,
+        place=lambda tokens, positions, embedding: tokens * positions,
+    ),
+    Fault(
+        "positions subtracted",
+        "The positions are subtracted. They are added to the tokens.",
+        see=_PLACE,
+        place=lambda tokens, positions, embedding: tokens - positions,
+    ),
+    Fault(
+        "one position for all",
+        "Every token gets the same row of the positions. Token n needs row n.",
+        see=_PLACE,
+        place=lambda tokens, positions, embedding: tokens + positions[0],
+    ),
+    Fault(
+        "positions transposed",
+        "The positions are transposed before they are added: row n belongs to token n.",
+        see=_PLACE,
+        place=lambda tokens, positions, embedding: tokens + positions.T,
+    ),
+    Fault(
+        "positions on the pixels",
+        "The positions are added to the pixels, before the embedding. They belong to the tokens, after it.",
+        see=_PLACE,
+        place=lambda tokens, positions, embedding: tokens + positions @ embedding,
+    ),
+    Fault(
+        "embedding transposed",
+        "The embedding is transposed: one row of it belongs to each pixel, so it is patches @ embedding.",
+        see=_TOKEN,
+        embed=lambda patches, embedding: patches @ embedding.T,
+    ),
+    Fault(
+        "blocks not used",
+        "The tokens do not pass through the blocks.",
+        through=lambda tokens, blocks, positions: tokens,
+    ),
+    Fault(
+        "last block only",
+        "Only the last block has an effect. Each block has to read what the block before it gave.",
+        through=lambda tokens, blocks, positions: blocks[-1](tokens),
+    ),
+    Fault(
+        "first block only",
+        "Only the first block has an effect. Each block has to read what the block before it gave.",
+        through=lambda tokens, blocks, positions: blocks[0](tokens),
+    ),
+    Fault(
+        "blocks in reverse",
+        "The tokens pass through the blocks from the last to the first.",
+        through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x), blocks[::-1], tokens),
+    ),
+    Fault(
+        "blocks side by side",
+        "All blocks read the same tokens and their results are summed. Each has to read what the one before it gave.",
+        through=lambda tokens, blocks, positions: sum(f(tokens) for f in blocks),
+    ),
+    Fault(
+        "residual twice",
+        "A residual is added around every block. The blocks have theirs inside already.",
+        through=lambda tokens, blocks, positions: reduce(lambda x, f: x + f(x), blocks, tokens),
+    ),
+    Fault(
+        "mean over the embedding",
+        "The mean runs over the embedding (dim=-1). One summary token is wanted: the mean over the patches, dim=1.",
+        see=_CLASS,
+        summarise=lambda tokens: tokens.mean(dim=-1),
+    ),
+    Fault(
+        "mean over the images",
+        "The mean runs over the images (dim=0), so that one image's answer depends on the others. Take dim=1.",
+        see=_CLASS,
+        summarise=lambda tokens: tokens.mean(dim=0),
+    ),
+    Fault(
+        "sum in place of the mean",
+        "The tokens are summed. Their mean is wanted, which does not grow with the number of patches.",
+        see=_CLASS,
+        summarise=lambda tokens: tokens.sum(dim=1),
+    ),
+    Fault(
+        "largest in place of the mean",
+        "The largest number over the tokens is taken. The mean is wanted.",
+        see=_CLASS,
+        summarise=lambda tokens: tokens.amax(dim=1),
+    ),
+    Fault(
+        "first token",
+        "The first token alone is read, which is right only if a class token was put there. Take the mean of all.",
+        see=_CLASS,
+        summarise=lambda tokens: tokens[:, 0],
+    ),
+    Fault(
+        "last token",
+        "The last token alone is read. Take the mean of all.",
+        see=_CLASS,
+        summarise=lambda tokens: tokens[:, -1],
+    ),
+    Fault(
+        "no mean",
+        "These are logits for each patch. One answer for each image is wanted: take the mean over the patches.",
+        see=_CLASS,
+        summarise=lambda tokens: tokens,
+    ),
+    Fault(
+        "head transposed",
+        "The head is transposed: one row of it belongs to each number of the token, so it is summary @ head.",
+        see=_CLASS,
+        read=lambda summary, head: summary @ head.T,
+    ),
+    Fault(
+        "no head",
+        "This is the mean token. The head is missing, which makes logits of it.",
+        see=_CLASS,
+        read=lambda summary, head: summary,
+    ),
+    Fault(
+        "probabilities",
+        "These are probabilities. Logits are wanted: the loss has the softmax inside.",
+        see=_CLASS,
+        read=lambda summary, head: (summary @ head).softmax(dim=-1),
+    ),
+    Fault(
+        "log-probabilities",
+        "These are log-probabilities. Logits are wanted: the loss has the log-softmax inside.",
+        see=_CLASS,
+        read=lambda summary, head: (summary @ head).log_softmax(dim=-1),
+    ),
+)
+
+
+def order_matters(
+    model: Callable[[Tensor], Tensor],
+    images: Tensor,
+    patch_size: int,
+    *,
+    move: Callable[[Tensor], Tensor] = lambda patches: patches[:, :, torch.randperm(patches.shape[2])],
+    shuffle: Callable[..., Tensor] = lambda images, p, move: F.fold(
+        move(F.unfold(images, p, stride=p)), images.shape[2:], p, stride=p
+    ),
+    differ: Callable[..., bool] = lambda before, after: not torch.allclose(before, after, atol=1e-5),
+    answer: Callable[[bool], bool] = lambda differs: differs,
+) -> bool:
+    """Whether what a model says changes when the patches change places."""
+    return answer(differ(model(images), model(shuffle(images, patch_size, move))))
+
+
+#: Of the images in `order_matters`: three by three patches of three by three pixels.
+_PATCH = 3
+
+
+def _models() -> dict[str, Callable[[Tensor], Tensor]]:
+    """Models of (B, 1, H, W) with three outputs, which know more or less of where a patch stands.
+
+    What they say is kept away from 0, so that relative and absolute tolerances are equally right.
+    """
+
+    def table(like: Tensor, rows: int, columns: int) -> Tensor:
+        """Fixed numbers between –1 and 1, with no order in them."""
+        return torch.arange(1.0, rows * columns + 1).square().cos().view(rows, columns).to(like)
+
+    def tokens(images: Tensor) -> Tensor:
+        patches = F.unfold(images, _PATCH, stride=_PATCH).mT  # (B, L, P·P)
+        return patches @ table(patches, patches.shape[2], 3)  # (B, L, 3)
+
+    def placed(x: Tensor) -> Tensor:
+        return x + 2 * table(x, *x.shape[1:])
+
+    def attend(x: Tensor) -> Tensor:
+        return x + (x @ x.mT).softmax(dim=-1) @ x
+
+    def attend_near(x: Tensor) -> Tensor:
+        place = torch.arange(x.shape[1], device=x.device)
+        return x + (place[:, None] - place).abs().neg().to(x).softmax(dim=-1) @ x
+
+    def read(x: Tensor) -> Tensor:
+        return (2 + x.tanh()).mean(dim=1)  # (B, 3)
+
+    def with_positions(images: Tensor) -> Tensor:
+        return read(attend(placed(tokens(images))))
+
+    def brightness(images: Tensor) -> Tensor:
+        return F.avg_pool2d(images, _PATCH).flatten(2).mT  # (B, L, 1)
+
+    return {
+        "positions before the blocks": with_positions,
+        "no positions": lambda images: read(attend(tokens(images))),
+        "positions after the blocks, then the mean": lambda x: 2 + placed(attend(tokens(x))).mean(dim=1).tanh(),
+        "a bag of patches": lambda images: tokens(images).amax(dim=1).exp(),
+        "the mean of all pixels": lambda images: (3 + images).mean(dim=(1, 2, 3))[:, None].expand(-1, 3),
+        "all pixels, one by one": lambda images: images.flatten(1) @ table(images, images[0].numel(), 3),
+        "positions, probabilities": lambda images: (3 * with_positions(images)).softmax(dim=-1),
+        "positions, but always the same class": lambda images: with_positions(images) + torch.eye(3).to(images)[0] * 9,
+        "positions for the last class only": lambda images: torch.cat(
+            [read(tokens(images))[:, :2], with_positions(images)[:, 2:]], dim=1
+        ),
+        "positions, the brightness of each patch": lambda images: read(
+            attend(placed(brightness(images).expand(-1, -1, 3)))
+        ),
+        "brightness times place": lambda images: (
+            brightness(images).flatten(1) @ torch.arange(9).to(images)[:, None].expand(-1, 3)
+        ),
+        "positions that hardly count": lambda images: read(attend(tokens(images))) + 0.015 * with_positions(images),
+        "positions, an image and its mirror images alike": lambda images: with_positions(
+            sum(turned + turned.mT for turned in (images.flip(axes) for axes in ([], [2], [3], [2, 3])))
+        ),
+        "no positions, but attention to near patches": lambda images: read(attend_near(tokens(images))),
+    }
+
+
+def _order_matters_cases(draw: Draw) -> Iterator[Case]:
+    """Nine patches of nine pixels, so that a random order hardly ever leaves all where it was."""
+
+    def case(name: str, model: Callable[[Tensor], Tensor], images: Tensor) -> Case:
+        return Case(name, {"model": model, "images": images, "patch_size": _PATCH})
+
+    models = _models()
+    for name, model in models.items():
+        yield case(name, model, draw.normal(5, 1, 9, 9))  # with so many, rounding does show somewhere
+    black_first, black_above, same = (draw.normal(2, 1, 9, 9) for _ in range(3))
+    black_first[0], black_above[:, :, :3], same[1] = 0, 0, same[0]
+    yield case("positions, the first image black", models["positions before the blocks"], black_first)
+    yield case("positions, the upper patches black", models["positions before the blocks"], black_above)
+    yield case("positions, the same image twice", models["positions before the blocks"], same)
+    # With the brightest patch last any other order makes the product smaller, with the brightest first larger.
+    rising = (
+        torch.arange(9).view(1, 1, 3, 3).repeat(2, 1, 1, 1).repeat_interleave(3, 2).repeat_interleave(3, 3).to(same)
+    )
+    yield case("brightness times place, the brightest last", models["brightness times place"], rising)
+    yield case("brightness times place, the brightest first", models["brightness times place"], rising.flip(2, 3))
+
+
+def _exchanged(patches: Tensor) -> Tensor:
+    return torch.cat([patches[:, :, 1:2], patches[:, :, :1], patches[:, :, 2:]], dim=2)
+
+
+_ORDER_MATTERS_FAULTS = (
+    Fault(
+        "always no",
+        "It says no to every model. Do the patches really change places, or come back where they were?",
+        move=lambda patches: patches,
+    ),
+    Fault(
+        "always yes",
+        "It says yes to every model. Does each patch stay whole, and in its own image?",
+        answer=lambda differs: True,
+    ),
+    Fault(
+        "pixels shuffled",
+        "It shuffles single pixels. The patches have to stay whole and change places.",
+        see=_CUT,
+        shuffle=lambda images, p, move: images.flatten(2)[:, :, torch.randperm(images[0, 0].numel())].view_as(images),
+    ),
+    Fault(
+        "pixels inside the patches shuffled",
+        "It shuffles the pixels inside each patch: axis 1 of what F.unfold gives. The patches are axis 2.",
+        see=_CUT,
+        move=lambda patches: patches[:, torch.randperm(patches.shape[1])],
+    ),
+    Fault(
+        "images exchanged",
+        "It changes the order of the images. The patches inside each image have to change places.",
+        move=lambda patches: patches.flip(0),
+    ),
+    Fault(
+        "image mirrored",
+        "It mirrors or turns the image, pixels and all. The patches have to stay as they are and change places.",
+        shuffle=lambda images, p, move: images.flip(-1),
+    ),
+    Fault(
+        "only reversed",
+        "It only reverses the order of the patches, which a model of distances does not notice. Shuffle them.",
+        move=lambda patches: patches.flip(2),
+    ),
+    Fault(
+        "only two exchanged",
+        "It only exchanges the first two patches, which may be alike, as black ones are. Shuffle them all.",
+        move=_exchanged,
+    ),
+    Fault(
+        "exact comparison",
+        "It wants the same numbers to the last digit, and a sum in another order is rounded otherwise. "
+        "Allow a small difference: torch.allclose.",
+        differ=lambda before, after: not torch.equal(before, after),
+    ),
+    Fault(
+        "too tolerant",
+        "It takes a small difference for rounding, although rounding changes the seventh digit only.",
+        differ=lambda before, after: not torch.allclose(before, after, rtol=0, atol=0.03),
+    ),
+    Fault(
+        "signed sum",
+        "It adds differences with their signs, and they can cancel, as those of probabilities do. "
+        "Take absolute values first.",
+        differ=lambda before, after: (before - after).sum(dim=-1).abs().max().item() > 1e-4,
+    ),
+    Fault(
+        "only a rise",
+        "It notices only numbers that rise. They can also fall: take absolute values.",
+        differ=lambda before, after: (after - before).max().item() > 1e-4,
+    ),
+    Fault(
+        "only a fall",
+        "It notices only numbers that fall. They can also rise: take absolute values.",
+        differ=lambda before, after: (before - after).max().item() > 1e-4,
+    ),
+    Fault(
+        "classes compared",
+        "It compares the classes. The logits can change long before another class wins.",
+        differ=lambda before, after: not torch.equal(before.argmax(dim=-1), after.argmax(dim=-1)),
+    ),
+    Fault(
+        "every number has to change",
+        "It says yes only if every number changes. One is enough.",
+        differ=lambda before, after: bool(((before - after).abs() > 1e-4).all()),
+    ),
+    Fault(
+        "first image only",
+        "It compares the first image only; another one may be the one that changes.",
+        differ=lambda before, after: not torch.allclose(before[0], after[0], atol=1e-5),
+    ),
+    Fault(
+        "first number only",
+        "It compares the first logit only; another one may be the one that changes.",
+        differ=lambda before, after: not torch.allclose(before[:, 0], after[:, 0], atol=1e-5),
+    ),
+    Fault(
+        "answer turned round",
+        "It says the opposite: True has to mean that the order matters.",
+        answer=lambda differs: not differs,
+    ),
+)
+
+EXERCISES = (
+    Exercise(
+        cut_into_patches,
+        notebook="06",
+        section=_CUT,
+        level="easy",
+        minutes=5,
+        cases=_cut_into_patches_cases,
+        faults=_CUT_INTO_PATCHES_FAULTS,
+    ),
+    Exercise(
+        logits_from_patches,
+        notebook="06",
+        section=_WHOLE,
+        level="middle",
+        minutes=6,
+        cases=_logits_from_patches_cases,
+        faults=_LOGITS_FROM_PATCHES_FAULTS,
+        call=_call_logits,
+    ),
+    Exercise(
+        order_matters,
+        notebook="06",
+        section=_PLACE,
+        level="hard",
+        minutes=12,
+        cases=_order_matters_cases,
+        faults=_ORDER_MATTERS_FAULTS,
+        differentiable=False,
+    ),
+)

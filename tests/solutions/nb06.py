@@ -1,0 +1,105 @@
+import torch
+import torch.nn.functional as F
+
+
+def cut_into_patches(image, patch_size):
+    patches = F.unfold(image[None], patch_size, stride=patch_size)  # (1, numbers, patches)
+    return patches[0].T
+
+
+def cut_into_patches__loop(image, patch_size):
+    _, height, width = image.shape
+    patches = []
+    for row in range(0, height, patch_size):
+        for column in range(0, width, patch_size):
+            patches.append(image[:, row : row + patch_size, column : column + patch_size].flatten())
+    return torch.stack(patches)
+
+
+def cut_into_patches__permute(image, patch_size):
+    channels, height, width = image.shape
+    grid = image.view(channels, height // patch_size, patch_size, width // patch_size, patch_size)
+    return grid.permute(1, 3, 0, 2, 4).reshape(-1, channels * patch_size**2)
+
+
+def cut_into_patches__tensor_unfold(image, patch_size):
+    windows = image.unfold(1, patch_size, patch_size).unfold(2, patch_size, patch_size)  # (C, rows, columns, P, P)
+    return windows.movedim(0, 2).flatten(0, 1).flatten(1)
+
+
+def cut_into_patches__convolution(image, patch_size):
+    numbers = image.shape[0] * patch_size**2
+    kernel = torch.eye(numbers).view(numbers, image.shape[0], patch_size, patch_size).to(image)
+    return F.conv2d(image[None], kernel, stride=patch_size).flatten(2)[0].T
+
+
+def logits_from_patches(patches, embedding, positions, blocks, head):
+    tokens = patches @ embedding + positions  # (B, L, E)
+    for block in blocks:
+        tokens = block(tokens)
+    return tokens.mean(dim=1) @ head  # (B, classes)
+
+
+def logits_from_patches__einsum(patches, embedding, positions, blocks, head):
+    tokens = torch.einsum("blp,pe->ble", patches, embedding)
+    tokens = tokens + positions.expand_as(tokens)
+    for block in blocks:
+        tokens = block(tokens)
+    return torch.einsum("ble,ek->bk", tokens, head) / tokens.shape[1]
+
+
+def logits_from_patches__one_image_at_a_time(patches, embedding, positions, blocks, head):
+    logits = []
+    for image in patches:
+        tokens = torch.stack(
+            [F.linear(patch, embedding.T, place) for patch, place in zip(image, positions, strict=True)]
+        )
+        for block in blocks:
+            tokens = block(tokens)
+        logits.append(sum(token @ head for token in tokens) / len(tokens))
+    return torch.stack(logits)
+
+
+def logits_from_patches__mean_of_logits(patches, embedding, positions, blocks, head):
+    tokens = (patches.double() @ embedding.double()).to(patches.dtype) + positions[None]
+    for block in blocks:
+        tokens = block(tokens)
+    return (tokens @ head).mean(dim=-2)
+
+
+def order_matters(model, images, patch_size):
+    patches = F.unfold(images, patch_size, stride=patch_size)  # (B, numbers, patches)
+    shuffled = patches[:, :, torch.randperm(patches.shape[2])]
+    moved = F.fold(shuffled, images.shape[2:], patch_size, stride=patch_size)
+    return not torch.allclose(model(images), model(moved), atol=1e-5)
+
+
+def order_matters__loop(model, images, patch_size):
+    height, width = images.shape[2:]
+    corners = [(row, column) for row in range(0, height, patch_size) for column in range(0, width, patch_size)]
+    moved = torch.empty_like(images)
+    for n, (row, column) in enumerate(corners):
+        to_row, to_column = corners[n - 1]
+        moved[:, :, to_row : to_row + patch_size, to_column : to_column + patch_size] = images[
+            :, :, row : row + patch_size, column : column + patch_size
+        ]
+    return (model(images) - model(moved)).abs().max().item() > 1e-4
+
+
+def order_matters__permute(model, images, patch_size):
+    batch, channels, height, width = images.shape
+    rows, columns = height // patch_size, width // patch_size
+    grid = images.view(batch, channels, rows, patch_size, columns, patch_size).transpose(3, 4).flatten(2, 3)
+    grid = grid[:, :, torch.randperm(rows * columns)].unflatten(2, (rows, columns)).transpose(3, 4)
+    after = model(grid.reshape(images.shape))
+    return bool(((model(images) - after) ** 2).sum() > 1e-6)
+
+
+def order_matters__several_tries(model, images, patch_size):
+    patches = F.unfold(images, patch_size, stride=patch_size)
+    for _ in range(5):
+        order = torch.rand(patches.shape[-1], device=images.device).argsort()
+        moved = F.fold(patches[..., order], images.shape[-2:], patch_size, stride=patch_size)
+        if not torch.allclose(model(moved), model(images), rtol=1e-4):
+            return True
+    return False
