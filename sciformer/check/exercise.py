@@ -256,7 +256,7 @@ class Exercise:
             return self._without_difference(cases, seen)
         got, first = seen.outputs, wrong[0]
         shown = _show(cases[first], expected[first], got[first])
-        for faults in self._suspects():
+        for faults in self._suspects(singly=all(isinstance(output, bool) for output in expected)):
             if self._agrees(faults, cases, got, first, seed):
                 says = faults[0].says if len(faults) == 1 else f"Two mistakes. {faults[0].says} And: {faults[1].says}"
                 names = tuple(fault.name for fault in faults)
@@ -275,10 +275,10 @@ class Exercise:
             return Diagnosis(self.name, problem.kind, problem.says, f"{self.name}: {problem.says}")
         return self._diagnosis(problem.kind, problem.says)
 
-    def _suspects(self) -> Iterator[tuple[Fault, ...]]:
-        """Each fault alone, then every two that change different steps."""
+    def _suspects(self, singly: bool) -> Iterator[tuple[Fault, ...]]:
+        """Each fault alone, then every two that change different steps; with yes and no, two explain too much."""
         yield from ((fault,) for fault in self.faults)
-        for one, two in combinations(self.faults, 2):
+        for one, two in combinations(() if singly else self.faults, 2):
             if not one.steps.keys() & two.steps.keys():
                 yield one, two
 
