@@ -391,8 +391,12 @@ def test_interrupted_download_leaves_nothing(server, tmp_path):
         return content[: len(content) // 2]
 
     server.body = interrupt
-    with pytest.raises(KeyboardInterrupt):
-        data.shakespeare(root=tmp_path)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            data.shakespeare(root=tmp_path)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert list((tmp_path / "tinyshakespeare").iterdir()) == []
 
 
