@@ -165,7 +165,7 @@ _SCALED_DOT_PRODUCT_FAULTS = (
     ),
     Fault(
         "divided by D",
-        "The scores are divided by D; their variance is D, so it takes √D to bring it back to 1.",
+        "The scores are divided by D, or twice by √D. Their variance is D, so one √D brings it back to 1.",
         see=_WHY,
         scale=lambda scores, query: scores / query.shape[-1],
     ),
