@@ -7,7 +7,10 @@ Where a score has no kernel of its own, :func:`query_blocks` takes the readable 
 """
 
 import math
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import repeat
 from typing import Any
 
 import torch
@@ -19,8 +22,9 @@ from torch.utils.checkpoint import checkpoint
 from sciformer.functional import attend, causal_mask, check_mask, check_query_key, check_strength
 from sciformer.scores import DistanceBiasedScore, DotProductScore
 
-#: How many scores :func:`query_blocks` holds at a time: 16 MB in float32, few enough for a CPU's allocator to reuse.
-BLOCK_NUMBERS = 2**22
+#: How many scores :func:`query_blocks` holds at a time. On a CPU 16 MB in float32: beyond 32 MB the allocator maps
+#: every tensor anew, which costs more than the arithmetic. Elsewhere 256 MB, enough to keep a GPU busy.
+BLOCK_NUMBERS = defaultdict(lambda: 2**26, cpu=2**22)
 
 
 def combined_mask(
@@ -91,49 +95,48 @@ def query_blocks(
     attn_mask: Bool[Tensor, "..."] | None = None,
     is_causal: bool = False,
     dropout_p: float = 0.0,
-    numbers_per_score: int = 1,
 ) -> Float[Tensor, "B H L D"]:
     """The readable path for a few queries at a time: exact for any score, in memory that does not grow with L · S.
 
-    Of each block only the output is kept. Going back, the block is computed once more (Chen et al. 2016,
-    arXiv:1604.06174). If one block holds all queries, this is the readable path and nothing is computed twice.
-
-    Args:
-        numbers_per_score: how many numbers the score needs at a time to compute one of its scores.
+    A block is all queries of some examples or, where one example is already too many, some of its queries. Of each
+    block only the output is kept; going back, it is computed once more (Chen et al. 2016, arXiv:1604.06174). What fits
+    in one block takes the readable path, and nothing is computed twice.
 
     Raises:
         ValueError: if shapes, dtypes or the mask do not fit each other.
     """
-    L, S = query.shape[-2], key.shape[-2]
-    rows = max(1, BLOCK_NUMBERS // (numbers_per_score * query.shape[:-2].numel() * S))
-    if rows >= L or (is_causal and L > S):  # the readable path also says what is wrong with more queries than keys
+    (B, H, L), S = query.shape[:3], key.shape[-2]
+    queries_at_once = BLOCK_NUMBERS[query.device.type] // (H * S)
+    rows, examples = min(L, max(1, queries_at_once)), min(B, max(1, queries_at_once // L))
+    if (rows, examples) == (L, B) or (is_causal and L > S):  # which the readable path refuses
         return readable_attention(
             score, query, key, value, attn_mask=attn_mask, is_causal=is_causal, dropout_p=dropout_p
         )[0]
+    masks: Iterable[Tensor | None] = repeat(None)
     if attn_mask is not None:
-        check_mask(attn_mask, (*query.shape[:-1], S))
-        attn_mask = attn_mask.expand(*query.shape[:-1], S)
+        check_mask(attn_mask, (B, H, L, S))
+        masks = attn_mask.expand(B, H, L, S).split(examples)
 
-    def block(queries: Tensor, start: int) -> Tensor:
-        stop = start + queries.shape[-2]
+    def block(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, start: int) -> Tensor:
+        stop = start + q.shape[-2]
         seen = S - L + stop if is_causal else S  # no query of this block looks past these keys
-        mask = None if attn_mask is None else attn_mask[..., start:stop, :seen]
         return readable_attention(
             score,
-            queries,
-            key[..., :seen, :],
-            value[..., :seen, :],
-            attn_mask=mask,
+            q,
+            k[:, :, :seen],
+            v[:, :, :seen],
+            attn_mask=None if mask is None else mask[:, :, start:stop, :seen],
             is_causal=is_causal,
             dropout_p=dropout_p,
             query_offset=start,
         )[0]
 
-    outputs = [
-        checkpoint(block, queries, n * rows, use_reentrant=False, preserve_rng_state=dropout_p > 0)
-        for n, queries in enumerate(query.split(rows, dim=-2))
-    ]
-    return torch.cat(outputs, dim=-2)
+    again = partial(checkpoint, block, use_reentrant=False, preserve_rng_state=dropout_p > 0)
+    outputs = []
+    for q, k, v, mask in zip(query.split(examples), key.split(examples), value.split(examples), masks, strict=False):
+        parts = [again(part, k, v, mask, n * rows) for n, part in enumerate(q.split(rows, dim=2))]
+        outputs.append(torch.cat(parts, dim=2))
+    return torch.cat(outputs)
 
 
 def fast_dot_product(score: DotProductScore, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:

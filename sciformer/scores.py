@@ -5,8 +5,8 @@ Models take the recipe, not an instance (``score=DotProductScore`` or ``functool
 share a parameter by accident.
 """
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -53,9 +53,12 @@ class DistanceBiasedScore(nn.Module):
     Args:
         each_side: a slope for left and one for right, where it is otherwise one for both; on a grid also for above and
             below. With one for both, tokens in reverse order are attended to just the same.
-        start: every λ before training, or ``"geometric"`` for ALiBi's slopes, which give each head a reach of its own:
-            λ = 2^(-8h/H) for h = 1, ..., H (Press et al. 2022, arXiv:2108.12409, section 3).
+        start: λ before training: one number, or numbers that broadcast to ``strength``, or ``"geometric"`` for ALiBi's
+            slopes, a reach of its own for each head: 2^(-8h/H) for h = 1, ..., H (Press et al. 2022, section 3).
         width: tokens in a row, if the tokens are an image, row by row.
+
+    Raises:
+        ValueError: if ``start`` does not broadcast to ``strength``.
     """
 
     def __init__(
@@ -64,17 +67,21 @@ class DistanceBiasedScore(nn.Module):
         head_dim: int,
         *,
         each_side: bool = False,
-        start: float | Literal["geometric"] = 0.1,
+        start: float | Sequence[Any] | Literal["geometric"] = 0.1,
         width: int | None = None,
     ):
         super().__init__()
         self.width = width
+        shape = (num_heads, 2 if width is None else 4) if each_side else (num_heads,)
         if start == "geometric":
             slopes = 2 ** (-8 * torch.arange(1, num_heads + 1) / num_heads)
+            slopes = slopes[:, None] if each_side else slopes
         else:
-            slopes = torch.full((num_heads,), start)
-        num_sides = 2 if width is None else 4
-        self.strength = nn.Parameter(slopes[:, None].repeat(1, num_sides) if each_side else slopes)
+            slopes = torch.as_tensor(start, dtype=torch.get_default_dtype())
+        try:
+            self.strength = nn.Parameter(slopes.expand(shape).clone())
+        except RuntimeError as error:
+            raise ValueError(f"start of shape {tuple(slopes.shape)} does not broadcast to strength {shape}") from error
 
     def forward(
         self,

@@ -42,10 +42,10 @@ def score(request):
     return module
 
 
-@pytest.fixture(params=[7, 3, 1], ids=lambda rows: f"blocks of {rows}")
+@pytest.fixture(params=[B * L, L, 3, 1], ids=lambda queries: f"{queries} queries at once")
 def blocks(request, monkeypatch):
-    """How many of the 7 queries a block holds where the fast path is made of blocks."""
-    monkeypatch.setattr(fast, "BLOCK_NUMBERS", request.param * B * H * L)
+    """How much a block holds where the fast path is made of blocks: everything, one example, a part of one."""
+    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", request.param * H * L)
 
 
 def masks(case):
@@ -215,11 +215,16 @@ def test_both_paths_refuse_a_wrong_mask(score, mask, message, need_weights):
         attention(score, *random_qkv(B, H, L, L, D), attn_mask=mask, need_weights=need_weights)
 
 
-def test_distance_starts_as_published_or_as_alibi():
+def test_where_distance_starts():
     assert DistanceBiasedScore(2, D).strength.tolist() == pytest.approx([0.1, 0.1])
     alibi = DistanceBiasedScore(8, D, start="geometric").strength
     assert_close(alibi, torch.tensor([1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]))
     assert_close(DistanceBiasedScore(8, D, start="geometric", each_side=True).strength, alibi[:, None].repeat(1, 2))
+    assert DistanceBiasedScore(2, D, start=[0.25, 2.0]).strength.tolist() == [0.25, 2.0]
+    facing = [[0.5, 4.0], [4.0, 0.5]]
+    assert DistanceBiasedScore(2, D, each_side=True, start=facing).strength.tolist() == facing
+    with pytest.raises(ValueError, match=r"start of shape \(2, 2\) does not broadcast to strength \(3, 2\)"):
+        DistanceBiasedScore(3, D, each_side=True, start=facing)
     shapes = [(False, None), (True, None), (False, 3), (True, 3)]
     sizes = [DistanceBiasedScore(2, D, each_side=s, width=w).strength.shape for s, w in shapes]
     assert sizes == [(2,), (2, 2), (2,), (2, 4)]
@@ -240,7 +245,7 @@ def long_inputs(length, dtype):
 
 @pytest.mark.parametrize("strength", [0.5, 0.004, -0.01])
 def test_causal_distance_is_exact_at_length_8192(strength):
-    """A score is off by up to a rounding of the largest λj, 4096 |λ| · 2⁻²⁴, and a weight by twice its share of that."""
+    """A score is off by up to a rounding of the largest λj, 4096 |λ| · 2⁻²⁴, and a weight by twice that share."""
     score = DistanceBiasedScore(2, 16, start=strength)
     inputs = long_inputs(8192, torch.float32)
     fast, _ = attention(score, *inputs, is_causal=True)
@@ -278,13 +283,14 @@ def test_blocks_keep_no_scores_for_the_way_back(monkeypatch):
         return max(kept)
 
     assert largest_kept() == B * H * 32 * 32
-    monkeypatch.setattr(fast, "BLOCK_NUMBERS", B * H * 32 * 4)
-    assert largest_kept() <= B * H * 32 * D
+    for queries in (32, 4):
+        monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", queries * H * 32)
+        assert largest_kept() <= B * H * 32 * D
 
 
 def test_blocks_draw_the_same_dropout_on_the_way_back(monkeypatch):
     """With values of one, an output is the sum of the weights that were kept, and so is the gradient of its values."""
-    monkeypatch.setattr(fast, "BLOCK_NUMBERS", 3 * B * H * L)
+    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", 3 * H * L)
     query, key, value = random_qkv(B, H, L, L, 1, requires_grad=True)
     ones = torch.ones_like(value).requires_grad_()
     torch.manual_seed(0)
