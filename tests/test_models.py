@@ -144,6 +144,12 @@ def test_image_transformer_end_to_end():
     assert all(p.grad is not None for p in network.parameters())
 
 
+def test_image_transformer_hands_its_options_to_the_blocks():
+    blocks = model(activation=nn.ReLU, norm_first=False, expansion=2).blocks
+    assert all(isinstance(block.feed_forward.activation, nn.ReLU) and not block.norm_first for block in blocks)
+    assert [block.feed_forward.up.out_features for block in blocks] == [2 * E] * 2
+
+
 def test_without_positions_the_order_of_patches_does_not_matter():
     images = torch.randn(B, 1, 6, 6)
     mixed = images.unflatten(2, (3, 2))[:, :, torch.tensor([2, 0, 1])].flatten(2, 3)  # rows of patches exchanged
