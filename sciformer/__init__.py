@@ -13,6 +13,7 @@ from sciformer.blocks import FeedForward, TransformerBlock
 from sciformer.functional import (
     attend,
     causal_mask,
+    distance_biased_scores,
     dot_product_scores,
     masked_softmax,
     naive_attention,
@@ -20,7 +21,7 @@ from sciformer.functional import (
 )
 from sciformer.models import Classifier, ImageToSequence, ImageTransformer
 from sciformer.positions import POSITIONS, LearnedPositions, NoPositions, SinusoidalPositions
-from sciformer.scores import SCORES, DotProductScore
+from sciformer.scores import SCORES, DistanceBiasedScore, DotProductScore
 
 __version__ = "0.1.0"
 
@@ -28,6 +29,7 @@ __all__ = [
     "POSITIONS",
     "SCORES",
     "Classifier",
+    "DistanceBiasedScore",
     "DotProductScore",
     "FeedForward",
     "ImageToSequence",
@@ -39,6 +41,7 @@ __all__ = [
     "TransformerBlock",
     "attend",
     "causal_mask",
+    "distance_biased_scores",
     "dot_product_scores",
     "masked_softmax",
     "naive_attention",

@@ -2,17 +2,29 @@
 
 A fast path computes ``attend(score(query, key), value)`` without holding the (L, S) weights. It is found by the
 score's exact class: a subclass with a formula of its own is never served by its parent's shortcut.
+
+Where a score has no kernel of its own, :func:`query_blocks` takes the readable path for a few queries at a time.
 """
 
-from collections.abc import Callable
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import partial
+from itertools import repeat
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
-from sciformer.functional import attend, causal_mask, check_mask, check_query_key
-from sciformer.scores import DotProductScore
+from sciformer.functional import attend, causal_mask, check_mask, check_query_key, check_strength
+from sciformer.scores import DistanceBiasedScore, DotProductScore
+
+#: How many scores :func:`query_blocks` holds at a time. On a CPU 16 MB in float32: beyond 32 MB the allocator maps
+#: every tensor anew, which costs more than the arithmetic. Elsewhere 256 MB, enough to keep a GPU busy.
+BLOCK_NUMBERS = defaultdict(lambda: 2**26, cpu=2**22)
 
 
 def combined_mask(
@@ -25,12 +37,12 @@ def combined_mask(
     return causal if attn_mask is None else attn_mask & causal
 
 
-def fast_dot_product(
-    score: DotProductScore,
+def fused_attention(
     query: Float[Tensor, "B H L D"],
     key: Float[Tensor, "B H S D"],
     value: Float[Tensor, "B H S D"],
     *,
+    scale: float,
     attn_mask: Bool[Tensor, "..."] | None = None,
     is_causal: bool = False,
     dropout_p: float = 0.0,
@@ -45,12 +57,141 @@ def fast_dot_product(
     if not plainly_causal:
         attn_mask = combined_mask(L, S, attn_mask, is_causal, query.device)
     return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=attn_mask, is_causal=plainly_causal, dropout_p=dropout_p, scale=score.scale
+        query, key, value, attn_mask=attn_mask, is_causal=plainly_causal, dropout_p=dropout_p, scale=scale
     )
 
 
-#: Exact class of a score -> its fast path, which takes the arguments of :func:`fast_dot_product`.
-FAST: dict[type[nn.Module], Callable[..., Tensor]] = {DotProductScore: fast_dot_product}
+def readable_attention(
+    score: nn.Module,
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    *,
+    attn_mask: Bool[Tensor, "..."] | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+    query_offset: int = 0,
+) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H L S"]]:
+    """The path that always works: every score at once.
+
+    Args:
+        query_offset: place of the first query among the keys; causal queries are the last ones whatever it says.
+
+    Returns:
+        The output and the weights.
+    """
+    L, S = query.shape[-2], key.shape[-2]
+    attn_mask = combined_mask(L, S, attn_mask, is_causal, query.device)
+    scores = score(query, key, attn_mask=attn_mask, query_offset=S - L if is_causal else query_offset)
+    return attend(scores, value, attn_mask=attn_mask, dropout_p=dropout_p)
+
+
+def query_blocks(
+    score: nn.Module,
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    *,
+    attn_mask: Bool[Tensor, "..."] | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+) -> Float[Tensor, "B H L D"]:
+    """The readable path for a few queries at a time: exact for any score, in memory that does not grow with L · S.
+
+    A block is all queries of some examples or, where one example is already too many, some of its queries. Of each
+    block only the output is kept; going back, it is computed once more (Chen et al. 2016, arXiv:1604.06174). What fits
+    in one block takes the readable path, and nothing is computed twice.
+
+    Raises:
+        ValueError: if shapes, dtypes or the mask do not fit each other.
+    """
+    (B, H, L), S = query.shape[:3], key.shape[-2]
+    queries_at_once = BLOCK_NUMBERS[query.device.type] // (H * S)
+    rows, examples = min(L, max(1, queries_at_once)), min(B, max(1, queries_at_once // L))
+    if (rows, examples) == (L, B) or (is_causal and L > S):  # which the readable path refuses
+        return readable_attention(
+            score, query, key, value, attn_mask=attn_mask, is_causal=is_causal, dropout_p=dropout_p
+        )[0]
+    masks: Iterable[Tensor | None] = repeat(None)
+    if attn_mask is not None:
+        check_mask(attn_mask, (B, H, L, S))
+        masks = attn_mask.expand(B, H, L, S).split(examples)
+
+    def block(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, start: int) -> Tensor:
+        stop = start + q.shape[-2]
+        seen = S - L + stop if is_causal else S  # no query of this block looks past these keys
+        return readable_attention(
+            score,
+            q,
+            k[:, :, :seen],
+            v[:, :, :seen],
+            attn_mask=None if mask is None else mask[:, :, start:stop, :seen],
+            is_causal=is_causal,
+            dropout_p=dropout_p,
+            query_offset=start,
+        )[0]
+
+    again = partial(checkpoint, block, use_reentrant=False, preserve_rng_state=dropout_p > 0)
+    outputs = []
+    for q, k, v, mask in zip(query.split(examples), key.split(examples), value.split(examples), masks, strict=False):
+        parts = [again(part, k, v, mask, n * rows) for n, part in enumerate(q.split(rows, dim=2))]
+        outputs.append(torch.cat(parts, dim=2))
+    return torch.cat(outputs)
+
+
+def fast_dot_product(score: DotProductScore, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+    """:func:`fused_attention` as it is."""
+    return fused_attention(query, key, value, scale=score.scale, **options)
+
+
+def fast_distance_biased(
+    score: DistanceBiasedScore,
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    *,
+    is_causal: bool = False,
+    **options: Any,
+) -> Float[Tensor, "B H L D"]:
+    r"""Causal sequences through torch's fused kernels, everything else in :func:`query_blocks`.
+
+    For j ≤ i the penalty is a term of the query, which the softmax cancels, and a term of the key:
+
+    .. math:: -\lambda |i - j| = -\lambda i + \lambda j
+
+    One more number in each query, 1, and in each key, λj√D, makes it plain dot-product attention. With j counted from
+    the middle, float32 rounds such a score by about ``|λ|`` S · 2⁻²⁵ at most. Float16 cannot hold
+    λj√D and takes the blocks.
+    """
+    if not is_causal or score.width is not None or query.dtype == torch.float16:
+        return query_blocks(score, query, key, value, is_causal=is_causal, **options)
+    check_query_key(query, key)
+    check_strength(score.strength, query.shape[-3], 2)
+    S, D = key.shape[-2:]
+    left = score.strength if score.strength.dim() == 1 else score.strength[:, 0]
+    rest = math.sqrt(D) * left[:, None] * (torch.arange(S, device=key.device) - S // 2).float()  # (H, S)
+    parts = []
+    for _ in range(3):  # bfloat16 has 8 bits: it takes three of its numbers to hold λj√D as float32 does
+        parts.append(rest.to(key.dtype))
+        rest = rest - parts[-1]
+    width = 3 + -(D + 3) % 8  # fused kernels want a head_dim that is a multiple of 8, and the same for all three
+    features = F.pad(torch.stack(parts, dim=-1), (0, width - 3))  # (H, S, width)
+    output = fused_attention(
+        F.pad(query, (0, width), value=1.0),
+        torch.cat((key, features.expand(*key.shape[:-1], width)), dim=-1),
+        F.pad(value, (0, width)),
+        scale=D**-0.5,
+        is_causal=True,
+        **options,
+    )
+    return output[..., : value.shape[-1]]
+
+
+#: Exact class of a score -> its fast path, which takes the arguments of :func:`readable_attention` but the last.
+FAST: dict[type[nn.Module], Callable[..., Tensor]] = {
+    DotProductScore: fast_dot_product,
+    DistanceBiasedScore: fast_distance_biased,
+}
 
 
 def attention(
@@ -78,8 +219,7 @@ def attention(
     if fast is not None and not need_weights:
         output = fast(score, query, key, value, attn_mask=attn_mask, is_causal=is_causal, dropout_p=dropout_p)
         return output, None
-    L, S = query.shape[-2], key.shape[-2]
-    attn_mask = combined_mask(L, S, attn_mask, is_causal, query.device)
-    scores = score(query, key, attn_mask=attn_mask, query_offset=S - L if is_causal else 0)
-    output, weights = attend(scores, value, attn_mask=attn_mask, dropout_p=dropout_p)
+    output, weights = readable_attention(
+        score, query, key, value, attn_mask=attn_mask, is_causal=is_causal, dropout_p=dropout_p
+    )
     return output, weights if need_weights else None

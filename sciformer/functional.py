@@ -186,3 +186,84 @@ def dot_product_scores(
     check_query_key(query, key)
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     return (query * scale) @ key.transpose(-2, -1)
+
+
+def steps_between(
+    length: int,
+    key_length: int,
+    *,
+    query_offset: int = 0,
+    width: int | None = None,
+    device: torch.device | str | None = None,
+) -> Float[Tensor, "A L S"]:
+    """How many steps a key lies to the left and to the right of a query; on a grid also above and below it.
+
+    Each side counts only its own steps, so the sum over the A sides is the distance: ``|i - j|`` in a sequence, and
+    rows plus columns (Manhattan) on a grid. That distance, unlike the Euclidean one, splits into sides.
+
+    Args:
+        query_offset: place of the first query among the keys; S - L when decoding with a cache.
+        width: tokens in a row, if the tokens are a grid, row by row. A is then 4, otherwise 2.
+
+    Returns:
+        Whole numbers in float32, which holds them exactly up to 2²⁴.
+
+    Raises:
+        ValueError: if the queries reach past the keys, or a row has no token.
+    """
+    if not 0 <= query_offset <= key_length - length:
+        raise ValueError(f"{length} queries from place {query_offset} reach past {key_length} keys")
+    if width is not None and width < 1:
+        raise ValueError(f"width must be at least 1, got {width}")
+    i = torch.arange(query_offset, query_offset + length, device=device)[:, None]  # (L, 1)
+    j = torch.arange(key_length, device=device)  # (S,)
+    ahead = [j - i] if width is None else [j % width - i % width, j // width - i // width]  # (L, S) each
+    return torch.stack([side.clamp(min=0) for step in ahead for side in (-step, step)]).float()
+
+
+def check_strength(strength: Tensor, num_heads: int, num_sides: int) -> None:
+    """Refuse slopes that are neither one for each head nor one for each head and side.
+
+    Raises:
+        ValueError: naming the shape given and those that fit.
+    """
+    if tuple(strength.shape) not in ((num_heads,), (num_heads, num_sides)):
+        raise ValueError(
+            f"strength must be ({num_heads},) or ({num_heads}, {num_sides}) for {num_heads} heads and "
+            f"{num_sides} sides, got {tuple(strength.shape)}"
+        )
+
+
+def distance_biased_scores(
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    strength: Float[Tensor, "H"] | Float[Tensor, "H A"],
+    *,
+    query_offset: int = 0,
+    width: int | None = None,
+) -> Float[Tensor, "B H L S"]:
+    r"""Scaled dot product minus a penalty that grows with the distance between tokens.
+
+    .. math:: s_{ij} = q_i \cdot k_j / \sqrt{D} - \lambda_h |i - j|
+
+    λ = 0 is plain dot-product attention, and a negative λ seeks far tokens. With a slope for each side, left (j < i)
+    and right (j > i) have a λ of their own; causal, only the left one matters. Symmetric, learnable cousin of ALiBi
+    (Press et al. 2022, arXiv:2108.12409).
+
+    Args:
+        strength: λ, (H,), or (H, 2) for left and right. On a grid (H,), or (H, 4) for left, right, above and below.
+        query_offset: place of the first query among the keys; S - L when decoding with a cache.
+        width: tokens in a row, if the tokens are an image, row by row. The distance is then rows plus columns.
+
+    Raises:
+        ValueError: if query and key do not fit each other, the queries reach past the keys, since ``|i - j|`` then
+            has no meaning, or ``strength`` does not fit the heads and sides.
+    """
+    scores = dot_product_scores(query, key)  # (B, H, L, S)
+    (H, L), S = query.shape[-3:-1], key.shape[-2]
+    steps = steps_between(L, S, query_offset=query_offset, width=width, device=query.device)  # (A, L, S)
+    check_strength(strength, H, len(steps))
+    if strength.dim() == 1:  # one slope for the distance, whichever side it is to
+        strength, steps = strength[:, None], steps.sum(dim=0, keepdim=True)
+    penalty = sum(slope[:, None, None] * side for slope, side in zip(strength.unbind(dim=1), steps, strict=True))
+    return (scores - penalty).to(scores.dtype)  # (H, L, S) is the same for the whole batch

@@ -5,12 +5,14 @@ Models take the recipe, not an instance (``score=DotProductScore`` or ``functool
 share a parameter by accident.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sciformer.functional import dot_product_scores
+from sciformer.functional import distance_biased_scores, dot_product_scores
 
 
 class DotProductScore(nn.Module):
@@ -41,5 +43,57 @@ class DotProductScore(nn.Module):
         return dot_product_scores(query, key, scale=self.scale)
 
 
+class DistanceBiasedScore(nn.Module):
+    r""":func:`~sciformer.functional.distance_biased_scores` with a trainable slope λ for each head.
+
+    .. math:: s_{ij} = q_i \cdot k_j / \sqrt{D} - \lambda_h |i - j|
+
+    Nothing holds λ above 0: training may turn a head to far tokens. Watch ``strength``.
+
+    Args:
+        each_side: a slope for left and one for right, where it is otherwise one for both; on a grid also for above and
+            below. With one for both, tokens in reverse order are attended to just the same.
+        start: λ before training: one number, or numbers that broadcast to ``strength``, or ``"geometric"`` for ALiBi's
+            slopes, a reach of its own for each head: 2^(-8h/H) for h = 1, ..., H (Press et al. 2022, section 3).
+        width: tokens in a row, if the tokens are an image, row by row.
+
+    Raises:
+        ValueError: if ``start`` does not broadcast to ``strength``.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        *,
+        each_side: bool = False,
+        start: float | Sequence[Any] | Literal["geometric"] = 0.1,
+        width: int | None = None,
+    ):
+        super().__init__()
+        self.width = width
+        shape = (num_heads, 2 if width is None else 4) if each_side else (num_heads,)
+        if start == "geometric":
+            slopes = 2 ** (-8 * torch.arange(1, num_heads + 1) / num_heads)
+            slopes = slopes[:, None] if each_side else slopes
+        else:
+            slopes = torch.as_tensor(start, dtype=torch.get_default_dtype())
+        try:
+            self.strength = nn.Parameter(slopes.expand(shape).clone())
+        except RuntimeError as error:
+            raise ValueError(f"start of shape {tuple(slopes.shape)} does not broadcast to strength {shape}") from error
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Bool[Tensor, "..."] | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
+        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`."""
+        return distance_biased_scores(query, key, self.strength, query_offset=query_offset, width=self.width)
+
+
 #: Every mechanism by name. Each entry is a recipe: ``SCORES[name](num_heads, head_dim)``.
-SCORES: dict[str, Callable[[int, int], nn.Module]] = {"dot": DotProductScore}
+SCORES: dict[str, Callable[[int, int], nn.Module]] = {"dot": DotProductScore, "distance": DistanceBiasedScore}

@@ -101,6 +101,13 @@ def test_accuracy_and_confusion_by_hand():
     assert metrics.confusion_matrix(logits.argmax(-1), labels, 2).tolist() == [[1, 0], [1, 1]]
 
 
+def test_attention_distance_by_hand():
+    looks_at_itself, looks_at_the_first = torch.eye(4), torch.eye(4)[[0, 0, 0, 0]]
+    weights = torch.stack([looks_at_itself, looks_at_the_first]).expand(3, 2, 4, 4)
+    assert metrics.attention_distance(weights).tolist() == [0, (0 + 1 + 2 + 3) / 4]
+    assert metrics.attention_distance(weights, width=2).tolist() == [0, (0 + 1 + 1 + 2) / 4]
+
+
 def test_mean_and_error_by_hand():
     mean, error = metrics.mean_and_error([1.0, 2.0, 3.0])
     assert (mean, error) == (2.0, pytest.approx(1 / math.sqrt(3)))

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,13 +23,14 @@ def test_committed_records_are_whole_and_of_todays_setting(name, profile):
     content = load_record(name, profile)
     if content is None:
         pytest.skip(f"{name}, {profile} profile: not recorded yet")
-    setting = EXPERIMENTS[name].settings[profile]
-    assert content["config"] == json.loads(json.dumps(experiments.asdict(setting)))
+    arms = EXPERIMENTS[name].arms(profile)
+    configs = json.loads(json.dumps({arm or "": experiments.asdict(setting) for arm, setting in arms.items()}))
+    assert content["config"] == (configs[""] if None in arms else configs)
     assert content["name"], content["profile"] == (name, profile)
     for key in ("device", "versions", "commit", "seconds", "date"):
         assert content[key], f"{key} is missing"
     for run in content["runs"]:
-        assert run["curves"]["loss"][-1][0] == setting.train.steps
+        assert run["curves"]["loss"][-1][0] == arms[run.get("arm")].train.steps
 
 
 def test_the_readme_quotes_the_record():
@@ -48,6 +50,82 @@ def test_every_file_in_results_is_a_known_record():
 def test_full_image_transformer_keeps_to_its_budget():
     model = experiments.MNIST_IMAGE_TRANSFORMER["full"].model()
     assert sum(p.numel() for p in model.parameters()) <= 210_000
+
+
+@pytest.mark.parametrize("profile", ["quick", "full"])
+def test_pixel_models_keep_to_the_published_budget(profile):
+    arms = experiments.MNIST_PIXELS[profile]
+    sizes = {arm: sum(p.numel() for p in setting.model().parameters()) for arm, setting in arms.items()}
+    assert sizes["published"] == 59_404
+    assert sizes["distance"] <= 59_404
+    assert all(arms[arm].positions == "none" for arm in ("distance", "published"))
+    assert arms["published"].model().blocks[1].attention.score.strength.tolist() == pytest.approx([0.1])
+
+
+def test_published_pixel_model_by_hand():
+    """Post-norm with torch's own layer, whose output projection is set to do nothing, and no norm before the end."""
+    torch.manual_seed(0)
+    ours = experiments.MNIST_PIXELS["quick"]["published"].model().eval()
+    images = torch.randn(2, 1, 14, 14)
+    tokens = images.flatten(1)[..., None] @ ours.to_sequence.projection.weight[:, 0, 0].T
+    tokens = tokens + ours.to_sequence.projection.bias
+    for block in ours.blocks:
+        projections = block.attention.q_proj, block.attention.k_proj, block.attention.v_proj
+        query, key, value = (projection(tokens) for projection in projections)
+        place = torch.arange(196)
+        scores = query @ key.mT / 8 - block.attention.score.strength * (place[:, None] - place).abs()
+        tokens = block.attention_norm(tokens + scores.softmax(dim=-1) @ value)
+        hidden = torch.relu(block.feed_forward.up(tokens))
+        tokens = block.feed_forward_norm(tokens + block.feed_forward.down(hidden))
+    torch.testing.assert_close(ours(images), ours.classifier.linear(tokens.mean(dim=1)))
+
+
+def test_pixels_are_pooled_and_scaled():
+    setting = experiments.MNIST_PIXELS["quick"]["distance"]
+    images, labels = next(setting.training_batches(seed=0))
+    assert images.shape == (24, 1, 14, 14)
+    assert (images.min(), images.max()) == (-1, 1)
+    plain, same_labels = next(super(experiments.PixelSetting, setting).training_batches(seed=0))
+    torch.testing.assert_close(images[3, 0, 5, 6], plain[3, 0, 10:12, 12:14].mean() * 2 - 1)
+    assert torch.equal(labels, same_labels)
+    assert setting.test_batches()[0][0].shape == (1000, 1, 14, 14)
+
+
+@pytest.fixture
+def tiny_pixels(monkeypatch):
+    """The pixel experiment with settings that take no time."""
+    arms = {
+        arm: replace(setting, pooling=7, score_options=setting.score_options | {"width": 4} if score else {})
+        for arm, setting in experiments.MNIST_PIXELS["quick"].items()
+        for score in [setting.score_options]
+    }
+    monkeypatch.setitem(EXPERIMENTS, "mnist-pixels", replace(EXPERIMENTS["mnist-pixels"], settings={"quick": arms}))
+    return list(arms)
+
+
+def test_record_of_arms(tmp_path, monkeypatch, tiny_pixels):
+    record("mnist-pixels", "quick", seeds=2, steps=2, out=tmp_path)
+    content = load_record("mnist-pixels", "quick", tmp_path)
+    assert content["arms"] == list(content["config"]) == tiny_pixels
+    assert [(run["arm"], run["seed"]) for run in content["runs"]] == [(arm, n) for arm in tiny_pixels for n in (0, 1)]
+    for run in content["runs"]:
+        layers, heads = (2, 1) if run["arm"] == "published" else (3, 4)
+        distances = torch.tensor(run["details"]["attention distance"])
+        assert distances.shape == (layers, heads)
+        assert run["figures"]["attention distance"] == pytest.approx(distances.mean().item())
+        assert ("strength" in run["details"]) == (content["config"][run["arm"]]["score"] == "distance")
+    assert torch.tensor(content["runs"][0]["details"]["strength"]).shape == (3, 4, 4)
+    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    line = describe_record("mnist-pixels", "test accuracy", "quick", arm="distance")
+    assert re.match(
+        r"mnist-pixels, distance, quick profile: test accuracy [\d.]+ ± [\d.]+ % over 2 seeds, 26,138 par", line
+    )
+    with pytest.raises(ValueError, match="no arm None; there are distance, sinusoidal, learned, none, published"):
+        describe_record("mnist-pixels", "test accuracy", "quick")
+    content["runs"].pop(3)
+    (tmp_path / "mnist-pixels.quick.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match="lacks some of its seeds"):
+        load_record("mnist-pixels", "quick", tmp_path)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

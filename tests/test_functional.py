@@ -8,7 +8,16 @@ import torch.nn.functional as F
 from reference import loop_attention, random_mask, random_qkv
 from torch.testing import assert_close
 
-from sciformer import attend, causal_mask, dot_product_scores, masked_softmax, naive_attention, padding_mask
+from sciformer import (
+    attend,
+    causal_mask,
+    distance_biased_scores,
+    dot_product_scores,
+    masked_softmax,
+    naive_attention,
+    padding_mask,
+)
+from sciformer.functional import steps_between
 
 
 def test_naive_attention_by_hand():
@@ -189,3 +198,78 @@ def test_attend_refuses():
         attend(torch.zeros(2, 3, 5, 7), torch.zeros(2, 3, 5, 11))
     with pytest.raises(ValueError, match=r"float32, but value is torch\.float64"):
         attend(torch.zeros(2, 3, 5, 7), torch.zeros(2, 3, 7, 11).double())
+
+
+def test_steps_by_hand():
+    left, right = steps_between(2, 4, query_offset=1)
+    assert left.tolist() == [[1, 0, 0, 0], [2, 1, 0, 0]]
+    assert right.tolist() == [[0, 0, 1, 2], [0, 0, 0, 1]]
+    left, right, above, below = steps_between(1, 6, query_offset=4, width=3)  # the middle of the lower of two rows
+    assert left.view(2, 3).tolist() == [[1, 0, 0], [1, 0, 0]]
+    assert right.view(2, 3).tolist() == [[0, 0, 1], [0, 0, 1]]
+    assert above.view(2, 3).tolist() == [[1, 1, 1], [0, 0, 0]]
+    assert below.view(2, 3).tolist() == [[0, 0, 0], [0, 0, 0]]
+    assert steps_between(2, 6, width=3)[3].tolist() == [[0, 0, 0, 1, 1, 1]] * 2
+
+
+def test_distance_biased_scores_by_hand():
+    query, key = torch.ones(1, 2, 2, 4), torch.ones(1, 2, 3, 4)
+    scores = distance_biased_scores(query, key, torch.tensor([0.5, -1.0]))
+    assert_close(scores[0, 0], torch.tensor([[2.0, 1.5, 1.0], [1.5, 2.0, 1.5]]))
+    assert_close(scores[0, 1], torch.tensor([[2.0, 3.0, 4.0], [3.0, 2.0, 3.0]]))
+    each_side = torch.tensor([[0.5, 0.1], [0.0, 2.0]])
+    scores = distance_biased_scores(query, key, each_side, query_offset=1)
+    assert_close(scores[0, 0], torch.tensor([[1.5, 2.0, 1.9], [1.0, 1.5, 2.0]]))
+    assert_close(scores[0, 1], torch.tensor([[2.0, 2.0, 0.0], [2.0, 2.0, 2.0]]))
+
+
+def test_distance_biased_scores_equal_loops():
+    query, key, _ = random_qkv(L=5, S=7)
+    slopes = torch.rand(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) - 0.3
+    plain = dot_product_scores(query, key)
+    one, two, four = torch.zeros_like(plain), torch.zeros_like(plain), torch.zeros_like(plain)
+    for h in range(3):
+        for i in range(5):
+            for j in range(7):
+                at = i + 2
+                one[:, h, i, j] = slopes[h, 0] * abs(at - j)
+                two[:, h, i, j] = slopes[h, 0] * (at - j) if j < at else slopes[h, 1] * (j - at)
+                row, column = j // 3 - at // 3, j % 3 - at % 3
+                four[:, h, i, j] += slopes[h, 0] * -column if column < 0 else slopes[h, 1] * column
+                four[:, h, i, j] += slopes[h, 2] * -row if row < 0 else slopes[h, 3] * row
+    for penalty, strength, options in (
+        (one, slopes[:, 0], {}),
+        (two, slopes[:, :2], {}),
+        (four, slopes, {"width": 3}),
+    ):
+        scores = distance_biased_scores(query, key, strength, query_offset=2, **options)
+        assert_close(scores, plain - penalty)
+    grid = distance_biased_scores(query, key, slopes[:, 0], width=3)
+    assert_close(grid, distance_biased_scores(query, key, slopes[:, :1].repeat(1, 4), width=3))
+
+
+def test_without_strength_it_is_the_dot_product():
+    query, key, _ = random_qkv(L=5, S=7)
+    assert_close(distance_biased_scores(query, key, torch.zeros(3)), dot_product_scores(query, key))
+
+
+def test_distance_biased_scores_keep_the_dtype():
+    query, key = (x.bfloat16() for x in random_qkv()[:2])
+    assert distance_biased_scores(query, key, torch.zeros(3)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("strength", "options", "message"),
+    [
+        (torch.zeros(3), {"query_offset": 3}, "5 queries from place 3 reach past 7 keys"),
+        (torch.zeros(3), {"query_offset": -1}, "5 queries from place -1"),
+        (torch.zeros(2), {}, r"\(3,\) or \(3, 2\) for 3 heads and 2 sides, got \(2,\)"),
+        (torch.zeros(3, 4), {}, r"got \(3, 4\)"),
+        (torch.zeros(3, 2), {"width": 3}, r"\(3, 4\) for 3 heads and 4 sides, got \(3, 2\)"),
+        (torch.zeros(3), {"width": 0}, "at least 1, got 0"),
+    ],
+)
+def test_distance_biased_scores_refuse(strength, options, message):
+    query, key, _ = random_qkv(L=5, S=7)
+    with pytest.raises(ValueError, match=message):
+        distance_biased_scores(query, key, strength, **options)

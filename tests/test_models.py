@@ -1,6 +1,7 @@
 """Positions, blocks and the image transformer: by hand, against torch's own layers, and what they refuse."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch.testing import assert_close
 from sciformer import (
     POSITIONS,
     Classifier,
+    DistanceBiasedScore,
     FeedForward,
     ImageToSequence,
     ImageTransformer,
@@ -19,6 +21,7 @@ from sciformer import (
     TransformerBlock,
     causal_mask,
 )
+from sciformer.data import mnist
 
 B, L, E, H = 2, 5, 6, 3
 
@@ -141,12 +144,33 @@ def test_image_transformer_end_to_end():
     assert all(p.grad is not None for p in network.parameters())
 
 
+def test_image_transformer_hands_its_options_to_the_blocks():
+    blocks = model(activation=nn.ReLU, norm_first=False, expansion=2).blocks
+    assert all(isinstance(block.feed_forward.activation, nn.ReLU) and not block.norm_first for block in blocks)
+    assert [block.feed_forward.up.out_features for block in blocks] == [2 * E] * 2
+
+
 def test_without_positions_the_order_of_patches_does_not_matter():
     images = torch.randn(B, 1, 6, 6)
     mixed = images.unflatten(2, (3, 2))[:, :, torch.tensor([2, 0, 1])].flatten(2, 3)  # rows of patches exchanged
     blind, seeing = model(positions=NoPositions), model()
     assert_close(blind(mixed), blind(images))
     assert not torch.allclose(seeing(mixed), seeing(images))
+
+
+@pytest.mark.parametrize("width", [None, 14], ids=["sequence", "grid"])
+@pytest.mark.parametrize("each_side", [False, True])
+def test_a_symmetric_distance_cannot_tell_a_digit_from_its_half_turn(width, each_side):
+    """A half turn reverses the sequence of pixels: every distance stays, and the mean over tokens forgets the order."""
+    torch.manual_seed(0)
+    score = partial(DistanceBiasedScore, each_side=each_side, width=width)
+    network = ImageTransformer(14, 1, 1, 10, E, H, 2, score=score, positions=NoPositions).double()
+    digits = nn.functional.avg_pool2d(mnist("test")[0][:B], 2).double()
+    with torch.no_grad():
+        for block in network.blocks:
+            block.attention.score.strength.add_(0.3 * torch.rand_like(block.attention.score.strength))
+        upright, turned = network(digits), network(digits.rot90(2, dims=(2, 3)))
+    assert torch.allclose(upright, turned, rtol=0, atol=1e-12) is not each_side
 
 
 def test_parameter_count_is_pinned():

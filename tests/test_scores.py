@@ -1,27 +1,51 @@
 """The property suite: every entry of SCORES, those of today and those to come, keeps the same promises."""
 
+from functools import partial
+
 import pytest
 import torch
 from reference import random_mask, random_qkv
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing import assert_close
 
-from sciformer import SCORES, DotProductScore, MultiHeadAttention, TransformerBlock, attend, causal_mask
+from sciformer import (
+    SCORES,
+    DistanceBiasedScore,
+    DotProductScore,
+    MultiHeadAttention,
+    TransformerBlock,
+    attend,
+    causal_mask,
+    fast,
+)
 from sciformer.fast import FAST, attention
 
 B, H, L, D = 2, 3, 7, 5
 CASES = ["none", "causal", "mask", "mask and causal", "padding"]
+RECIPES = {
+    **SCORES,
+    "distance to each side": partial(DistanceBiasedScore, each_side=True),
+    "distance on a grid": partial(DistanceBiasedScore, width=3),
+    "distance to each side on a grid": partial(DistanceBiasedScore, each_side=True, width=3),
+}
 
 
-@pytest.fixture(params=SCORES)
+@pytest.fixture(params=RECIPES)
 def score(request):
     """A score whose learnable numbers are away from where they start, so that none is idle by chance."""
     torch.manual_seed(0)
-    module = SCORES[request.param](H, D).double()
+    module = RECIPES[request.param](H, D).double()
     with torch.no_grad():
         for p in module.parameters():
             p.add_(0.3 * torch.rand_like(p))
     return module
+
+
+@pytest.fixture(params=[B * L, L, 3, 1], ids=lambda queries: f"{queries} queries at once")
+def blocks(request, monkeypatch):
+    """How much a block holds where the fast path is made of blocks: everything, one example, a part of one."""
+    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", request.param * H * L)
 
 
 def masks(case):
@@ -50,6 +74,7 @@ def test_rows_sum_to_one_or_are_empty(score, case):
     assert (weights[~allowed(case)] == 0).all()
 
 
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
 def test_no_gradient_from_the_future(score, need_weights):
     query, key, value = random_qkv(B, H, L, L, D, requires_grad=True)
@@ -72,6 +97,7 @@ def test_masked_keys_have_no_influence(score, need_weights):
     assert_close(*outputs)
 
 
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
 def test_empty_rows_give_zeros_and_finite_gradients(score, need_weights):
     inputs = random_qkv(B, H, L, L, D, requires_grad=True)
@@ -88,6 +114,7 @@ def test_empty_rows_give_zeros_and_finite_gradients(score, need_weights):
     assert all(g is None or (g == 0).all() for g in gradients)
 
 
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("case", CASES)
 def test_fast_path_equals_readable_path(score, case):
     inputs = random_qkv(B, H, L, L, D, requires_grad=True)
@@ -111,6 +138,7 @@ def test_readable_path_is_the_four_lines(score):
     assert_close((output, weights), expected)
 
 
+@pytest.mark.usefixtures("blocks")
 @pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
 def test_decoding_with_a_cache_equals_the_whole_pass(score, need_weights):
     query, key, value = random_qkv(B, H, L, L, D)
@@ -185,3 +213,101 @@ def test_a_score_of_ones_own_drops_in():
 def test_both_paths_refuse_a_wrong_mask(score, mask, message, need_weights):
     with pytest.raises(ValueError, match=message):
         attention(score, *random_qkv(B, H, L, L, D), attn_mask=mask, need_weights=need_weights)
+
+
+def test_where_distance_starts():
+    assert DistanceBiasedScore(2, D).strength.tolist() == pytest.approx([0.1, 0.1])
+    alibi = DistanceBiasedScore(8, D, start="geometric").strength
+    assert_close(alibi, torch.tensor([1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 1 / 128, 1 / 256]))
+    assert_close(DistanceBiasedScore(8, D, start="geometric", each_side=True).strength, alibi[:, None].repeat(1, 2))
+    assert DistanceBiasedScore(2, D, start=[0.25, 2.0]).strength.tolist() == [0.25, 2.0]
+    facing = [[0.5, 4.0], [4.0, 0.5]]
+    assert DistanceBiasedScore(2, D, each_side=True, start=facing).strength.tolist() == facing
+    with pytest.raises(ValueError, match=r"start of shape \(2, 2\) does not broadcast to strength \(3, 2\)"):
+        DistanceBiasedScore(3, D, each_side=True, start=facing)
+    shapes = [(False, None), (True, None), (False, 3), (True, 3)]
+    sizes = [DistanceBiasedScore(2, D, each_side=s, width=w).strength.shape for s, w in shapes]
+    assert sizes == [(2,), (2, 2), (2,), (2, 4)]
+
+
+@pytest.mark.parametrize("name", ["distance", "distance to each side"])
+def test_causal_distance_takes_the_flash_kernel(name):
+    inputs = random_qkv(B, H, L, L, D, dtype=torch.float32, requires_grad=True)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # refuses any other kernel
+        output, _ = attention(RECIPES[name](H, D), *inputs, is_causal=True)
+        output.sum().backward()
+
+
+def long_inputs(length, dtype):
+    query, key, value = random_qkv(1, 2, length, length, 16, dtype=dtype)
+    return query[:, :, -64:], key, value
+
+
+@pytest.mark.parametrize("strength", [0.5, 0.004, -0.01])
+def test_causal_distance_is_exact_at_length_8192(strength):
+    """A score is off by up to a rounding of the largest λj, 4096 |λ| · 2⁻²⁴, and a weight by twice that share."""
+    score = DistanceBiasedScore(2, 16, start=strength)
+    inputs = long_inputs(8192, torch.float32)
+    fast, _ = attention(score, *inputs, is_causal=True)
+    exact, _ = attention(score, *(x.double() for x in inputs), is_causal=True, need_weights=True)
+    largest = inputs[2].abs().max().item()
+    assert (fast - exact).abs().max() < 2 * abs(strength) * 4096 * 2**-24 * largest
+
+
+def test_causal_distance_in_bfloat16_knows_its_place():
+    """Place 2,000 is the same number as 2,001 in bfloat16; split into parts, λj keeps them apart."""
+    score = DistanceBiasedScore(2, 16, start=0.5)
+    inputs = long_inputs(2048, torch.bfloat16)
+    fast, _ = attention(score, *inputs, is_causal=True)
+    exact, _ = attention(score, *(x.double() for x in inputs), is_causal=True, need_weights=True)
+    assert fast.dtype == torch.bfloat16
+    assert_close(fast.double(), exact, rtol=0, atol=0.02)  # bfloat16 rounds an output of 3 by up to 0.008
+
+
+def test_float16_takes_the_blocks():
+    """λj√D would be past float16's largest number, 65,504."""
+    score = DistanceBiasedScore(2, 16, start=40.0)
+    inputs = [x.half() for x in random_qkv(1, 2, 1024, 1024, 16)]
+    assert attention(score, *inputs, is_causal=True)[0].isfinite().all()
+
+
+def test_blocks_keep_no_scores_for_the_way_back(monkeypatch):
+    kept = []
+    inputs = random_qkv(B, H, 32, 32, D, requires_grad=True)
+    score = DistanceBiasedScore(H, D).double()
+
+    def largest_kept():
+        kept.clear()
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
+            attention(score, *inputs)
+        return max(kept)
+
+    assert largest_kept() == B * H * 32 * 32
+    for queries in (32, 4):
+        monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", queries * H * 32)
+        assert largest_kept() <= B * H * 32 * D
+
+
+def test_blocks_draw_the_same_dropout_on_the_way_back(monkeypatch):
+    """With values of one, an output is the sum of the weights that were kept, and so is the gradient of its values."""
+    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", 3 * H * L)
+    query, key, value = random_qkv(B, H, L, L, 1, requires_grad=True)
+    ones = torch.ones_like(value).requires_grad_()
+    torch.manual_seed(0)
+    output, _ = attention(DistanceBiasedScore(H, 1).double(), query, key, ones, dropout_p=0.5)
+    (gradient,) = torch.autograd.grad(output.sum(), ones)
+    assert_close(gradient.sum(), output.sum())
+    assert not torch.allclose(output, torch.ones_like(output))
+
+
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_both_paths_refuse_what_has_no_distance(score, is_causal):
+    """More queries than keys: causal, no score can serve them."""
+    query, key, value = random_qkv(B, H, L, L, D)
+    for need_weights in (False, True):
+        if is_causal:
+            with pytest.raises(ValueError, match="7 queries and 5 keys"):
+                attention(score, query, key[:, :, :5], value[:, :, :5], is_causal=True, need_weights=need_weights)
+        elif isinstance(score, DistanceBiasedScore):
+            with pytest.raises(ValueError, match="7 queries from place 0 reach past 5 keys"):
+                attention(score, query, key[:, :, :5], value[:, :, :5], need_weights=need_weights)

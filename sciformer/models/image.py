@@ -53,7 +53,7 @@ class Classifier(nn.Module):
 
     def __init__(self, embed_dim: int, num_classes: int, *, num_queries: int = 0):
         super().__init__()
-        self.norm = nn.LayerNorm(embed_dim)
+        self.norm: nn.Module = nn.LayerNorm(embed_dim)
         self.queries = nn.Linear(embed_dim, num_queries, bias=False) if num_queries else None
         self.linear = nn.Linear(embed_dim * max(1, num_queries), num_classes)
 
@@ -75,6 +75,8 @@ class ImageTransformer(nn.Module):
         score: recipe for the score of every attention, called as ``score(num_heads, head_dim)``.
         positions: recipe for the positions, called as ``positions(embed_dim, max_length)``.
         expansion: width of the feed-forward's hidden layer, in multiples of ``embed_dim``.
+        activation: recipe for the feed-forward's nonlinearity.
+        norm_first: pre-norm if True, post-norm if False.
         dropout: in attention weights, in the feed-forward and on both branches.
         num_queries: how many learned queries read out the last block; with 0 it is the mean over tokens.
 
@@ -95,6 +97,7 @@ class ImageTransformer(nn.Module):
         score: Callable[[int, int], nn.Module] = DotProductScore,
         positions: Callable[[int, int], nn.Module] = LearnedPositions,
         expansion: float = 4,
+        activation: Callable[[], nn.Module] = nn.GELU,
         norm_first: bool = True,
         dropout: float = 0.0,
         bias: bool = True,
@@ -109,6 +112,7 @@ class ImageTransformer(nn.Module):
                 num_heads,
                 expansion=expansion,
                 score=score,
+                activation=activation,
                 norm_first=norm_first,
                 dropout=dropout,
                 bias=bias,
