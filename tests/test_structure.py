@@ -45,6 +45,7 @@ LAYERS = [
     "check.notebook_04",
     "check.notebook_05",
     "check.notebook_06",
+    "check.notebook_07",
     "check",
     "check.assignment",
     "check.grading",

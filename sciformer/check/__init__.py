@@ -5,13 +5,31 @@ it names the likeliest mistake, shows the smallest input on which the numbers di
 again. It never raises.
 """
 
-from sciformer.check import notebook_00, notebook_01, notebook_02, notebook_03, notebook_04, notebook_05, notebook_06
+from sciformer.check import (
+    notebook_00,
+    notebook_01,
+    notebook_02,
+    notebook_03,
+    notebook_04,
+    notebook_05,
+    notebook_06,
+    notebook_07,
+)
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Fault
 
 #: Every exercise of the course by name, in the order of the notebooks.
 EXERCISES: dict[str, Exercise] = {
     exercise.name: exercise
-    for module in (notebook_00, notebook_01, notebook_02, notebook_03, notebook_04, notebook_05, notebook_06)
+    for module in (
+        notebook_00,
+        notebook_01,
+        notebook_02,
+        notebook_03,
+        notebook_04,
+        notebook_05,
+        notebook_06,
+        notebook_07,
+    )
     for exercise in module.EXERCISES
 }
 

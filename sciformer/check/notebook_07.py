@@ -1,0 +1,573 @@
+"""Exercises of notebook 07: distance-biased attention."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sciformer.check.exercise import Case, Draw, Exercise, Fault
+
+_FORMULA = "The formula"
+_BREAK = "Break it: three slips in the penalty"
+_CLASS = "The class"
+_IMAGE = "Distance in an image"
+_CURE = "The cure: left is not right"
+_CAUSAL = "Causal: one more number"
+
+
+def grid_distance(
+    rows: int,
+    width: int,
+    *,
+    place: Callable[..., tuple[Tensor, Tensor]] = lambda token, rows, width: (token // width, token % width),
+    measure: Callable[..., Tensor] = lambda down, right: down.abs() + right.abs(),
+    split: Callable[..., Tensor] = lambda distance, width: distance,
+    layout: Callable[..., Tensor] = lambda distance, rows, width: distance,
+) -> Tensor:
+    """Rows plus columns between every two tokens of an image, (L, L)."""
+    row, column = place(torch.arange(rows * width), rows, width)  # (L,) each
+    distance = measure(row - row[:, None], column - column[:, None])  # (L, L)
+    return layout(split(distance, width), rows, width)
+
+
+def _any_number(answer: Callable[..., Any], rows: int, width: int) -> Any:
+    """Whole numbers are as good as real ones."""
+    distance = answer(rows, width)
+    return distance.double() if isinstance(distance, Tensor) and distance.dtype != torch.bool else distance
+
+
+def _grid_distance_cases(draw: Draw) -> Iterator[Case]:
+    for rows, width in ((2, 2), (2, 3), (5, 3), (3, 7)):
+        yield Case(f"{rows} rows of {width}", {"rows": rows, "width": width})
+
+
+_GRID_DISTANCE_FAULTS = (
+    Fault(
+        "along the sequence",
+        "It counts the steps from token to token, |i − j|. In the image, the token a row below is one step away.",
+        place=lambda token, rows, width: (0 * token, token),
+    ),
+    Fault(
+        "divided by the rows",
+        "The row of a token is its number divided by the number of rows. A row is full after `width` tokens.",
+        place=lambda token, rows, width: (token // rows, token % rows),
+    ),
+    Fault(
+        "no whole rows",
+        "The division leaves fractions of a row. // gives the whole rows: token 30 of rows of 28 is in row 1.",
+        place=lambda token, rows, width: (token / width, token % width),
+    ),
+    Fault(
+        "difference split",
+        "The steps along the sequence are split into rows and columns. From the last token of a row to the first of "
+        "the next it is one step there, but `width` steps in the image: split the places first.",
+        place=lambda token, rows, width: (token, 0 * token),
+        measure=lambda down, right: down.abs(),
+        split=lambda distance, width: distance // width + distance % width,
+    ),
+    Fault(
+        "rows only",
+        "Only rows are counted; neighbours in one row have distance 0. Add the columns.",
+        measure=lambda down, right: down.abs(),
+    ),
+    Fault(
+        "columns only",
+        "Only columns are counted; neighbours in one column have distance 0. Add the rows.",
+        measure=lambda down, right: right.abs(),
+    ),
+    Fault(
+        "straight line",
+        "This is the straight line, √(rows² + columns²). Wanted are the steps of somebody who walks along the grid.",
+        measure=lambda down, right: (down**2 + right**2).sqrt(),
+    ),
+    Fault(
+        "squares added",
+        "The squares of rows and columns are added. Add the two as they are.",
+        measure=lambda down, right: down**2 + right**2,
+    ),
+    Fault(
+        "the larger one",
+        "It takes the larger of rows and columns, as a king moves in chess. Add the two.",
+        measure=lambda down, right: torch.maximum(down.abs(), right.abs()),
+    ),
+    Fault(
+        "multiplied",
+        "Rows and columns are multiplied, so that a whole row has distance 0. Add them.",
+        measure=lambda down, right: down.abs() * right.abs(),
+    ),
+    Fault(
+        "signed",
+        "Some distances are negative: left and right, or above and below, can cancel. Take absolute values.",
+        measure=lambda down, right: down + right,
+    ),
+    Fault(
+        "absolute value too late",
+        "The absolute value comes after the sum: one row down and one column left cancel. Take it of each, then add.",
+        measure=lambda down, right: (down + right).abs(),
+    ),
+    Fault(
+        "four axes",
+        "The distances stand in (rows, width, rows, width). Tokens are counted in one go: (L, L), L = rows · width.",
+        layout=lambda distance, rows, width: distance.view(rows, width, rows, width),
+    ),
+)
+
+
+class TwoSidedScore(nn.Module):
+    r"""Scaled dot product less :math:`\lambda^{left}` or :math:`\lambda^{right}` times the distance."""
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        *,
+        register: Callable[..., Tensor] = nn.Parameter,
+        shape: Callable[..., tuple[int, ...]] = lambda num_heads: (num_heads, 2),
+        start: float = 0.1,
+        product: Callable[..., Tensor] = lambda query, key: query @ key.transpose(-2, -1),
+        scale: Callable[..., float] = lambda head_dim: head_dim**-0.5,
+        first: Callable[..., int] = lambda offset, length, key_length: offset,
+        sides: Callable[..., tuple[Tensor, Tensor]] = lambda ahead: (-ahead.clamp(max=0), ahead.clamp(min=0)),
+        unit: Callable[..., float] = lambda key_length: 1.0,
+        slopes: Callable[..., tuple[Tensor, Tensor]] = lambda strength: (strength[:, 0], strength[:, 1]),
+        place: Callable[..., Tensor] = lambda slope: slope[:, None, None],
+        combine: Callable[..., Tensor] = lambda scores, penalty: scores - penalty,
+        finish: Callable[..., Tensor] = lambda scores, head_dim: scores,
+    ):
+        super().__init__()
+        self.strength = register(torch.full(shape(num_heads), start))
+        self.head_dim = head_dim
+        self.product, self.scale, self.first, self.sides, self.unit = product, scale(head_dim), first, sides, unit
+        self.slopes, self.place, self.combine, self.finish = slopes, place, combine, finish
+
+    def forward(self, query: Tensor, key: Tensor, *, query_offset: int = 0) -> Tensor:
+        """Scores (B, H, L, S)."""
+        scores = self.product(query, key) * self.scale
+        L, S = query.shape[-2], key.shape[-2]
+        i = torch.arange(L, device=query.device)[:, None] + self.first(query_offset, L, S)  # (L, 1)
+        ahead = torch.arange(S, device=query.device) - i  # (L, S)
+        pairs = zip(self.slopes(self.strength), self.sides(ahead), strict=True)
+        penalty = sum(self.place(slope) * side / self.unit(S) for slope, side in pairs)
+        return self.finish(self.combine(scores, penalty), self.head_dim)
+
+
+def _try_slopes(
+    answer: Callable[..., Any], query: Tensor, key: Tensor, query_offset: int, strength: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What there is to train, and the scores when the training has ended at these slopes."""
+    module = answer(query.shape[1], query.shape[-1]).to(query)
+    start = module.strength
+    trained = isinstance(start, nn.Parameter) and start.requires_grad
+    # The input itself stands in for the parameter, so that gradients show whether the scores really depend on it.
+    del module.strength
+    module.strength = strength.flatten()[: start.numel()].view(start.shape)
+    return start.detach().clone() if trained else query.new_zeros(0), module(query, key, query_offset=query_offset)
+
+
+def _two_sided_score_cases(draw: Draw) -> Iterator[Case]:
+    def case(
+        name: str, batch: int, num_heads: int, length: int, key_length: int, head_dim: int, query_offset: int
+    ) -> Case:
+        query, key = (draw.normal(batch, num_heads, n, head_dim) for n in (length, key_length))
+        # Never 0, and never the same twice: else a slope in the wrong place might not show. One is negative.
+        strength = (0.3 * draw.permutation(2 * num_heads).to(query) - 0.2).view(num_heads, 2)
+        return Case(name, {"query": query, "key": key, "query_offset": query_offset, "strength": strength})
+
+    yield case("2 tokens, 2 heads of size 2", 1, 2, 2, 2, 2, 0)
+    yield case("4 tokens, 1 head of size 3", 1, 1, 4, 4, 3, 0)
+    yield case("1 query at place 2 of 4 keys, 1 head of size 3", 1, 1, 1, 4, 3, 2)
+    yield case("2 sentences, 3 heads of size 5, 4 queries from place 2 of 7 keys", 2, 3, 4, 7, 5, 2)
+
+
+_TWO_SIDED_SCORE_FAULTS = (
+    Fault(
+        "not a parameter",
+        "No optimiser finds `strength`: a plain tensor or a buffer is no nn.Parameter, and one with "
+        "requires_grad=False does not learn.",
+        see=_CLASS,
+        register=lambda x: x,
+    ),
+    Fault(
+        "one pair for all heads",
+        "All heads share two slopes. Each is to have its own pair: shape (num_heads, 2).",
+        see=_CLASS,
+        shape=lambda num_heads: (2,),
+        slopes=lambda strength: (strength[:1], strength[1:]),
+    ),
+    Fault(
+        "one slope for both sides",
+        "Each head has one slope, and left and right are the same to it. It takes two: shape (num_heads, 2).",
+        shape=lambda num_heads: (num_heads,),
+        slopes=lambda strength: (strength, strength),
+    ),
+    Fault(
+        "second slope unused",
+        "The left slope serves both sides. Keys with j > i have a slope of their own, strength[:, 1].",
+        slopes=lambda strength: (strength[:, 0], strength[:, 0]),
+    ),
+    Fault(
+        "one head's slopes for all",
+        "All heads use the slopes of head 0. Head h has its own, strength[h].",
+        see=_CLASS,
+        slopes=lambda strength: (strength[:1, 0], strength[:1, 1]),
+    ),
+    Fault(
+        "both slopes on both sides",
+        "Each side pays both slopes. Steps to the left cost strength[:, 0], steps to the right strength[:, 1].",
+        slopes=lambda strength: (strength.sum(dim=-1), strength.sum(dim=-1)),
+    ),
+    Fault(
+        "slopes averaged",
+        "Both sides pay the mean of the two slopes, which makes left and right alike again.",
+        slopes=lambda strength: (strength.mean(dim=-1), strength.mean(dim=-1)),
+    ),
+    Fault(
+        "absolute slopes",
+        "The slopes lose their sign. Training may turn one negative, so that its side favours what is far.",
+        see="Can λ learn to look far?",
+        slopes=lambda strength: (strength[:, 0].abs(), strength[:, 1].abs()),
+    ),
+    Fault(
+        "sides in front",
+        "Rows of `strength` are taken as sides, (2, H). They are heads: left slopes are strength[:, 0], right ones "
+        "strength[:, 1].",
+        shape=lambda num_heads: (2, num_heads),
+        slopes=lambda strength: (strength[0], strength[1]),
+    ),
+    Fault("starts at 0", "The slopes start at 0. They are to start at 0.1.", see=_CLASS, start=0.0),
+    Fault("starts at 1", "The slopes start at 1. They are to start at 0.1.", see=_CLASS, start=1.0),
+    Fault(
+        "left and right exchanged",
+        "Left and right have changed places: a key with j < i is to the left and takes strength[:, 0].",
+        sides=lambda ahead: (ahead.clamp(min=0), -ahead.clamp(max=0)),
+    ),
+    Fault(
+        "sides by the diagonal",
+        "The sides are told apart by tril and triu. These know nothing of query_offset: compare j with i.",
+        sides=lambda ahead: (ahead.abs().tril(), ahead.abs().triu()),
+    ),
+    Fault(
+        "penalty transposed",
+        "The penalty lies on its side: queries are rows, (L, 1), and keys are columns, (S,).",
+        see=_CLASS,
+        combine=lambda scores, penalty: scores - penalty.transpose(-2, -1),
+    ),
+    Fault(
+        "left only",
+        "Keys on the right cost nothing. They have a slope of their own, strength[:, 1].",
+        sides=lambda ahead: (-ahead.clamp(max=0), 0 * ahead),
+    ),
+    Fault(
+        "right only",
+        "Keys on the left cost nothing. They have a slope of their own, strength[:, 0].",
+        sides=lambda ahead: (0 * ahead, ahead.clamp(min=0)),
+    ),
+    Fault(
+        "wrong sign",
+        "The penalty is added, so that far tokens are favoured. Subtract it.",
+        see=_BREAK,
+        combine=lambda scores, penalty: scores + penalty,
+    ),
+    Fault(
+        "multiplied",
+        "The scores are multiplied by e^(−penalty). Subtract the penalty; the softmax makes a factor of it.",
+        see=_FORMULA,
+        combine=lambda scores, penalty: scores * (-penalty).exp(),
+    ),
+    Fault(
+        "no penalty",
+        "The scores do not follow `strength`: it is not used, or it was used once, in __init__. Training changes it "
+        "later, so take it in forward.",
+        see=_CLASS,
+        combine=lambda scores, penalty: scores,
+    ),
+    Fault(
+        "signed distance",
+        "The distances are not cut at 0: what is behind counts negatively for the other side. Clamp each side.",
+        sides=lambda ahead: (-ahead, ahead),
+    ),
+    Fault(
+        "signed distance to the right",
+        "The slope is chosen for the side, but the distance keeps its sign: on the right i − j is negative and pays. "
+        "Take |i − j|.",
+        see=_BREAK,
+        sides=lambda ahead: (-ahead.clamp(max=0), -ahead.clamp(min=0)),
+    ),
+    Fault(
+        "signed distance to the left",
+        "The slope is chosen for the side, but the distance keeps its sign: on the left j − i is negative and pays. "
+        "Take |i − j|.",
+        see=_BREAK,
+        sides=lambda ahead: (ahead.clamp(max=0), ahead.clamp(min=0)),
+    ),
+    Fault(
+        "distance squared",
+        "The distances are squared. The penalty grows by the same λ with every step.",
+        see=_BREAK,
+        sides=lambda ahead: (ahead.clamp(max=0) ** 2, ahead.clamp(min=0) ** 2),
+    ),
+    Fault(
+        "counted from 1",
+        "A neighbour is taken to be two steps away. Left of place i, key j is i − j steps away.",
+        sides=lambda ahead: ((1 - ahead) * (ahead < 0), (1 + ahead) * (ahead > 0)),
+    ),
+    Fault(
+        "divided by the length",
+        "The distances are divided by the number of keys. One step costs λ, however long the sequence is.",
+        see=_FORMULA,
+        unit=lambda key_length: key_length,
+    ),
+    Fault(
+        "penalty scaled too",
+        "The penalty is divided by √D as well. Only the dot product is: q · k / √D − λ|i − j|.",
+        see=_FORMULA,
+        scale=lambda head_dim: 1.0,
+        finish=lambda scores, head_dim: scores / math.sqrt(head_dim),
+    ),
+    Fault(
+        "no scale",
+        "The dot product is not divided by √D. The penalty comes on top of that.",
+        see=_FORMULA,
+        scale=lambda head_dim: 1.0,
+    ),
+    Fault(
+        "divided by D",
+        "The dot product is divided by D; it is √D.",
+        see=_FORMULA,
+        scale=lambda head_dim: 1 / head_dim,
+    ),
+    Fault(
+        "offset ignored",
+        "The first query is taken to stand at place 0. It stands at place query_offset: distances count from there.",
+        see=_CLASS,
+        first=lambda offset, length, key_length: 0,
+    ),
+    Fault(
+        "offset on the keys",
+        "The places of the keys have query_offset added. It moves the queries: i starts there, j at 0.",
+        see=_CLASS,
+        first=lambda offset, length, key_length: -offset,
+    ),
+    Fault(
+        "queries at the end",
+        "The queries are taken to be the last ones. They start at place query_offset, which the caller says.",
+        see=_CLASS,
+        first=lambda offset, length, key_length: key_length - length,
+    ),
+    Fault(
+        "along the keys",
+        "Broadcasting begins at the last axis, so the slopes land on the keys. Shape (H, 1, 1) meets the heads.",
+        see=_CLASS,
+        place=lambda slope: slope,
+    ),
+    Fault(
+        "along the queries",
+        "The slopes run along the queries, as those of shape (H, 1) do. Shape (H, 1, 1) meets the heads.",
+        see=_CLASS,
+        place=lambda slope: slope[:, None],
+    ),
+    Fault(
+        "softmax inside",
+        "These are weights. A score ends before the softmax, which the layer takes itself.",
+        see=_CLASS,
+        finish=lambda scores, head_dim: scores.softmax(dim=-1),
+    ),
+    Fault(
+        "queries and keys exchanged",
+        "Queries and keys have changed places: row i has to hold query i against every key.",
+        see=_FORMULA,
+        product=lambda query, key: key @ query.transpose(-2, -1),
+    ),
+)
+
+
+def with_time(
+    query: Tensor,
+    key: Tensor,
+    times: Tensor,
+    strength: Tensor,
+    *,
+    contents: Callable[..., Tensor] = lambda query, D: query * math.sqrt((D + 1) / D),
+    ask: Callable[..., Tensor] = lambda one, times: one,
+    clock: Callable[..., Tensor] = lambda times: times,
+    slope: Callable[..., Tensor] = lambda strength: strength,
+    factor: Callable[..., float] = lambda D: math.sqrt(D + 1),
+) -> tuple[Tensor, Tensor]:
+    """Queries and keys with one more number, so that plain causal attention subtracts λ times the time between."""
+    D = query.shape[-1]
+    asked = ask(torch.ones_like(query[..., :1]), times)  # (B, H, L, 1)
+    mark = factor(D) * slope(strength)[:, None] * clock(times)  # (H, L)
+    mark = mark.expand(query.shape[:-1])[..., None]  # (B, H, L, 1)
+    return torch.cat([contents(query, D), asked], dim=-1), torch.cat([key, mark], dim=-1)
+
+
+def _attend_in_time(
+    answer: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, times: Tensor, strength: Tensor
+) -> Tensor:
+    """What counts is what torch makes of the longer vectors: there are many ways to share out the factors."""
+    longer_query, longer_key = answer(query, key, times, strength)
+    return F.scaled_dot_product_attention(longer_query, longer_key, value.to(longer_query), is_causal=True)
+
+
+def _with_time_cases(draw: Draw) -> Iterator[Case]:
+    def case(name: str, batch: int, num_heads: int, length: int, head_dim: int) -> Case:
+        query, key, value = (draw.normal(batch, num_heads, length, head_dim) for _ in range(3))
+        times = (
+            2 + draw.integers(4, 9, length).cumsum(dim=0).to(query) / 4
+        )  # unlike places: no start at 0, no even pace
+        strength = (draw.permutation(num_heads).to(query) + 1) / 5
+        return Case(name, {"query": query, "key": key, "value": value, "times": times, "strength": strength})
+
+    yield case("2 tokens, 1 head of size 2", 1, 1, 2, 2)
+    yield case("2 tokens, 2 heads of size 2", 1, 2, 2, 2)
+    yield case("2 sequences of 7 tokens, 3 heads of size 5", 2, 3, 7, 5)
+
+
+_WITH_TIME_FAULTS = (
+    Fault(
+        "wrong sign",
+        "The score gets −λ t_j, so that the past is favoured the more, the longer ago it is. "
+        "−λ(t_i − t_j) = −λt_i + λt_j: a later key has more.",
+        factor=lambda D: -math.sqrt(D + 1),
+    ),
+    Fault(
+        "cancelled",
+        "The penalty has no effect. What belongs to the query alone, −λt_i, adds the same to its whole row, and the "
+        "softmax cancels it. The keys have to carry λt_j, and the queries 1.",
+        factor=lambda D: 0.0,
+    ),
+    Fault(
+        "time on both",
+        "The new numbers of query and key both hold the time, so that the score gets λ t_i t_j. The query's is 1.",
+        ask=lambda one, times: one * times[:, None],
+    ),
+    Fault(
+        "λ on both",
+        "Both the query's number and the key's hold λ: the score gets λ². The query's is 1.",
+        slope=lambda strength: strength**2,
+    ),
+    Fault(
+        "λ forgotten",
+        "The slopes are missing: every head takes off 1 for one unit of time, where it should be λ.",
+        slope=lambda strength: torch.ones_like(strength),
+    ),
+    Fault(
+        "one slope for all heads",
+        "All heads use the first slope. Head h has strength[h].",
+        slope=lambda strength: strength[:1].expand_as(strength),
+    ),
+    Fault(
+        "places in place of times",
+        "The keys carry their place, 0, 1, 2, … These tokens come at `times`, which are no even steps.",
+        clock=lambda times: torch.arange(len(times), device=times.device).to(times),
+    ),
+    Fault(
+        "steps between neighbours",
+        "The keys carry the time since the key before. With the times themselves, the differences come by themselves.",
+        clock=lambda times: torch.cat([times[:1] * 0, times.diff()]),
+    ),
+    Fault(
+        "times squared",
+        "The times are squared; the penalty is λ times the time itself.",
+        clock=lambda times: times**2,
+    ),
+    Fault(
+        "scale of the shorter vectors",
+        "Both factors are those for D numbers. torch sees D + 1 and divides by √(D + 1): the queries want "
+        "√(D + 1)/√D, and the keys' number √(D + 1).",
+        contents=lambda query, D: query,
+        factor=lambda D: math.sqrt(D),
+    ),
+    Fault(
+        "contents not rescaled",
+        "The penalty is right, but q · k is now divided by √(D + 1) in place of √D. "
+        "Multiply the queries by √(D + 1)/√D.",
+        contents=lambda query, D: query,
+    ),
+    Fault(
+        "contents rescaled the wrong way",
+        "The factor of the queries is upside down: √D/√(D + 1) in place of √(D + 1)/√D.",
+        contents=lambda query, D: query * math.sqrt(D / (D + 1)),
+    ),
+    Fault(
+        "contents rescaled twice",
+        "The contents are rescaled in the query and in the key. Once is enough.",
+        contents=lambda query, D: query * (D + 1) / D,
+    ),
+    Fault(
+        "contents scaled already",
+        "The queries are divided by √D, and torch divides once more. Multiply them by √(D + 1)/√D.",
+        contents=lambda query, D: query / math.sqrt(D),
+    ),
+    Fault(
+        "contents not divided by √D",
+        "The queries are multiplied by √(D + 1), which undoes torch's scale. Then 1/√D is missing.",
+        contents=lambda query, D: query * math.sqrt(D + 1),
+    ),
+    Fault(
+        "√D in the number",
+        "The keys' number has the factor √D. torch divides by the root of the longer size, √(D + 1).",
+        factor=lambda D: math.sqrt(D),
+    ),
+    Fault(
+        "no root in the number",
+        "The keys' number is λt as it is, and torch divides it by √(D + 1). Multiply by that before.",
+        factor=lambda D: 1.0,
+    ),
+    Fault(
+        "number as it is",
+        "Neither part is rescaled: q · k and λt are both divided by √(D + 1). Multiply the queries by √(D + 1)/√D, "
+        "and the keys' number by √(D + 1).",
+        contents=lambda query, D: query,
+        factor=lambda D: 1.0,
+    ),
+    Fault(
+        "rescaled with the queries",
+        "The number is appended to the queries before they are rescaled, so that it grows by √(D + 1)/√D as well. "
+        "Append it afterwards.",
+        factor=lambda D: (D + 1) / math.sqrt(D),
+    ),
+    Fault(
+        "D + 1 in the number",
+        "The keys' number has the factor D + 1; torch divides by the root of that, so it takes the root.",
+        factor=lambda D: D + 1.0,
+    ),
+)
+
+EXERCISES = (
+    Exercise(
+        grid_distance,
+        notebook="07",
+        section=_IMAGE,
+        level="easy",
+        minutes=5,
+        cases=_grid_distance_cases,
+        faults=_GRID_DISTANCE_FAULTS,
+        call=_any_number,
+    ),
+    Exercise(
+        TwoSidedScore,
+        notebook="07",
+        section=_CURE,
+        level="middle",
+        minutes=10,
+        cases=_two_sided_score_cases,
+        faults=_TWO_SIDED_SCORE_FAULTS,
+        call=_try_slopes,
+        returns=("strength at the start", "scores"),
+    ),
+    Exercise(
+        with_time,
+        notebook="07",
+        section=_CAUSAL,
+        level="hard",
+        minutes=12,
+        cases=_with_time_cases,
+        faults=_WITH_TIME_FAULTS,
+        call=_attend_in_time,
+        returns=("output",),
+    ),
+)
