@@ -160,8 +160,8 @@ def fast_distance_biased(
     .. math:: -\lambda |i - j| = -\lambda i + \lambda j
 
     One more number in each query, 1, and in each key, λj√D, makes it plain dot-product attention. With j counted from
-    the middle, float32 rounds such a score by about ``|λ|`` S · 2⁻²⁵ at most. Float16 cannot hold
-    λj√D and takes the blocks.
+    the middle, float32 rounds such a score by about ``|λ|`` S · 2⁻²⁵ at most. Float16 cannot hold λj√D and takes the
+    blocks.
     """
     if not is_causal or score.width is not None or query.dtype == torch.float16:
         return query_blocks(score, query, key, value, is_causal=is_causal, **options)
