@@ -62,8 +62,8 @@ _GRID_DISTANCE_FAULTS = (
     ),
     Fault(
         "difference split",
-        "The steps along the sequence are split into rows and columns. The last token of a row and the first of the "
-        "next are one step apart there, but width columns in the image: split the places first.",
+        "The steps along the sequence are split into rows and columns. From the last token of a row to the first of "
+        "the next it is one step there, but `width` steps in the image: split the places first.",
         place=lambda token, rows, width: (token, 0 * token),
         measure=lambda down, right: down.abs(),
         split=lambda distance, width: distance // width + distance % width,
@@ -218,6 +218,11 @@ _TWO_SIDED_SCORE_FAULTS = (
         "both slopes on both sides",
         "Each side pays both slopes. Steps to the left cost strength[:, 0], steps to the right strength[:, 1].",
         slopes=lambda strength: (strength.sum(dim=-1), strength.sum(dim=-1)),
+    ),
+    Fault(
+        "slopes averaged",
+        "Both sides pay the mean of the two slopes, which makes left and right alike again.",
+        slopes=lambda strength: (strength.mean(dim=-1), strength.mean(dim=-1)),
     ),
     Fault(
         "absolute slopes",
@@ -424,7 +429,7 @@ def _with_time_cases(draw: Draw) -> Iterator[Case]:
 _WITH_TIME_FAULTS = (
     Fault(
         "wrong sign",
-        "The keys' number is −λt, so that the past is favoured the more, the longer ago it is. "
+        "The score gets −λ t_j, so that the past is favoured the more, the longer ago it is. "
         "−λ(t_i − t_j) = −λt_i + λt_j: a later key has more.",
         factor=lambda D: -math.sqrt(D + 1),
     ),
