@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -147,6 +148,16 @@ SUBMISSIONS = {
         "def future_leaks(*x): return True\n"
     ),
     "speaks.py": SPEAKS + RIGHT,
+    "says_so.py": (
+        "from sciformer.check.exercise import Exercise, Observation, Problem\n"
+        "Exercise.observe = lambda *a: Observation(problem=Problem('correct', ''))\n"
+        "def masked_weights(s, m): return s\n"
+    ),
+    "empties.py": (
+        "import os\nfor fd in range(3, 40):\n    try: os.ftruncate(fd, 0)\n    except OSError: pass\nos._exit(1)\n"
+        "def masked_weights(s, m): raise ValueError('\\ud800')\n"
+    ),
+    "deep.ipynb": "[" * 100_000,
     "deletes.py": DELETES + RIGHT,
     "right_after_all.py": RIGHT,
 }
@@ -212,13 +223,21 @@ def test_memory_is_limited(graded):
     assert graded["hungry.py"].points == 5
 
 
-@pytest.mark.parametrize("name", ["not_python.py", "no_notebook.ipynb", "null.py"])
+@pytest.mark.parametrize("name", ["not_python.py", "no_notebook.ipynb", "null.py", "deep.ipynb"])
 def test_what_cannot_be_read_gets_nothing(graded, name):
     assert kinds(graded[name]) == dict.fromkeys(NAMES, "missing")
 
 
-def test_rewriting_the_checker_is_no_use(graded):
-    assert graded["forges.py"].points == 0
+@pytest.mark.parametrize("name", ["forges.py", "says_so.py", "empties.py"])
+def test_rewriting_the_checker_is_no_use(graded, name):
+    assert graded[name].points == 0
+    assert graded[name].out_of == 6
+
+
+def test_a_report_holds_whatever_was_handed_in(graded, tmp_path):
+    grading.write_report(list(graded.values()), 7, tmp_path / "grades.json")
+    report = json.loads((tmp_path / "grades.json").read_text(encoding="utf-8"))
+    assert len(report["submissions"]) == len(grading.table(list(graded.values())).splitlines()) / 4 == len(SUBMISSIONS)
 
 
 def test_speaking_in_the_worker_s_place_hurts_nobody_else(graded):
@@ -259,6 +278,13 @@ def test_exercises_of_one_s_own_from_the_command_line(tmp_path, capsys):
     assert report["seed"] == 5
     assert [submission["points"] for submission in report["submissions"]] == [2, 0, 0]
     assert report["submissions"][1]["results"][0]["faults"] == ["not normalised"]
+
+
+def test_a_grader_that_cannot_run_anything_says_so(tmp_path, monkeypatch, capsys):
+    (tmp_path / "right.py").write_text(RIGHT)
+    monkeypatch.setattr(grading.sys, "executable", shutil.which("false"))
+    assert main(["grade", str(tmp_path / "right.py"), "--out", str(tmp_path / "grades.json")]) == 1
+    assert "does not start: exit status 1" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

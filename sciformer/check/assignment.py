@@ -91,7 +91,7 @@ def read_notebook(path: Path) -> dict[str, Any]:
             raise TypeError("metadata is no dictionary")
         for cell in notebook["cells"]:
             source(cell), cell["cell_type"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not a notebook: {error!r}") from error
     return notebook
 

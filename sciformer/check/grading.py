@@ -30,6 +30,7 @@ from sciformer.check.exercise import Exercise, Observation, Problem
 from sciformer.files import written_whole
 
 _PACKAGE = Path(__file__).parents[1]
+_WELL = "exit status 0"
 _STARTS = 10  # so often is a submission started that takes its process down
 
 
@@ -115,7 +116,7 @@ def grade(
 
     Raises:
         ValueError: if no file has an exercise, or the module cannot be used.
-        RuntimeError: if the process that runs a submission does not start.
+        OSError: if the process that runs submissions does not start.
     """
     exercises = known_exercises(module)
     # Everything is in memory before the first submission runs, so that none can change another, or the package.
@@ -128,17 +129,14 @@ def grade(
     names = [name for name in exercises if name in wanted]
     if not names:
         raise ValueError(f"there is no exercise in {', '.join(map(str, files))}")
+    limits = {"module": module and module.name, "seconds": seconds, "memory": memory, "seed": seed}
+    _, ended = _start({"cells": [], "exercises": {}, "skip": [], **limits}, package)
+    if ended != _WELL:
+        raise OSError(f"the process that runs submissions does not start: {ended}")
     grades = []
     for submission, found in zip(tqdm(submissions, disable=None), variables, strict=True):
-        job = {
-            "cells": submission.cells,
-            "exercises": {name: found.get(name, name) for name in names},
-            "module": module and module.name,
-            "seconds": seconds,
-            "memory": memory,
-            "seed": seed,
-        }
-        seen, notes = _run(job, package)
+        answers = {name: found.get(name, name) for name in names}
+        seen, notes = _run({"cells": submission.cells, "exercises": answers, **limits}, package)
         results = tuple(_result(exercises[name], seen[name], seed) for name in names)
         grades.append(Grade(submission.file, results, (*submission.notes, *notes)))
     return grades
@@ -190,11 +188,7 @@ def _run(job: dict[str, Any], package: dict[Path, bytes]) -> tuple[dict[str, Obs
 
 
 def _start(job: dict[str, Any], package: dict[Path, bytes]) -> tuple[list[dict[str, Any]], str]:
-    """Run the worker; what it said, and how it ended.
-
-    Raises:
-        RuntimeError: if the worker does not start.
-    """
+    """Run the worker; what it said, and how it ended."""
     with (
         tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder,
         tempfile.TemporaryFile() as said,  # files without a name, which nobody else can delete
@@ -216,6 +210,9 @@ def _start(job: dict[str, Any], package: dict[Path, bytes]) -> tuple[list[dict[s
         try:
             code = process.wait(job["seconds"] + 10 * len(job["exercises"]) + 60)
             ended = f"signal {-code}" if code < 0 else f"exit status {code}"
+            if code > 0:  # the worker's own trouble; a submission's errors go nowhere
+                errors.seek(0)
+                ended = " ".join([ended, *errors.read(10_000).decode(errors="replace").strip().splitlines()[-1:]])
         except subprocess.TimeoutExpired:
             ended = "it did not come to an end"
         finally:
@@ -224,19 +221,14 @@ def _start(job: dict[str, Any], package: dict[Path, bytes]) -> tuple[list[dict[s
             process.kill()
             process.wait()
         said.seek(0)
-        errors.seek(0)
-        entries = [entry for line in said if (entry := _entry(line))]
-        if not entries:
-            reason = errors.read().decode(errors="replace").strip().splitlines()[-1:]
-            raise RuntimeError(f"the process that runs submissions does not start: {''.join(reason) or ended}")
-    return entries, ended
+        return [entry for line in said if (entry := _entry(line))], ended
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
     """One line of the worker, or of a submission that found the way to speak in its place."""
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     hashable = isinstance(entry, dict) and all(isinstance(x, str | int) for x in entry.values())
     return entry if hashable else None
@@ -247,6 +239,8 @@ def _load(entry: dict[str, Any]) -> Observation:
     try:
         content = torch.load(io.BytesIO(base64.b64decode(entry["content"])), weights_only=True)
         problem = content["problem"] and Problem(str(content["problem"]["kind"]), str(content["problem"]["says"]))
+        if problem and problem.kind == "correct":
+            raise ValueError("only the judge says so")
         return Observation(list(content["outputs"]), problem)
     except Exception:  # it may hold anything
         return Observation(problem=Problem("incomplete", "What the answer returned cannot be read."))
@@ -268,7 +262,7 @@ def table(grades: Sequence[Grade]) -> str:
     for one in grades:
         for result in one.results:
             points = f"{result.points}/{result.out_of}"
-            rows.append((one.file, result.exercise, points, result.says.splitlines()[0]))
+            rows.append((one.file, result.exercise, points, result.says.split("\n")[0]))
         rows.append((one.file, "total", f"{one.points}/{one.out_of}", "; ".join(one.notes)))
     widths = [max(len(row[n]) for row in rows) for n in range(3)]
     lines = ["  ".join([*(word.ljust(w) for word, w in zip(row, widths, strict=False)), row[3]]) for row in rows]
@@ -279,5 +273,5 @@ def write_report(grades: Sequence[Grade], seed: int, path: Path) -> None:
     """The grades as JSON."""
     content = [asdict(one) | {"points": one.points, "out_of": one.out_of} for one in grades]
     with written_whole(path) as beside:
-        report = json.dumps({"seed": seed, "submissions": content}, indent=1, ensure_ascii=False)
-        beside.write_text(report + "\n", encoding="utf-8")
+        report = json.dumps({"seed": seed, "submissions": content}, indent=1, ensure_ascii=False) + "\n"
+        beside.write_bytes(report.encode("utf-8", "replace"))  # a submission's words may be no text
