@@ -18,16 +18,18 @@ from sciformer.functional import (
     masked_softmax,
     naive_attention,
     padding_mask,
+    rotate,
 )
-from sciformer.models import Classifier, ImageToSequence, ImageTransformer
+from sciformer.models import CharTransformer, Classifier, ImageToSequence, ImageTransformer, sample
 from sciformer.positions import POSITIONS, LearnedPositions, NoPositions, SinusoidalPositions
-from sciformer.scores import SCORES, DistanceBiasedScore, DotProductScore
+from sciformer.scores import SCORES, DistanceBiasedScore, DotProductScore, NormalizedScore, PreparedScore, RotaryScore
 
 __version__ = "0.1.0"
 
 __all__ = [
     "POSITIONS",
     "SCORES",
+    "CharTransformer",
     "Classifier",
     "DistanceBiasedScore",
     "DotProductScore",
@@ -37,6 +39,9 @@ __all__ = [
     "LearnedPositions",
     "MultiHeadAttention",
     "NoPositions",
+    "NormalizedScore",
+    "PreparedScore",
+    "RotaryScore",
     "SinusoidalPositions",
     "TransformerBlock",
     "attend",
@@ -46,6 +51,8 @@ __all__ = [
     "masked_softmax",
     "naive_attention",
     "padding_mask",
+    "rotate",
+    "sample",
 ]
 
 _MODULES = ("check", "course", "data", "experiments", "explore", "metrics", "optim", "plotting", "training")

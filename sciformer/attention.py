@@ -1,10 +1,12 @@
 """Multi-head attention over any score."""
 
 from collections.abc import Callable
+from typing import Any
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from sciformer.cache import memory_for
 from sciformer.fast import attention
 from sciformer.scores import DotProductScore
 
@@ -57,6 +59,7 @@ class MultiHeadAttention(nn.Module):
         attn_mask: Bool[Tensor, "..."] | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
+        cache: dict[nn.Module, Any] | None = None,
     ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L S"] | None]:
         """Attend from ``query`` to ``key`` and ``value``; without them it is self-attention.
 
@@ -66,30 +69,38 @@ class MultiHeadAttention(nn.Module):
             attn_mask: (L, S), or (B, H, L, S) with ones where it repeats; True where a query may attend.
             is_causal: no query looks past its own place; together with ``attn_mask`` both hold.
             need_weights: also return the weights, which takes the readable path.
+            cache: what each module remembers of the tokens before, by module; starts as ``{}``. The queries are then
+                the next tokens of a text, and each attends to itself and to all before it.
 
         Returns:
             The output, and the weights or None.
 
         Raises:
-            ValueError: if an input is not (B, L, embed_dim), batches or lengths differ, or the mask does not fit.
+            ValueError: if an input is not (B, L, embed_dim), batches or lengths differ, the mask does not fit, or a
+                cache is asked for more than causal self-attention.
         """
         key = query if key is None else key
         value = key if value is None else value
         self._check_inputs(query, key, value, attn_mask)
+        if cache is not None and (key is not query or value is not query or attn_mask is not None or need_weights):
+            raise ValueError("a cache serves causal self-attention: no key, value, attn_mask or need_weights beside it")
         q, k, v = (
             projection(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, H, L or S, D)
             for projection, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
         )
-        output, weights = attention(
-            self.score,
-            q,
-            k,
-            v,
-            attn_mask=attn_mask,
-            is_causal=is_causal,
-            dropout_p=self.dropout if self.training else 0.0,
-            need_weights=need_weights,
-        )
+        if cache is not None:
+            output, weights = cache.setdefault(self, memory_for(self.score)).attend(self.score, q, k, v), None
+        else:
+            output, weights = attention(
+                self.score,
+                q,
+                k,
+                v,
+                attn_mask=attn_mask,
+                is_causal=is_causal,
+                dropout_p=self.dropout if self.training else 0.0,
+                need_weights=need_weights,
+            )
         return self.out_proj(output.transpose(1, 2).flatten(-2)), weights  # (B, L, E)
 
     def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None) -> None:

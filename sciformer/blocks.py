@@ -1,6 +1,8 @@
 """What stands around attention in a transformer: residuals, norms and a feed-forward network."""
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -52,6 +54,7 @@ class TransformerBlock(nn.Module):
 
     Args:
         expansion: width of the feed-forward's hidden layer, in multiples of ``embed_dim``.
+        norm: recipe for each norm, called as ``norm(embed_dim)``; a layer norm if not given.
         norm_first: pre-norm if True, post-norm if False.
         dropout: in attention weights, in the feed-forward and on both branches.
     """
@@ -64,15 +67,17 @@ class TransformerBlock(nn.Module):
         expansion: float = 4,
         score: Callable[[int, int], nn.Module] = DotProductScore,
         activation: Callable[[], nn.Module] = nn.GELU,
+        norm: Callable[[int], nn.Module] | None = None,
         norm_first: bool = True,
         dropout: float = 0.0,
         bias: bool = True,
     ):
         super().__init__()
+        norm = norm or partial(nn.LayerNorm, bias=bias)
         self.norm_first = norm_first
-        self.attention_norm = nn.LayerNorm(embed_dim, bias=bias)
+        self.attention_norm = norm(embed_dim)
         self.attention = MultiHeadAttention(embed_dim, num_heads, score=score, dropout=dropout, bias=bias)
-        self.feed_forward_norm = nn.LayerNorm(embed_dim, bias=bias)
+        self.feed_forward_norm = norm(embed_dim)
         self.feed_forward = FeedForward(
             embed_dim, round(expansion * embed_dim), activation=activation, dropout=dropout, bias=bias
         )
@@ -85,6 +90,7 @@ class TransformerBlock(nn.Module):
         attn_mask: Bool[Tensor, "..."] | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
+        cache: dict[nn.Module, Any] | None = None,
     ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L L"] | None]:
         """One round of looking and thinking; the arguments are those of :class:`MultiHeadAttention`.
 
@@ -96,6 +102,7 @@ class TransformerBlock(nn.Module):
             attn_mask=attn_mask,
             is_causal=is_causal,
             need_weights=need_weights,
+            cache=cache,
         )
         x = x + self.dropout(looked)
         x = x if self.norm_first else self.attention_norm(x)

@@ -415,6 +415,45 @@ def _batches(
             yield (augment(first, generator) if augment else first, *others)
 
 
+def text_batches(
+    tokens: Int[Tensor, "N"], length: int, *, batch_size: int, seed: int
+) -> Iterator[tuple[Int[Tensor, "B L"], Int[Tensor, "B L"]]]:
+    """Batches of text without end, each with the same text one token later, as a language model's targets.
+
+    In each pass the text is cut anew, from a random place on, into pieces that come in random order, so that every
+    token is read once before any is read twice. Randomness comes from a generator of its own, as in :func:`batches`.
+
+    Args:
+        tokens: the text, on any device.
+        length: tokens in a piece, L.
+
+    Yields:
+        Inputs and targets.
+
+    Raises:
+        ValueError: if the text has not enough tokens for one batch, or a size is below 1.
+    """
+    needed = batch_size * length + length  # the first piece may start up to L - 1 tokens late; one more for the target
+    if min(length, batch_size) < 1 or len(tokens) < needed:
+        raise ValueError(
+            f"{batch_size} pieces of {length} tokens need a text of {needed} or more, got {len(tokens)} tokens"
+        )
+    return _text_batches(tokens, length, batch_size, torch.Generator().manual_seed(seed))
+
+
+def _text_batches(
+    tokens: Tensor, length: int, batch_size: int, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    steps = torch.arange(length + 1)
+    while True:
+        first = int(torch.randint(length, (), generator=generator))
+        starts = torch.arange(first, len(tokens) - length, length)
+        starts = starts[torch.randperm(len(starts), generator=generator)]
+        for some in starts[: len(starts) // batch_size * batch_size].split(batch_size):
+            pieces = tokens[(some[:, None] + steps).to(tokens.device)]  # (B, L + 1)
+            yield pieces[:, :-1], pieces[:, 1:]
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Augmentation
 # ---------------------------------------------------------------------------------------------------------------------

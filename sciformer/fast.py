@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from sciformer.functional import attend, causal_mask, check_mask, check_query_key, check_strength
-from sciformer.scores import DistanceBiasedScore, DotProductScore
+from sciformer.scores import DistanceBiasedScore, DotProductScore, NormalizedScore, PreparedScore, RotaryScore
 
 #: How many scores :func:`query_blocks` holds at a time. On a CPU 16 MB in float32: beyond 32 MB the allocator maps
 #: every tensor anew, which costs more than the arithmetic. Elsewhere 256 MB, enough to keep a GPU busy.
@@ -187,10 +187,26 @@ def fast_distance_biased(
     return output[..., : value.shape[-1]]
 
 
+def fast_prepared(
+    score: PreparedScore,
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    *,
+    is_causal: bool = False,
+    **options: Any,
+) -> Float[Tensor, "B H L D"]:
+    """The fast path of the score that comes after."""
+    query, key = score.prepare(query, key, key.shape[-2] - query.shape[-2] if is_causal else 0)
+    return attention(score.score, query, key, value, is_causal=is_causal, **options)[0]
+
+
 #: Exact class of a score -> its fast path, which takes the arguments of :func:`readable_attention` but the last.
 FAST: dict[type[nn.Module], Callable[..., Tensor]] = {
     DotProductScore: fast_dot_product,
     DistanceBiasedScore: fast_distance_biased,
+    RotaryScore: fast_prepared,
+    NormalizedScore: fast_prepared,
 }
 
 

@@ -188,6 +188,34 @@ def dot_product_scores(
     return (query * scale) @ key.transpose(-2, -1)
 
 
+def rotate(x: Float[Tensor, "*batch L D"], *, offset: int = 0, base: float = 10_000.0) -> Float[Tensor, "*batch L D"]:
+    r"""Rotary positions: turn each pair of features by an angle that grows with the token's place.
+
+    .. math:: \begin{pmatrix} y_m \\ y_{m+D/2} \end{pmatrix} =
+              \begin{pmatrix} \cos tω_m & -\sin tω_m \\ \sin tω_m & \cos tω_m \end{pmatrix}
+              \begin{pmatrix} x_m \\ x_{m+D/2} \end{pmatrix}, \qquad ω_m = \text{base}^{-2m/D}
+
+    Two turned vectors have a dot product that depends on their contents and on how far apart they are, not on where.
+    Source: Su et al. 2021, arXiv:2104.09864, section 3.2 (there the pairs are neighbours).
+
+    Args:
+        offset: place of the first token.
+
+    Raises:
+        ValueError: if D is odd, since features turn in pairs.
+    """
+    L, D = x.shape[-2:]
+    if D % 2:
+        raise ValueError(f"rotary positions turn pairs of features, got an odd head_dim {D}")
+    dtype = torch.promote_types(x.dtype, torch.float32)  # a place needs more than the 8 bits of bfloat16
+    place = torch.arange(offset, offset + L, dtype=dtype, device=x.device)
+    frequency = base ** (-torch.arange(0, D, 2, dtype=dtype, device=x.device) / D)
+    angle = place[:, None] * frequency  # (L, D / 2)
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
+
+
 def steps_between(
     length: int,
     key_length: int,

@@ -13,16 +13,21 @@ class _Positions(nn.Module):
 
     table: Tensor  # (max_length, E)
 
-    def forward(self, x: Float[Tensor, "B L E"]) -> Float[Tensor, "B L E"]:
-        """Add the first L rows of the table.
+    def forward(self, x: Float[Tensor, "B L E"], *, offset: int = 0) -> Float[Tensor, "B L E"]:
+        """Add L rows of the table.
+
+        Args:
+            offset: place of the first token; as many as were read before when decoding with a cache.
 
         Raises:
-            ValueError: if x is longer than ``max_length`` or not ``embed_dim`` wide.
+            ValueError: if x reaches past ``max_length`` or is not ``embed_dim`` wide.
         """
         (max_length, embed_dim), (L, E) = self.table.shape, x.shape[-2:]
-        if max_length < L or embed_dim != E:
-            raise ValueError(f"positions are for up to {max_length} tokens of width {embed_dim}, got {L} of width {E}")
-        return x + self.table[:L]
+        if max_length < offset + L or embed_dim != E:
+            raise ValueError(
+                f"positions are for up to {max_length} tokens of width {embed_dim}, got {offset + L} of width {E}"
+            )
+        return x + self.table[offset : offset + L]
 
 
 class SinusoidalPositions(_Positions):
@@ -64,7 +69,7 @@ class NoPositions(nn.Module):
     def __init__(self, embed_dim: int, max_length: int):
         super().__init__()
 
-    def forward(self, x: Float[Tensor, "B L E"]) -> Float[Tensor, "B L E"]:
+    def forward(self, x: Float[Tensor, "B L E"], *, offset: int = 0) -> Float[Tensor, "B L E"]:
         """Return x."""
         return x
 

@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sciformer.functional import distance_biased_scores, dot_product_scores
+from sciformer.functional import distance_biased_scores, dot_product_scores, rotate
 
 
 class DotProductScore(nn.Module):
@@ -93,6 +94,67 @@ class DistanceBiasedScore(nn.Module):
     ) -> Float[Tensor, "B H L S"]:
         """Scores of every query against every key; the arguments are those of :class:`DotProductScore`."""
         return distance_biased_scores(query, key, self.strength, query_offset=query_offset, width=self.width)
+
+
+class PreparedScore(nn.Module):
+    """Another score, of queries and keys that were changed first. What the change is, ``prepare`` says.
+
+    Args:
+        score: recipe for the score that comes after.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int, *, score: Callable[[int, int], nn.Module] = DotProductScore):
+        super().__init__()
+        self.score = score(num_heads, head_dim)
+
+    def prepare(
+        self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
+    ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
+        """The queries and keys that the score sees."""
+        raise NotImplementedError
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Bool[Tensor, "..."] | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
+        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`."""
+        query, key = self.prepare(query, key, query_offset)
+        return self.score(query, key, attn_mask=attn_mask, query_offset=query_offset)
+
+
+class RotaryScore(PreparedScore):
+    r"""Any score of queries and keys that are turned by their places: relative positions without a vector for each.
+
+    .. math:: s_{ij} = \text{score}(R_i q_i, R_j k_j)
+
+    ``R`` is :func:`~sciformer.functional.rotate`. Source: Su et al. 2021, arXiv:2104.09864.
+    """
+
+    def prepare(
+        self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
+    ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
+        """Turn both; the keys count from 0."""
+        return rotate(query, offset=query_offset), rotate(key)
+
+
+class NormalizedScore(PreparedScore):
+    r"""Any score of queries and keys that are brought to length √D first ("QK-norm").
+
+    .. math:: s_{ij} = \text{score}\left(\sqrt D \frac{q_i}{|q_i|}, \sqrt D \frac{k_j}{|k_j|}\right)
+
+    A dot product then stays within ±√D however large the weights grow, so that a higher learning rate is safe.
+    Source: Henry et al. 2020, arXiv:2010.04245.
+    """
+
+    def prepare(
+        self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
+    ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
+        """Bring both to length √D."""
+        return F.rms_norm(query, query.shape[-1:]), F.rms_norm(key, key.shape[-1:])
 
 
 #: Every mechanism by name. Each entry is a recipe: ``SCORES[name](num_heads, head_dim)``.

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from tqdm import tqdm
 
@@ -176,6 +178,36 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], metric: Callable[[Tenso
     if count == 0:
         raise ValueError("there is nothing to evaluate on: batches is empty")
     return total / count
+
+
+def next_token_loss(logits: Float[Tensor, "B L V"], targets: Int[Tensor, "B L"]) -> Float[Tensor, ""]:
+    """Mean of −log p(target) over all places, in nats."""
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+def text_loss(model: nn.Module, tokens: Int[Tensor, "N"], length: int, *, batch_size: int = 64) -> float:
+    """Mean of −log p over a whole text, in nats: every token but the first is predicted once, nothing is sampled.
+
+    The text is cut into pieces of ``length`` from its beginning on, the last one shorter. In its piece a token sees
+    only those before it, so the same text has a lower loss when it is cut into longer pieces.
+
+    Raises:
+        ValueError: if there is no second token.
+    """
+    if len(tokens) < 2 or length < 1:
+        raise ValueError(f"need 2 tokens or more and a length of 1 or more, got {len(tokens)} tokens, length {length}")
+    whole = (len(tokens) - 1) // length * length
+    inputs, targets = tokens[:-1], tokens[1:]
+    pieces = [
+        (inputs[:whole].view(-1, length), targets[:whole].view(-1, length)),
+        (inputs[None, whole:], targets[None, whole:]),
+    ]
+    total = 0.0
+    for piece in pieces:
+        if piece[0].numel():
+            batches = zip(*(part.split(batch_size) for part in piece), strict=True)
+            total += evaluate(model, batches, next_token_loss) * piece[0].numel()
+    return total / len(inputs)
 
 
 def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:

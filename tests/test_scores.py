@@ -14,6 +14,9 @@ from sciformer import (
     DistanceBiasedScore,
     DotProductScore,
     MultiHeadAttention,
+    NormalizedScore,
+    PreparedScore,
+    RotaryScore,
     TransformerBlock,
     attend,
     causal_mask,
@@ -21,13 +24,15 @@ from sciformer import (
 )
 from sciformer.fast import FAST, attention
 
-B, H, L, D = 2, 3, 7, 5
+B, H, L, D = 2, 3, 7, 6
 CASES = ["none", "causal", "mask", "mask and causal", "padding"]
 RECIPES = {
     **SCORES,
     "distance to each side": partial(DistanceBiasedScore, each_side=True),
     "distance on a grid": partial(DistanceBiasedScore, width=3),
     "distance to each side on a grid": partial(DistanceBiasedScore, each_side=True, width=3),
+    **{f"normalised {name}": partial(NormalizedScore, score=recipe) for name, recipe in SCORES.items()},
+    **{f"rotary {name}": partial(RotaryScore, score=recipe) for name, recipe in SCORES.items()},
 }
 
 
@@ -185,7 +190,7 @@ def test_a_subclass_is_never_served_by_its_parents_shortcut():
 
 
 def test_every_fast_path_belongs_to_a_score():
-    assert set(FAST) <= set(SCORES.values())
+    assert set(FAST) <= {*SCORES.values(), *PreparedScore.__subclasses__()}
 
 
 def test_a_score_of_ones_own_drops_in():

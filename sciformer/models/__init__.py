@@ -1,5 +1,6 @@
 """Whole models. Every one takes the score and the positions as recipes."""
 
 from sciformer.models.image import Classifier, ImageToSequence, ImageTransformer
+from sciformer.models.language import CharTransformer, sample
 
-__all__ = ["Classifier", "ImageToSequence", "ImageTransformer"]
+__all__ = ["CharTransformer", "Classifier", "ImageToSequence", "ImageTransformer", "sample"]

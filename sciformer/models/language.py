@@ -1,0 +1,211 @@
+"""A language model, character by character."""
+
+import math
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from sciformer.blocks import TransformerBlock
+from sciformer.positions import LearnedPositions
+from sciformer.scores import DotProductScore
+
+
+class CharTransformer(nn.Module):
+    r"""A causal transformer: at each place, the logits of the character that comes next.
+
+    .. math:: p(x_1, \dots, x_L) = \prod_t p(x_t \mid x_1, \dots, x_{t-1})
+
+    With its defaults it is GPT-2's architecture (Radford et al. 2019, section 2.3): learned positions, pre-norm blocks,
+    a last norm, and a read-out that is the token embedding once more.
+
+    Args:
+        max_length: the longest text that it can look at, in tokens.
+        score: recipe for the score of every attention. For rotary positions,
+            ``partial(RotaryScore, score=...)`` together with ``positions=NoPositions``.
+        positions: recipe for the positions, called as ``positions(embed_dim, max_length)``.
+        expansion: width of the feed-forward's hidden layer, in multiples of ``embed_dim``.
+        norm: recipe for each norm; a layer norm if not given.
+        dropout: on the embedded tokens and as in :class:`~sciformer.blocks.TransformerBlock`.
+        tie_weights: read out with the token embedding (Press and Wolf 2017, arXiv:1608.05859): a character that is read
+            and a character that is written are one vector, and there are vocab_size · embed_dim fewer numbers to learn.
+        start: ``"small"`` draws all matrices from a normal distribution of standard deviation 0.02, divided by
+            √(2 · num_layers) where a branch joins the residual stream, so that the stream's variance does not grow with
+            depth (GPT-2). ``"identity"`` sets those, and a read-out of its own, to 0: every block starts as the
+            identity and every character as equally likely (Zhang et al. 2019, arXiv:1901.09321, for the branches).
+
+    Raises:
+        ValueError: if a size is below 1, the heads do not divide the embedding, or ``start`` is none of the two.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        max_length: int,
+        embed_dim: int,
+        num_heads: int,
+        num_layers: int,
+        *,
+        score: Callable[[int, int], nn.Module] = DotProductScore,
+        positions: Callable[[int, int], nn.Module] = LearnedPositions,
+        expansion: float = 4,
+        activation: Callable[[], nn.Module] = nn.GELU,
+        norm: Callable[[int], nn.Module] | None = None,
+        dropout: float = 0.0,
+        bias: bool = False,
+        tie_weights: bool = True,
+        start: Literal["small", "identity"] = "small",
+    ):
+        super().__init__()
+        for name, size in (("vocab_size", vocab_size), ("max_length", max_length), ("num_layers", num_layers)):
+            if size < 1:
+                raise ValueError(f"{name} must be at least 1, got {size}")
+        self.max_length = max_length
+        self.embedding = nn.Embedding(vocab_size, embed_dim)
+        self.positions = positions(embed_dim, max_length)
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(
+            TransformerBlock(
+                embed_dim,
+                num_heads,
+                expansion=expansion,
+                score=score,
+                activation=activation,
+                norm=norm,
+                dropout=dropout,
+                bias=bias,
+            )
+            for _ in range(num_layers)
+        )
+        self.norm = norm(embed_dim) if norm else nn.LayerNorm(embed_dim, bias=bias)
+        self.read_out = nn.Linear(embed_dim, vocab_size, bias=False)
+        if tie_weights:
+            self.read_out.weight = self.embedding.weight
+        self._initialize(start, tie_weights)
+
+    @torch.no_grad()
+    def _initialize(self, start: str, tie_weights: bool) -> None:
+        blocks: Iterable[Any] = self.blocks
+        last = [layer for block in blocks for layer in (block.attention.out_proj, block.feed_forward.down)]
+        if start == "small":
+            for module in self.modules():
+                if isinstance(module, nn.Linear | nn.Embedding):
+                    nn.init.normal_(module.weight, std=0.02)
+                if isinstance(module, nn.Linear) and module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            for layer in last:
+                layer.weight.div_(math.sqrt(len(last)))
+        elif start == "identity":
+            for layer in last if tie_weights else [*last, self.read_out]:
+                nn.init.zeros_(layer.weight)
+        else:
+            raise ValueError(f'start must be "small" or "identity", got {start!r}')
+
+    def forward(
+        self, tokens: Int[Tensor, "B L"], *, cache: dict[nn.Module, Any] | None = None
+    ) -> Float[Tensor, "B L V"]:
+        """Logits of the token after each.
+
+        Args:
+            cache: what each module remembers of the tokens before; starts as ``{}`` and grows with each call, so that
+                ``tokens`` are only the new ones. A cache belongs to one text and one set of weights.
+
+        Raises:
+            ValueError: if the tokens are not (B, L) integers, or with those in the cache more than ``max_length``.
+        """
+        return self._run_blocks(tokens, need_weights=False, cache=cache)[0]
+
+    def attention_weights(self, tokens: Int[Tensor, "B L"]) -> list[Float[Tensor, "B H L L"]]:
+        """The weights of every block's attention, first block first."""
+        return self._run_blocks(tokens, need_weights=True, cache=None)[1]
+
+    def _run_blocks(
+        self, tokens: Tensor, *, need_weights: bool, cache: dict[nn.Module, Any] | None
+    ) -> tuple[Tensor, list[Tensor]]:
+        if tokens.dim() != 2 or tokens.is_floating_point() or tokens.shape[1] == 0:
+            raise ValueError(f"tokens must be (B, L) integers with L >= 1, got {tokens.dtype} of {tuple(tokens.shape)}")
+        read = 0 if cache is None else cache.get(self, 0)
+        total = read + tokens.shape[1]
+        if total > self.max_length:
+            raise ValueError(f"the model can look at {self.max_length} tokens, got {total}")
+        x, maps = self.dropout(self.positions(self.embedding(tokens), offset=read)), []
+        for block in self.blocks:
+            x, weights = block(x, is_causal=True, need_weights=need_weights, cache=cache)
+            maps.append(weights)
+        if cache is not None:
+            cache[self] = total
+        return self.read_out(self.norm(x)), maps
+
+    @torch.no_grad()
+    def generate(
+        self,
+        prompt: Int[Tensor, "B L"],
+        count: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Int[Tensor, "B N"]:
+        """Go on from a prompt, one token at a time; see :func:`sample` for how one is chosen.
+
+        Of a prompt longer than ``max_length`` the model sees the end. When ``max_length`` tokens are reached, it
+        forgets the older half of them and reads the newer half again.
+
+        Returns:
+            The prompt and ``count`` more tokens, (B, L + count).
+
+        Raises:
+            ValueError: if the prompt is empty or no (B, L) integers, or a number is out of its range.
+        """
+        if count < 0:
+            raise ValueError(f"count must be at least 0, got {count}")
+        if prompt.dim() != 2 or prompt.is_floating_point() or prompt.shape[1] == 0:
+            raise ValueError(f"prompt must be (B, L) integers with L >= 1, got {prompt.dtype} of {tuple(prompt.shape)}")
+        known = self.embedding.num_embeddings
+        if strange := prompt[(prompt < 0) | (prompt >= known)].tolist():
+            raise ValueError(f"prompt has token {strange[0]}, and the model knows 0..{known - 1}")
+        was_training = self.training
+        self.eval()
+        tokens, new = prompt, prompt[:, -self.max_length :]
+        cache: dict[nn.Module, Any] = {}
+        for _ in range(count):
+            if cache.get(self, 0) + new.shape[1] > self.max_length:
+                cache, new = {}, tokens[:, -max(1, self.max_length // 2) :]
+            logits = self(new, cache=cache)[:, -1]
+            new = sample(logits, temperature=temperature, top_k=top_k, generator=generator)[:, None]
+            tokens = torch.cat((tokens, new), dim=1)
+        self.train(was_training)
+        return tokens
+
+
+def sample(
+    logits: Float[Tensor, "B V"],
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Int[Tensor, "B"]:
+    r"""Draw one token from each row of logits.
+
+    .. math:: p_v \propto e^{z_v / T}
+
+    Args:
+        temperature: T. 1 draws as the model believes; towards 0 the likeliest takes over, and 0 always takes it.
+        top_k: draw among the so many likeliest only.
+
+    Raises:
+        ValueError: if the temperature is negative or not finite, or ``top_k`` is below 1.
+    """
+    if not 0 <= temperature < math.inf:
+        raise ValueError(f"temperature must be a finite number, 0 or more, got {temperature}")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"top_k must be at least 1, got {top_k}")
+    if temperature == 0:
+        return logits.argmax(dim=-1)
+    if top_k is not None and top_k < logits.shape[-1]:
+        least = logits.topk(top_k).values[:, -1:]  # (B, 1)
+        logits = logits.masked_fill(logits < least, -math.inf)
+    logits = logits - logits.amax(dim=-1, keepdim=True)  # so that a tiny temperature divides nothing above 0
+    return torch.multinomial((logits / temperature).softmax(dim=-1), 1, generator=generator).squeeze(-1)
