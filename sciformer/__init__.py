@@ -9,7 +9,7 @@ import importlib
 from types import ModuleType
 
 from sciformer.attention import MultiHeadAttention
-from sciformer.blocks import FeedForward, TransformerBlock
+from sciformer.blocks import FeedForward, SquaredReLU, TokenShift, TransformerBlock
 from sciformer.functional import (
     attend,
     causal_mask,
@@ -43,6 +43,8 @@ __all__ = [
     "PreparedScore",
     "RotaryScore",
     "SinusoidalPositions",
+    "SquaredReLU",
+    "TokenShift",
     "TransformerBlock",
     "attend",
     "causal_mask",

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -44,6 +46,38 @@ class FeedForward(nn.Module):
         return self.down(self.dropout(self.activation(self.up(x))))
 
 
+class SquaredReLU(nn.Module):
+    """max(x, 0)². Source: So et al. 2021, arXiv:2109.08668, section 3.1."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Square what is positive."""
+        return F.relu(x).square()
+
+
+class TokenShift(nn.Module):
+    r"""Mix into each token the one before it, feature by feature.
+
+    .. math:: y_t = x_t + \mu \odot x_{t-1}
+
+    μ starts at 0, and there is nothing before the first token. It looks back, so it is for causal models only.
+    Source: Peng et al. 2023, arXiv:2305.13048, section 3.1.1, here with the token itself left whole.
+    """
+
+    def __init__(self, embed_dim: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(embed_dim))
+
+    def forward(
+        self, x: Float[Tensor, "B L E"], *, cache: dict[nn.Module, Any] | None = None
+    ) -> Float[Tensor, "B L E"]:
+        """Mix; the cache remembers the last token."""
+        before = F.pad(x, (0, 0, 1, 0))  # (B, L + 1, E), a token of zeros first
+        if cache is not None:
+            before = torch.cat((cache.get(self, before[:, :1]), x), dim=1)
+            cache[self] = x[:, -1:]
+        return x + self.weight * before[:, :-1]
+
+
 class TransformerBlock(nn.Module):
     r"""Tokens look at each other (attention), then each thinks for itself (feed-forward).
 
@@ -57,6 +91,7 @@ class TransformerBlock(nn.Module):
         norm: recipe for each norm, called as ``norm(embed_dim)``; a layer norm if not given.
         norm_first: pre-norm if True, post-norm if False.
         dropout: in attention weights, in the feed-forward and on both branches.
+        token_shift: what attention and feed-forward read passes a :class:`TokenShift` first.
     """
 
     def __init__(
@@ -71,6 +106,7 @@ class TransformerBlock(nn.Module):
         norm_first: bool = True,
         dropout: float = 0.0,
         bias: bool = True,
+        token_shift: bool = False,
     ):
         super().__init__()
         norm = norm or partial(nn.LayerNorm, bias=bias)
@@ -82,6 +118,8 @@ class TransformerBlock(nn.Module):
             embed_dim, round(expansion * embed_dim), activation=activation, dropout=dropout, bias=bias
         )
         self.dropout = nn.Dropout(dropout)
+        self.attention_shift = TokenShift(embed_dim) if token_shift else None
+        self.feed_forward_shift = TokenShift(embed_dim) if token_shift else None
 
     def forward(
         self,
@@ -97,14 +135,14 @@ class TransformerBlock(nn.Module):
         Returns:
             The tokens, and the attention weights or None.
         """
+        read = self.attention_norm(x) if self.norm_first else x
+        read = self.attention_shift(read, cache=cache) if self.attention_shift else read
         looked, weights = self.attention(
-            self.attention_norm(x) if self.norm_first else x,
-            attn_mask=attn_mask,
-            is_causal=is_causal,
-            need_weights=need_weights,
-            cache=cache,
+            read, attn_mask=attn_mask, is_causal=is_causal, need_weights=need_weights, cache=cache
         )
         x = x + self.dropout(looked)
         x = x if self.norm_first else self.attention_norm(x)
-        x = x + self.dropout(self.feed_forward(self.feed_forward_norm(x) if self.norm_first else x))
+        read = self.feed_forward_norm(x) if self.norm_first else x
+        read = self.feed_forward_shift(read, cache=cache) if self.feed_forward_shift else read
+        x = x + self.dropout(self.feed_forward(read))
         return x if self.norm_first else self.feed_forward_norm(x), weights

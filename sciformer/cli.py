@@ -6,10 +6,11 @@ import os
 import platform
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,6 +19,10 @@ from sciformer.check import grading
 from sciformer.check.assignment import write_assignment
 from sciformer.course import profile as default_profile
 
+#: Options of ``train`` that change a setting's field of the same name.
+MODEL_OPTIONS = (
+    "batch_size", "patch_size", "length", "embed_dim", "num_heads", "num_layers", "score", "positions", "dropout"
+)  # fmt: skip
 #: What the doctor reports the versions of.
 PACKAGES = ("sciformer", "torch", "torchvision", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbval", "jupytext")
 
@@ -39,19 +44,21 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(required=True, metavar="COMMAND")
 
     train = commands.add_parser("train", help="train one model and print how good it is")
-    train.add_argument("task", choices=["mnist"])
+    train.add_argument("task", choices=["mnist", "shakespeare"])
     train.add_argument("--seed", type=int, default=0)
     train.add_argument("--steps", type=int, help="number of updates")
     train.add_argument("--lr", type=float, help="peak learning rate")
     train.add_argument("--batch-size", type=int)
-    train.add_argument("--patch-size", type=int, help="1 makes every pixel a token")
+    train.add_argument("--patch-size", type=int, help="mnist: 1 makes every pixel a token")
+    train.add_argument("--length", type=int, help="shakespeare: tokens in a piece of text")
     train.add_argument("--embed-dim", type=int)
     train.add_argument("--num-heads", type=int)
     train.add_argument("--num-layers", type=int)
-    train.add_argument("--score", choices=list(experiments.SCORES))
-    train.add_argument("--positions", choices=list(experiments.POSITIONS))
+    train.add_argument("--score", "--attention", choices=list(experiments.SCORES))
+    train.add_argument("--positions", choices=[*experiments.POSITIONS, "rotary"], help="rotary: shakespeare only")
+    train.add_argument("--dropout", type=float)
     train.add_argument("--checkpoint", type=Path, help="save here now and then; go on from here if it exists")
-    train.add_argument("--out", type=Path, help="folder for model.pt, history.json and loss.png")
+    train.add_argument("--out", type=Path, help="folder for model.pt, history.json, loss.png; runs/… if not given")
     train.set_defaults(command=run_train)
 
     record = commands.add_parser("record", help="train every seed of an experiment and write results/NAME.json")
@@ -94,35 +101,49 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+#: What ``train`` can train: the setting of each profile, the function that trains it, and the figure to report.
+TASKS: dict[str, tuple[dict[experiments.Profile, Any], Callable[..., experiments.Run], str]] = {
+    "mnist": (experiments.MNIST_IMAGE_TRANSFORMER, experiments.train_image_transformer, "test accuracy"),
+    "shakespeare": (experiments.SHAKESPEARE_CELL, experiments.train_language, "validation loss"),
+}
+
+
 def run_train(options: argparse.Namespace) -> None:
-    """Train one seed of the MNIST image transformer, with whatever the options change."""
-    setting = experiments.MNIST_IMAGE_TRANSFORMER[options.profile or default_profile()]
-    model_names = ("batch_size", "patch_size", "embed_dim", "num_heads", "num_layers", "score", "positions")
-    train = setting.train if options.steps is None else setting.train.with_steps(options.steps)
-    setting = replace(
-        setting,
-        train=train if options.lr is None else replace(train, lr=options.lr),
-        **{name: getattr(options, name) for name in model_names if getattr(options, name) is not None},
-    )
-    run = experiments.train_image_transformer(
-        setting, options.seed, device=options.device, checkpoint=options.checkpoint
-    )
+    """Train one seed of a task's setting, with whatever the options change.
+
+    Raises:
+        ValueError: if an option does not belong to the task.
+    """
+    settings, train, figure = TASKS[options.task]
+    setting = settings[options.profile or default_profile()]
+    config = setting.train if options.steps is None else setting.train.with_steps(options.steps)
+    changes = {"train": config if options.lr is None else replace(config, lr=options.lr)}
+    for name in MODEL_OPTIONS:
+        if (value := getattr(options, name)) is not None:
+            if not hasattr(setting, name):
+                raise ValueError(f"--{name.replace('_', '-')} is no option of {options.task}")
+            changes[name] = value
+    setting = replace(setting, **changes)
+    run = train(setting, options.seed, device=options.device, checkpoint=options.checkpoint)
     parameters = sum(p.numel() for p in run.model.parameters())
-    print(f"test accuracy {100 * run.figures['test accuracy']:.2f} % with {parameters:,} parameters,")
+    print(f"{figure} {run.figures[figure]:.4f} with {parameters:,} parameters,")
     print(f"seed {run.seed}, {setting.train.steps} steps in {run.history.seconds:.0f} s on {options.device}")
-    if options.out is not None:
-        write_run(run, setting, options.out)
+    name = f"{options.task}-{setting.positions}-{setting.score}-{run.seed}"
+    write_run(run, setting, figure, options.out or Path("runs") / name)
 
 
-def write_run(run: experiments.Run, setting: experiments.ImageSetting, folder: Path) -> None:
-    """Write the weights, the history and the picture of its loss."""
+def write_run(run: experiments.Run, setting: Any, figure: str, folder: Path) -> None:
+    """Write the weights, the history and the picture of its losses."""
     from sciformer import plotting
 
     folder.mkdir(parents=True, exist_ok=True)
     torch.save(run.model.state_dict(), folder / "model.pt")
     content = {"seed": run.seed, "config": asdict(setting), "figures": run.figures, **asdict(run.history)}
     (folder / "history.json").write_text(json.dumps(content, indent=1) + "\n")
-    loss = plotting.curves({"loss": run.history.loss}, smooth=50)
+    series: dict[str, Any] = {"training loss": run.history.loss}
+    if "loss" in figure:
+        series[figure] = run.history.metrics[figure]
+    loss = plotting.curves(series, smooth=50)
     plotting.figure_of(loss).savefig(folder / "loss.png", dpi=150)
     print(f"written to {folder}: model.pt, history.json, loss.png")
 

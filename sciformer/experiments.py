@@ -8,7 +8,7 @@ import json
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -20,13 +20,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciformer.data import batches, mnist, random_affine
+from sciformer.blocks import SquaredReLU
+from sciformer.data import batches, mnist, random_affine, shakespeare, text_batches
 from sciformer.files import written_whole
 from sciformer.metrics import accuracy, attention_distance, mean_and_error
-from sciformer.models import ImageTransformer
-from sciformer.positions import POSITIONS
-from sciformer.scores import SCORES
-from sciformer.training import Batch, History, TrainConfig, evaluate, fit
+from sciformer.models import CharTransformer, ImageTransformer
+from sciformer.positions import POSITIONS, NoPositions
+from sciformer.scores import SCORES, NormalizedScore, RotaryScore
+from sciformer.training import Batch, History, TrainConfig, evaluate, fit, next_token_loss, text_loss
 
 Profile = Literal["quick", "full"]
 
@@ -63,9 +64,7 @@ class ImageSetting:
         return self._build()
 
     def _build(self, **changes: Any) -> ImageTransformer:
-        for name, known in ((self.score, SCORES), (self.positions, POSITIONS)):
-            if name not in known:
-                raise ValueError(f"{name!r} is unknown; there are {', '.join(known)}")
+        check_names((self.score, SCORES), (self.positions, POSITIONS))
         arguments = {
             "image_size": 28,
             "patch_size": self.patch_size,
@@ -141,6 +140,77 @@ class PixelSetting(ImageSetting):
         return 2 * F.avg_pool2d(images, self.pooling) - 1
 
 
+@dataclass(frozen=True)
+class LanguageSetting:
+    """One character model on Tiny Shakespeare: model and training.
+
+    Args:
+        length: tokens in a piece of text, in training and in validation.
+        positions: a name of ``POSITIONS``, or ``"rotary"``.
+        normalized: bring queries and keys to one length before they are compared.
+        modern: root mean squares in place of layer norms, and the squared ReLU in place of GELU.
+        max_length: the longest text that the model can look at; ``length`` if not given.
+        score_options: arguments of the score's recipe.
+    """
+
+    length: int
+    embed_dim: int
+    num_heads: int
+    num_layers: int
+    batch_size: int
+    train: TrainConfig
+    score: str = "dot"
+    positions: str = "learned"
+    dropout: float = 0.0
+    normalized: bool = False
+    modern: bool = False
+    token_shift: bool = False
+    tie_weights: bool = True
+    start: Literal["small", "identity"] = "small"
+    max_length: int | None = None
+    score_options: dict[str, Any] = field(default_factory=dict)
+
+    def model(self) -> CharTransformer:
+        """A fresh model, random as torch's global generator has it.
+
+        Raises:
+            ValueError: if the score or the positions have an unknown name.
+        """
+        kinds = {**POSITIONS, "rotary": NoPositions}
+        check_names((self.score, SCORES), (self.positions, kinds))
+        score: Callable[[int, int], nn.Module] = partial(SCORES[self.score], **self.score_options)
+        if self.positions == "rotary":
+            score = partial(RotaryScore, score=score)
+        if self.normalized:
+            score = partial(NormalizedScore, score=score)
+        modern: dict[str, Any] = {"activation": SquaredReLU, "norm": nn.RMSNorm} if self.modern else {}
+        return CharTransformer(
+            len(shakespeare()[1]),
+            self.max_length or self.length,
+            self.embed_dim,
+            self.num_heads,
+            self.num_layers,
+            score=score,
+            positions=kinds[self.positions],
+            dropout=self.dropout,
+            token_shift=self.token_shift,
+            tie_weights=self.tie_weights,
+            start=self.start,
+            **modern,
+        )
+
+
+def check_names(*choices: tuple[str, Mapping[str, Any]]) -> None:
+    """Refuse a name that is not among those known.
+
+    Raises:
+        ValueError: naming it and those that there are.
+    """
+    for name, known in choices:
+        if name not in known:
+            raise ValueError(f"{name!r} is unknown; there are {', '.join(known)}")
+
+
 @dataclass
 class Run:
     """One seed of an experiment.
@@ -201,6 +271,31 @@ def train_pixel_transformer(
     if setting.score == "distance":
         run.details["strength"] = [block.attention.score.strength.tolist() for block in model.blocks]
     return run
+
+
+def train_language(
+    setting: LanguageSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: bool = True,
+    looks: int = 5,
+) -> Run:
+    """Train once; measure the loss over the whole validation text about ``looks`` times, the last time at the end."""
+    torch.manual_seed(seed)
+    model = setting.model().to(device)
+    tokens, validation = (shakespeare(split)[0].to(device) for split in ("train", "val"))
+    every = max(1, setting.train.steps // looks)
+
+    def look(step: int, model: nn.Module) -> dict[str, float] | None:
+        due = step % every == 0 or step == setting.train.steps
+        return {"validation loss": text_loss(model, validation, setting.length)} if due else None
+
+    stream = text_batches(tokens, setting.length, batch_size=setting.batch_size, seed=seed)
+    history = fit(model, stream, next_token_loss, setting.train, look, checkpoint=checkpoint, progress=progress)
+    losses = [loss for _, loss in history.metrics["validation loss"]]
+    return Run(seed, model, history, {"validation loss": losses[-1], "lowest validation loss": min(losses)})
 
 
 _SMALL_MOVES = {"degrees": 10.0, "translate": 2.0, "scale": 0.1}
@@ -296,6 +391,91 @@ MNIST_PIXELS: dict[Profile, dict[str, PixelSetting]] = {
 }
 
 
+# The two sizes at which nanoGPT trains on this text, and its own recipe: GPT-2's architecture with AdamW. Its losses on
+# the validation split, at these sizes: 1.88 and 1.4697 (github.com/karpathy/nanoGPT, README).
+_PLAIN_LANGUAGE: dict[Profile, LanguageSetting] = {
+    "quick": LanguageSetting(
+        length=64,
+        embed_dim=128,
+        num_heads=4,
+        num_layers=4,
+        batch_size=12,
+        train=TrainConfig(steps=2000, lr=1e-3, weight_decay=0.1, warmup_steps=100),
+    ),
+    "full": LanguageSetting(
+        length=256,
+        embed_dim=384,
+        num_heads=6,
+        num_layers=6,
+        batch_size=64,
+        dropout=0.2,
+        train=TrainConfig(steps=5000, lr=1e-3, weight_decay=0.1, warmup_steps=100),
+    ),
+}
+
+
+def _language_arms(plain: LanguageSetting, lr: float) -> dict[str, LanguageSetting]:
+    """From the plain recipe to ours, one ingredient after the other: each arm keeps those of the arm before."""
+    architecture = replace(plain, positions="rotary", normalized=True, modern=True, tie_weights=False, start="identity")
+    muon = replace(
+        architecture,
+        train=replace(plain.train, lr=lr, optimizer="muon", weight_decay=0.0, warmup_steps=20, schedule="line"),
+    )
+    return {
+        "plain": plain,
+        "architecture": architecture,
+        "muon": muon,
+        "token shift": replace(muon, token_shift=True),
+    }
+
+
+SHAKESPEARE: dict[Profile, dict[str, LanguageSetting]] = {
+    "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=2e-2),
+    "full": _language_arms(_PLAIN_LANGUAGE["full"], lr=1e-2),
+}
+
+# One cell of the two by two. Full is as published: AdamW at a constant 3e-4, dropout 0.2.
+SHAKESPEARE_CELL: dict[Profile, LanguageSetting] = {
+    "quick": _PLAIN_LANGUAGE["quick"],
+    "full": replace(
+        _PLAIN_LANGUAGE["full"], train=TrainConfig(steps=5000, lr=3e-4, betas=(0.9, 0.999), schedule="constant")
+    ),
+}
+ADDITIVE_2X2: dict[Profile, dict[str, LanguageSetting]] = {
+    profile: {
+        f"{positions}, {score}": replace(cell, positions=positions, score=score)
+        for positions in ("sinusoidal", "learned")
+        for score in ("dot", "separable")
+    }
+    for profile, cell in SHAKESPEARE_CELL.items()
+}
+
+#: Lengths at which a model that was trained on pieces of 64 (quick) or 256 tokens (full) is judged, in these multiples.
+LENGTHS = (1, 2, 4, 8)
+
+
+def _length_arms(cell: LanguageSetting) -> dict[str, LanguageSetting]:
+    """The same model with each way to know places; all of them can be asked about texts eight times as long."""
+    cell = replace(cell, max_length=max(LENGTHS) * cell.length)
+    arms = {kind: replace(cell, positions=kind) for kind in (*POSITIONS, "rotary")}
+    distance = replace(cell, positions="none", score="distance", score_options={"start": "geometric"})
+    return {"distance": distance, **arms}
+
+
+SHAKESPEARE_LENGTHS: dict[Profile, dict[str, LanguageSetting]] = {
+    profile: _length_arms(cell) for profile, cell in SHAKESPEARE_CELL.items()
+}
+
+
+def train_lengths(setting: LanguageSetting, seed: int, *, device: torch.device | str = "cpu", **options: Any) -> Run:
+    """Train once; measure the validation loss also at multiples of the length that was trained."""
+    run = train_language(setting, seed, device=device, looks=2, **options)
+    validation = shakespeare("val")[0].to(device)
+    for length in (factor * setting.length for factor in LENGTHS):
+        run.figures[f"validation loss at {length}"] = text_loss(run.model, validation, length, batch_size=16)
+    return run
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A name that ``python -m sciformer record`` knows.
@@ -319,6 +499,9 @@ class Experiment:
 EXPERIMENTS: dict[str, Experiment] = {
     "mnist-image-transformer": Experiment(MNIST_IMAGE_TRANSFORMER, train_image_transformer, seeds=5),
     "mnist-pixels": Experiment(MNIST_PIXELS, train_pixel_transformer, seeds=3),
+    "shakespeare": Experiment(SHAKESPEARE, train_language, seeds=3),
+    "additive-2x2": Experiment(ADDITIVE_2X2, train_language, seeds=3),
+    "shakespeare-lengths": Experiment(SHAKESPEARE_LENGTHS, train_lengths, seeds=3),
 }
 
 

@@ -31,7 +31,8 @@ class TrainConfig:
 
     Args:
         steps: number of updates.
-        lr: learning rate at its peak; it rises linearly for ``warmup_steps`` and falls to 0 along a half cosine.
+        lr: learning rate at its peak; it rises linearly for ``warmup_steps`` and then follows the ``schedule``.
+        schedule: to 0 along a half ``"cosine"``, to 0 along a ``"line"``, or not at all (``"constant"``).
         optimizer: ``"adamw"``, or ``"muon"`` for the weight matrices of the stacked blocks and AdamW for the rest.
         weight_decay: on matrices only, not on biases and norms.
         grad_clip: largest norm of the whole gradient.
@@ -51,8 +52,11 @@ class TrainConfig:
     grad_clip: float = 1.0
     autocast: bool = True
     compile: bool = False
+    schedule: Literal["cosine", "line", "constant"] = "cosine"
 
     def __post_init__(self):
+        if self.schedule not in ("cosine", "line", "constant"):
+            raise ValueError(f'schedule must be "cosine", "line" or "constant", got {self.schedule!r}')
         if self.optimizer not in ("adamw", "muon"):
             raise ValueError(f'optimizer must be "adamw" or "muon", got {self.optimizer!r}')
         if self.steps < 1 or not 0 <= self.warmup_steps <= self.steps:
@@ -69,7 +73,8 @@ class TrainConfig:
         if step < self.warmup_steps:
             return self.lr * (step + 1) / self.warmup_steps
         done = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
-        return self.lr * (1 + math.cos(math.pi * done)) / 2
+        left = {"cosine": (1 + math.cos(math.pi * done)) / 2, "line": 1 - done, "constant": 1.0}[self.schedule]
+        return self.lr * left
 
 
 @dataclass

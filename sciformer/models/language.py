@@ -55,6 +55,7 @@ class CharTransformer(nn.Module):
         norm: Callable[[int], nn.Module] | None = None,
         dropout: float = 0.0,
         bias: bool = False,
+        token_shift: bool = False,
         tie_weights: bool = True,
         start: Literal["small", "identity"] = "small",
     ):
@@ -76,6 +77,7 @@ class CharTransformer(nn.Module):
                 norm=norm,
                 dropout=dropout,
                 bias=bias,
+                token_shift=token_shift,
             )
             for _ in range(num_layers)
         )
