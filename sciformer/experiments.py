@@ -646,9 +646,10 @@ def load_record(name: str, profile: Profile = "full", folder: Path | None = None
 
 
 def describe_record(name: str, figure: str, profile: Profile = "full", *, arm: str | None = None) -> str:
-    """One line for a notebook: mean ± standard error of a share over the seeds, on what, or 'not recorded yet'.
+    """One line for a notebook: mean ± standard error of a figure over the seeds, on what, or 'not recorded yet'.
 
     Args:
+        figure: a loss is told as it is, anything else is a share and told in per cent.
         arm: which one, in an experiment that has arms.
 
     Raises:
@@ -664,7 +665,8 @@ def describe_record(name: str, figure: str, profile: Profile = "full", *, arm: s
     runs = [run for run in content["runs"] if run.get("arm") == arm]
     mean, error = mean_and_error([run["figures"][figure] for run in runs])
     seconds, _ = mean_and_error([run["seconds"] for run in runs])
+    told = f"{mean:.3f} ± {error:.3f}" if "loss" in figure else f"{100 * mean:.2f} ± {100 * error:.2f} %"
     return (
-        f"{title}: {figure} {100 * mean:.2f} ± {100 * error:.2f} % over {len(runs)} seeds, "
+        f"{title}: {figure} {told} over {len(runs)} seeds, "
         f"{runs[0]['parameters']:,} parameters, {seconds:.0f} s each on {content['device']}"
     )

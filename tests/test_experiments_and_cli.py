@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from sciformer import cli, data, experiments
+from sciformer import NoPositions, cli, data, experiments
 from sciformer.experiments import EXPERIMENTS, describe_record, load_record, record, results_folder
 from sciformer.files import written_whole
 
 ROOT = Path(__file__).parents[1]
 NAME = "mnist-image-transformer"
 TINY = ["--embed-dim", "8", "--num-heads", "2", "--num-layers", "1", "--profile", "quick", "--device", "cpu"]
+
+
+def as_json(setting):
+    """A setting as a record holds it."""
+    return json.loads(json.dumps(experiments.asdict(setting)))
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -24,8 +29,12 @@ def test_committed_records_are_whole_and_of_todays_setting(name, profile):
     if content is None:
         pytest.skip(f"{name}, {profile} profile: not recorded yet")
     arms = EXPERIMENTS[name].arms(profile)
-    configs = json.loads(json.dumps({arm or "": experiments.asdict(setting) for arm, setting in arms.items()}))
-    assert content["config"] == (configs[""] if None in arms else configs)
+    recorded = {None: content["config"]} if None in arms else content["config"]
+    assert list(recorded) == list(arms)
+    for arm, setting in arms.items():
+        # What a setting has got since the record was made had its default then.
+        train = experiments.TrainConfig(**{**recorded[arm]["train"], "betas": tuple(recorded[arm]["train"]["betas"])})
+        assert as_json(type(setting)(**{**recorded[arm], "train": train})) == as_json(setting)
     assert content["name"], content["profile"] == (name, profile)
     for key in ("device", "versions", "commit", "seconds", "date"):
         assert content[key], f"{key} is missing"
@@ -33,13 +42,22 @@ def test_committed_records_are_whole_and_of_todays_setting(name, profile):
         assert run["curves"]["loss"][-1][0] == arms[run.get("arm")].train.steps
 
 
-def test_the_readme_quotes_the_record():
-    row = re.search(r"`mnist-image-transformer`, test accuracy \|(.*)\|(.*)\|", (ROOT / "README.md").read_text())
-    for profile, quoted in zip(("quick", "full"), row.groups(), strict=True):
-        line = describe_record(NAME, "test accuracy", profile)
-        figures = re.findall(r"[\d.,]+(?= ±)|(?<=± )[\d.]+|[\d,]+(?= seeds| parameters| s each)", line)
-        assert re.findall(r"[\d.,]+(?= ±)|(?<=± )[\d.]+|[\d,]+(?= seeds| parameters| s each)", quoted) == figures
+QUOTED = re.findall(
+    r"\| `([a-z0-9-]+)`(?:, (.+?))?, ((?:test|validation) \w+) \|(.*)\|(.*)\|", (ROOT / "README.md").read_text()
+)
+
+
+@pytest.mark.parametrize(("name", "arm", "figure", "quick", "full"), QUOTED)
+def test_the_readme_quotes_the_record(name, arm, figure, quick, full):
+    pattern = r"[\d.,]+(?= ±)|(?<=± )[\d.]+|[\d,]+(?= seeds| parameters| s each)"
+    for profile, quoted in (("quick", quick), ("full", full)):
+        line = describe_record(name, figure, profile, arm=arm or None)
+        assert re.findall(pattern, quoted) == re.findall(pattern, line)
         assert ("not recorded yet" in line) == ("not recorded yet" in quoted)
+
+
+def test_the_readme_quotes_every_experiment():
+    assert {name for name, *_ in QUOTED} == set(EXPERIMENTS)
 
 
 def test_every_file_in_results_is_a_known_record():
@@ -217,7 +235,78 @@ def test_train_writes_what_it_says(tmp_path, capsys):
     assert "positions.table" in torch.load(out / "model.pt", weights_only=True)
 
 
-def test_train_resumes_from_its_checkpoint(tmp_path, capsys):
+TINY_TEXT = ["--embed-dim", 8, "--num-heads", 2, "--num-layers", 1, "--profile", "quick", "--device", "cpu"]
+
+
+@pytest.fixture
+def short_text(monkeypatch):
+    """Tiny Shakespeare's first 2,000 characters in both splits, so that a look at the validation loss takes no time."""
+    tokens, vocabulary = data.shakespeare()
+    monkeypatch.setattr(experiments, "shakespeare", lambda split="train": (tokens[:2000], vocabulary))
+
+
+@pytest.mark.parametrize("positions", [*experiments.POSITIONS, "rotary"])
+@pytest.mark.usefixtures("short_text")
+def test_train_shakespeare(tmp_path, monkeypatch, capsys, positions):
+    """One cell of the two by two; without --out it goes to a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    arguments = ("--positions", positions, "--attention", "distance", "--steps", 3, "--length", 16, "--dropout", 0.1)
+    status, printed, _ = run(capsys, "train", "shakespeare", *arguments, *TINY_TEXT)
+    assert status == 0
+    assert printed.startswith("validation loss ")
+    folder = tmp_path / "runs" / f"shakespeare-{positions}-distance-0"
+    assert sorted(f.name for f in folder.iterdir()) == ["history.json", "loss.png", "model.pt"]
+    content = json.loads((folder / "history.json").read_text())
+    assert (
+        content["config"] | {"positions": positions, "score": "distance", "length": 16, "dropout": 0.1}
+        == (content["config"])
+    )
+    assert [step for step, _ in content["metrics"]["validation loss"]] == [1, 2, 3]
+    assert content["figures"]["lowest validation loss"] <= content["figures"]["validation loss"]
+
+
+@pytest.mark.parametrize("profile", ["quick", "full"])
+def test_language_models_keep_to_nanogpts_size(profile):
+    """0.80M and 10.7M parameters; a quick model may add what its token shifts need."""
+    for arms in (experiments.SHAKESPEARE, experiments.ADDITIVE_2X2):
+        for arm, setting in arms[profile].items():
+            model = setting.model()
+            size = sum(p.numel() for p in model.parameters())
+            assert size <= {"quick": 810_000, "full": 10_745_088}[profile], arm
+            assert (setting.positions == "rotary") == isinstance(model.positions, NoPositions)
+    plain = experiments.SHAKESPEARE[profile]["plain"]
+    assert (plain.train.steps, plain.batch_size, plain.length) == {"quick": (2000, 12, 64), "full": (5000, 64, 256)}[
+        profile
+    ]
+
+
+def test_lengths_are_judged_by_models_that_can_look_so_far(tmp_path, monkeypatch, short_text):
+    tiny = {"embed_dim": 8, "num_heads": 2, "num_layers": 1, "length": 8, "max_length": 64, "batch_size": 2}
+    arms = {arm: replace(setting, **tiny) for arm, setting in experiments.SHAKESPEARE_LENGTHS["quick"].items()}
+    name = "shakespeare-lengths"
+    monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": arms}))
+    record(name, "quick", seeds=1, steps=2, out=tmp_path)
+    content = load_record(name, "quick", tmp_path)
+    assert content["arms"] == ["distance", "sinusoidal", "learned", "none", "rotary"]
+    for one in content["runs"]:
+        assert {f"validation loss at {n}" for n in (8, 16, 32, 64)} < set(one["figures"])
+        assert one["figures"]["validation loss at 8"] == pytest.approx(one["figures"]["validation loss"], rel=1e-5)
+    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    line = describe_record(name, "validation loss at 64", "quick", arm="rotary")
+    assert re.match(
+        r"shakespeare-lengths, rotary, quick profile: validation loss at 64 \d\.\d{3} ± nan over 1 seeds", line
+    )
+
+
+@pytest.mark.usefixtures("short_text")
+def test_a_text_shorter_than_one_batch_is_refused(capsys):
+    status, _, error = run(capsys, "train", "shakespeare", "--length", 500, *TINY_TEXT)
+    assert status == 1
+    assert "12 pieces of 500 tokens need a text of 6500 or more, got 2000 tokens" in error
+
+
+def test_train_resumes_from_its_checkpoint(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
     arguments = ("train", "mnist", "--steps", 4, "--checkpoint", tmp_path / "c.pt", *TINY)
     first, again = run(capsys, *arguments), run(capsys, *arguments)
     assert first[0] == again[0] == 0
@@ -231,6 +320,9 @@ def test_train_resumes_from_its_checkpoint(tmp_path, capsys):
         (("train", "mnist", "--num-heads", "3"), "embed_dim 64 is not divisible by num_heads 3"),
         (("train", "mnist", "--steps", "0"), "got 0 steps"),
         (("train", "mnist", "--batch-size", "20000"), "20000"),
+        (("train", "mnist", "--length", "64"), "--length is no option of mnist"),
+        (("train", "mnist", "--positions", "rotary"), "'rotary' is unknown; there are sinusoidal, learned, none"),
+        (("train", "shakespeare", "--patch-size", "7"), "--patch-size is no option of shakespeare"),
         (("record", "mnist"), f"no experiment 'mnist'; there are {NAME}"),
         (("record",), "record what?"),
         (("record", NAME, "--seeds", "0"), "at least 1 seed, got 0"),
