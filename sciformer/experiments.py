@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sciformer.blocks import SquaredReLU
@@ -643,6 +644,20 @@ def load_record(name: str, profile: Profile = "full", folder: Path | None = None
     if not whole:
         raise ValueError(f"{path} lacks some of its seeds; record {name} again")
     return content
+
+
+def recorded_curves(content: dict[str, Any], metric: str) -> tuple[list[int], dict[str, Float[Tensor, "R T"]]]:
+    """What was measured on the way: the steps, and for each arm one row a seed. A single arm is called "recorded".
+
+    Args:
+        content: a record, as :func:`load_record` gives it.
+        metric: a name among the curves of its runs, such as "validation loss".
+    """
+    rows: dict[str, list[list[float]]] = {}
+    for run in content["runs"]:
+        rows.setdefault(run.get("arm", "recorded"), []).append([value for _, value in run["curves"][metric]])
+    steps = [step for step, _ in content["runs"][0]["curves"][metric]]
+    return steps, {arm: torch.tensor(values) for arm, values in rows.items()}
 
 
 def describe_record(name: str, figure: str, profile: Profile = "full", *, arm: str | None = None) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sciformer import NoPositions, cli, data, experiments
+from sciformer import NoPositions, cli, data, experiments, plotting
 from sciformer.experiments import EXPERIMENTS, describe_record, load_record, record, results_folder
 from sciformer.files import written_whole
 
@@ -344,6 +344,25 @@ def test_record_list(capsys):
     assert [line.split()[:2] for line in printed.splitlines()] == [
         [n, p] for n in EXPERIMENTS for p in ("quick", "full")
     ]
+
+
+def test_record_draws_every_arm(tmp_path, monkeypatch, capsys, tiny_pixels):
+    drawn = []
+    bands = plotting.bands
+    monkeypatch.setattr(
+        plotting, "bands", lambda runs, **options: drawn.append((runs, options)) or bands(runs, **options)
+    )
+    out = ("--out", tmp_path, "--device", "cpu")
+    status, printed, _ = run(capsys, "record", "mnist-pixels", "--profile", "quick", "--seeds", 2, "--steps", 4, *out)
+    assert status == 0
+    written = [tmp_path / "mnist-pixels.quick.json", tmp_path / "mnist-pixels.quick.png"]
+    assert printed.splitlines() == [f"written: {path}" for path in written]
+    assert set(tmp_path.iterdir()) == set(written)
+    ((runs, options),) = drawn
+    assert list(runs) == tiny_pixels
+    assert options["x"] == [1, 2, 3, 4]
+    last = [r["figures"]["test accuracy"] for r in load_record("mnist-pixels", "quick", tmp_path)["runs"][:2]]
+    assert runs["distance"][:, -1].tolist() == pytest.approx(last)
 
 
 def test_data_shows_what_is_where(tmp_path, capsys):
