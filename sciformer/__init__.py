@@ -11,6 +11,7 @@ from types import ModuleType
 from sciformer.attention import MultiHeadAttention
 from sciformer.blocks import FeedForward, TransformerBlock
 from sciformer.functional import (
+    additive_scores,
     attend,
     causal_mask,
     distance_biased_scores,
@@ -18,16 +19,18 @@ from sciformer.functional import (
     masked_softmax,
     naive_attention,
     padding_mask,
+    separable_additive_scores,
 )
 from sciformer.models import Classifier, ImageToSequence, ImageTransformer
 from sciformer.positions import POSITIONS, LearnedPositions, NoPositions, SinusoidalPositions
-from sciformer.scores import SCORES, DistanceBiasedScore, DotProductScore
+from sciformer.scores import SCORES, AdditiveScore, DistanceBiasedScore, DotProductScore, SeparableAdditiveScore
 
 __version__ = "0.1.0"
 
 __all__ = [
     "POSITIONS",
     "SCORES",
+    "AdditiveScore",
     "Classifier",
     "DistanceBiasedScore",
     "DotProductScore",
@@ -37,8 +40,10 @@ __all__ = [
     "LearnedPositions",
     "MultiHeadAttention",
     "NoPositions",
+    "SeparableAdditiveScore",
     "SinusoidalPositions",
     "TransformerBlock",
+    "additive_scores",
     "attend",
     "causal_mask",
     "distance_biased_scores",
@@ -46,6 +51,7 @@ __all__ = [
     "masked_softmax",
     "naive_attention",
     "padding_mask",
+    "separable_additive_scores",
 ]
 
 _MODULES = ("check", "course", "data", "experiments", "explore", "metrics", "optim", "plotting", "training")
