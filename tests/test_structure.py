@@ -24,6 +24,7 @@ LAYERS = [
     "functional",
     "scores",
     "fast",
+    "cache",
     "attention",
     "positions",
     "blocks",
