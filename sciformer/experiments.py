@@ -149,7 +149,7 @@ class LanguageSetting:
         length: tokens in a piece of text, in training and in validation.
         positions: a name of ``POSITIONS``, or ``"rotary"``.
         normalized: bring queries and keys to one length before they are compared.
-        modern: root mean squares in place of layer norms, and the squared ReLU in place of GELU.
+        modern: division by the root mean square, with nothing to learn, for layer norm, and the squared ReLU for GELU.
         max_length: the longest text that the model can look at; ``length`` if not given.
         score_options: arguments of the score's recipe.
     """
@@ -184,7 +184,9 @@ class LanguageSetting:
             score = partial(RotaryScore, score=score)
         if self.normalized:
             score = partial(NormalizedScore, score=score)
-        modern: dict[str, Any] = {"activation": SquaredReLU, "norm": nn.RMSNorm} if self.modern else {}
+        modern: dict[str, Any] = (
+            {"activation": SquaredReLU, "norm": partial(nn.RMSNorm, elementwise_affine=False)} if self.modern else {}
+        )
         return CharTransformer(
             len(shakespeare()[1]),
             self.max_length or self.length,
@@ -431,7 +433,7 @@ def _language_arms(plain: LanguageSetting, lr: float) -> dict[str, LanguageSetti
 
 
 SHAKESPEARE: dict[Profile, dict[str, LanguageSetting]] = {
-    "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=2e-2),
+    "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=1e-2),
     "full": _language_arms(_PLAIN_LANGUAGE["full"], lr=1e-2),
 }
 
