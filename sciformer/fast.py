@@ -231,10 +231,8 @@ def running_mean(
     with torch.autocast(scores.device.type, enabled=False):
         mean, total = pairs.softmax(dim=-1) @ value, pairs.logsumexp(dim=-1)  # (..., N, R, D), (..., N, R)
     if S > RUN:
-        mean_before, total_before = running_mean(
-            total[..., :-1, -1], mean[..., :-1, -1, :]
-        )  # (..., N - 1, D), (..., N - 1)
-        mean_before = F.pad(mean_before, (0, 0, 1, 0))[..., None, :]  # (..., N, 1, D)
+        mean_before, total_before = running_mean(total[..., :-1, -1], mean[..., :-1, -1, :])
+        mean_before = F.pad(mean_before, (0, 0, 1, 0))[..., None, :]  # (..., N, 1, D), with nothing before the first
         total_before = F.pad(total_before, (1, 0), value=torch.finfo(wide).min)[..., None]  # (..., N, 1)
         mean = torch.lerp(mean_before, mean, (total - total_before).sigmoid()[..., None])
         total = torch.logaddexp(total_before, total)
@@ -258,9 +256,9 @@ def fast_separable(
     """
     L, S = query.shape[-2], key.shape[-2]
     one_for_all = attn_mask is None or attn_mask.dim() < 2 or attn_mask.shape[-2] == 1
-    if not one_for_all or dropout_p or (is_causal and L > S):  # which the readable path refuses
+    if not one_for_all or dropout_p or (is_causal and L > S):  # the last of which the readable path refuses
         return query_blocks(score, query, key, value, attn_mask=attn_mask, is_causal=is_causal, dropout_p=dropout_p)
-    scores = score(0 * query[:, :, :1], key)  # (B, H, 1, S): of 0, tanh leaves the keys' term alone
+    scores = score(0 * query[:, :, :1], key)  # (B, H, 1, S): the keys' terms alone, since tanh(0) is 0
     if not is_causal:
         return attend(scores, value, attn_mask=attn_mask)[0].expand(-1, -1, L, -1)
     if attn_mask is None:
