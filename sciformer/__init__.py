@@ -15,13 +15,19 @@ from sciformer.functional import (
     causal_mask,
     distance_biased_scores,
     dot_product_scores,
+    energy_well_scores,
+    gaussian_well,
+    inverse_square_well,
+    lorentzian_well,
     masked_softmax,
     naive_attention,
     padding_mask,
+    pairwise_distances,
+    softmax_exponential_well,
 )
 from sciformer.models import Classifier, ImageToSequence, ImageTransformer
 from sciformer.positions import POSITIONS, LearnedPositions, NoPositions, SinusoidalPositions
-from sciformer.scores import SCORES, DistanceBiasedScore, DotProductScore
+from sciformer.scores import SCORES, DistanceBiasedScore, DotProductScore, EnergyWellScore
 
 __version__ = "0.1.0"
 
@@ -31,6 +37,7 @@ __all__ = [
     "Classifier",
     "DistanceBiasedScore",
     "DotProductScore",
+    "EnergyWellScore",
     "FeedForward",
     "ImageToSequence",
     "ImageTransformer",
@@ -43,9 +50,15 @@ __all__ = [
     "causal_mask",
     "distance_biased_scores",
     "dot_product_scores",
+    "energy_well_scores",
+    "gaussian_well",
+    "inverse_square_well",
+    "lorentzian_well",
     "masked_softmax",
     "naive_attention",
     "padding_mask",
+    "pairwise_distances",
+    "softmax_exponential_well",
 ]
 
 _MODULES = ("check", "course", "data", "experiments", "explore", "metrics", "optim", "plotting", "training")

@@ -5,14 +5,25 @@ Models take the recipe, not an instance (``score=DotProductScore`` or ``functool
 share a parameter by accident.
 """
 
+import inspect
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sciformer.functional import distance_biased_scores, dot_product_scores
+from sciformer.functional import (
+    distance_biased_scores,
+    dot_product_scores,
+    energy_well_scores,
+    gaussian_well,
+    inverse_square_well,
+    lorentzian_well,
+    softmax_exponential_well,
+)
 
 
 class DotProductScore(nn.Module):
@@ -95,5 +106,102 @@ class DistanceBiasedScore(nn.Module):
         return distance_biased_scores(query, key, self.strength, query_offset=query_offset, width=self.width)
 
 
+#: Every well by name.
+WELLS: dict[str, Callable[..., Tensor]] = {
+    "gaussian": gaussian_well,
+    "inverse_square": inverse_square_well,
+    "softmax_exponential": softmax_exponential_well,
+    "lorentzian": lorentzian_well,
+}
+
+
+class EnergyWellScore(nn.Module):
+    r""":func:`~sciformer.functional.energy_well_scores` with what the well's formula has to learn.
+
+    - ``alpha``, the sharpness α of each head, where there is one: all wells but the inverse square. It is learned as
+      log α. So α stays above 0, and a step of training changes it by a share of itself: right for a number that has
+      the unit of distance, be it 0.01 or 100.
+    - ``importance``, a vector u for each head, where a token has a weight: inverse square and Lorentzian. Key j weighs
+      :math:`w_j = e^{u \cdot k_j}`, above 0, and u starts at 0, so that all weigh 1.
+
+    Where α starts decides whether anything is learned. Queries and keys of variance 1 lie about √(2D) apart, 8 for
+    D = 32. There a Gaussian with α = 1 has the energy e⁻⁶⁴: every distance gives the same score 0 in the ``"gradient"``
+    form, and in the ``"field"`` form the nearest key takes all. So by default a well is as wide as its head: at
+    d = √(2D) the energy has fallen to 1/e (Lorentzian: to a half).
+
+    Args:
+        well: ``"gaussian"``, ``"inverse_square"``, ``"softmax_exponential"`` or ``"lorentzian"``.
+        form: ``"gradient"``, as energy wells were proposed, or ``"field"``, kernel attention.
+        start: α before training, above 0: one number or one for each head. By default 1/(2D), and 1/√(2D) for the
+            softmax-exponential well, whose α is in 1/distance.
+
+    Raises:
+        ValueError: if the well or the form is unknown, ``start`` is not above 0, is neither one number nor one for each
+            head, or is given to a well without α.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        *,
+        well: Literal["gaussian", "inverse_square", "softmax_exponential", "lorentzian"] = "gaussian",
+        form: Literal["gradient", "field"] = "gradient",
+        start: float | Sequence[float] | None = None,
+    ):
+        super().__init__()
+        if well not in WELLS:
+            raise ValueError(f"well must be one of {', '.join(WELLS)}, got {well!r}")
+        if form not in ("gradient", "field"):
+            raise ValueError(f'form must be "gradient" or "field", got {form!r}')
+        self.well, self.form = WELLS[well], form
+        learnable = inspect.signature(self.well).parameters
+        self.log_alpha = self.importance = None
+        if "alpha" in learnable:
+            if start is None:
+                start = 1 / math.sqrt(2 * head_dim) if well == "softmax_exponential" else 1 / (2 * head_dim)
+            alpha = torch.as_tensor(start, dtype=torch.get_default_dtype())
+            if alpha.shape not in ((), (num_heads,)) or not (alpha > 0).all():
+                raise ValueError(f"start must be above 0, one number or one for each of {num_heads} heads, got {start}")
+            self.log_alpha = nn.Parameter(alpha.log().expand(num_heads).clone())
+        elif start is not None:
+            raise ValueError(f"the {well} well has no alpha that could start at {start}")
+        if "weight" in learnable:
+            self.importance = nn.Parameter(torch.zeros(num_heads, head_dim))
+
+    @property
+    def alpha(self) -> Float[Tensor, "H"] | None:
+        """Sharpness of each head's well, or None where the formula has none."""
+        return None if self.log_alpha is None else self.log_alpha.exp()
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Bool[Tensor, "..."] | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
+        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`.
+
+        The softmax-exponential well divides by a sum over the keys that ``attn_mask`` leaves.
+        """
+        parameters: dict[str, Any] = {}
+        if self.alpha is not None:
+            parameters["alpha"] = self.alpha[:, None, None]
+        if self.importance is not None:
+            parameters["weight"] = (key * self.importance[:, None]).sum(dim=-1)[..., None, :].exp()  # (B, H, 1, S)
+        if self.well is softmax_exponential_well:
+            parameters["attn_mask"] = attn_mask
+        return energy_well_scores(query, key, self.well, form=self.form, **parameters)
+
+
 #: Every mechanism by name. Each entry is a recipe: ``SCORES[name](num_heads, head_dim)``.
-SCORES: dict[str, Callable[[int, int], nn.Module]] = {"dot": DotProductScore, "distance": DistanceBiasedScore}
+SCORES: dict[str, Callable[..., nn.Module]] = {
+    "dot": DotProductScore,
+    "distance": DistanceBiasedScore,
+    "gaussian_well": partial(EnergyWellScore, well="gaussian"),
+    "inverse_square_well": partial(EnergyWellScore, well="inverse_square"),
+    "softmax_exponential_well": partial(EnergyWellScore, well="softmax_exponential"),
+    "lorentzian_well": partial(EnergyWellScore, well="lorentzian"),
+}

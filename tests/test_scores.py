@@ -13,6 +13,7 @@ from sciformer import (
     SCORES,
     DistanceBiasedScore,
     DotProductScore,
+    EnergyWellScore,
     MultiHeadAttention,
     TransformerBlock,
     attend,
@@ -28,6 +29,10 @@ RECIPES = {
     "distance to each side": partial(DistanceBiasedScore, each_side=True),
     "distance on a grid": partial(DistanceBiasedScore, width=3),
     "distance to each side on a grid": partial(DistanceBiasedScore, each_side=True, width=3),
+    "gaussian field": partial(EnergyWellScore, well="gaussian", form="field"),
+    "inverse square field": partial(EnergyWellScore, well="inverse_square", form="field"),
+    "softmax-exponential field": partial(EnergyWellScore, well="softmax_exponential", form="field"),
+    "lorentzian field": partial(EnergyWellScore, well="lorentzian", form="field"),
 }
 
 
@@ -164,7 +169,9 @@ def test_layers_do_not_share_parameters(score):
     assert layers[0].attention.score is not layers[1].attention.score
 
 
-@pytest.mark.parametrize("name", ["dot"])
+@pytest.mark.parametrize(
+    "name", ["dot", "gaussian_well", "inverse_square_well", "softmax_exponential_well", "lorentzian_well"]
+)
 def test_permutation_equivariance(name):
     """Where no score looks at places: shuffled tokens give shuffled outputs. Each later score is listed or is not."""
     torch.manual_seed(0)
@@ -185,7 +192,7 @@ def test_a_subclass_is_never_served_by_its_parents_shortcut():
 
 
 def test_every_fast_path_belongs_to_a_score():
-    assert set(FAST) <= set(SCORES.values())
+    assert set(FAST) <= {getattr(recipe, "func", recipe) for recipe in SCORES.values()}
 
 
 def test_a_score_of_ones_own_drops_in():
