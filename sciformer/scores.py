@@ -125,15 +125,20 @@ class EnergyWellScore(nn.Module):
       :math:`w_j = e^{u \cdot k_j}`, above 0, and u starts at 0, so that all weigh 1.
 
     Where α starts decides whether anything is learned. Queries and keys of variance 1 lie about √(2D) apart, 8 for
-    D = 32. There a Gaussian with α = 1 has the energy e⁻⁶⁴: every distance gives the same score 0 in the ``"gradient"``
-    form, and in the ``"field"`` form the nearest key takes all. So by default a well is as wide as its head: at
-    d = √(2D) the energy has fallen to 1/e (Lorentzian: to a half).
+    D = 32. There a Gaussian with α = 1 has the energy e⁻⁶⁴: all scores are 0 in the ``"gradient"`` form, and in the
+    ``"field"`` form the two nearest of 256 keys take all. So by default:
+
+    - ``"gradient"``: the moat's middle lies at twice that distance, 2√(2D). Most tokens are then inside it, where the
+      nearer has the higher weight.
+    - ``"field"``: α times what it multiplies spreads by 1 over such keys, as a scaled dot product does. It multiplies
+      d², which spreads by √(8D), or, for the softmax-exponential well, d, which spreads by 1.
 
     Args:
         well: ``"gaussian"``, ``"inverse_square"``, ``"softmax_exponential"`` or ``"lorentzian"``.
         form: ``"gradient"``, as energy wells were proposed, or ``"field"``, kernel attention.
-        start: α before training, above 0: one number or one for each head. By default 1/(2D), and 1/√(2D) for the
-            softmax-exponential well, whose α is in 1/distance.
+        start: α before training, above 0: one number or one for each head. By default, for r = 2√(2D), 1/(2r²), 1/r
+            and 1/r² (Gaussian, softmax-exponential, Lorentzian) in the ``"gradient"`` form, and 1/√(8D), 1 and 1/√(8D)
+            in the ``"field"`` form.
 
     Raises:
         ValueError: if the well or the form is unknown, ``start`` is not above 0, is neither one number nor one for each
@@ -159,7 +164,12 @@ class EnergyWellScore(nn.Module):
         self.log_alpha = self.importance = None
         if "alpha" in learnable:
             if start is None:
-                start = 1 / math.sqrt(2 * head_dim) if well == "softmax_exponential" else 1 / (2 * head_dim)
+                moat, spread = 2 * math.sqrt(2 * head_dim), math.sqrt(8 * head_dim)
+                start = {
+                    "gaussian": {"gradient": 1 / (2 * moat**2), "field": 1 / spread},
+                    "softmax_exponential": {"gradient": 1 / moat, "field": 1.0},
+                    "lorentzian": {"gradient": 1 / moat**2, "field": 1 / spread},
+                }[well][form]
             alpha = torch.as_tensor(start, dtype=torch.get_default_dtype())
             if alpha.shape not in ((), (num_heads,)) or not (alpha > 0).all():
                 raise ValueError(f"start must be above 0, one number or one for each of {num_heads} heads, got {start}")
