@@ -4,7 +4,7 @@
 
 Memory is what torch had allocated at most during one forward and backward pass, beyond the inputs: counted by its
 profiler on a CPU, by its allocator on CUDA. The process may hold more, as much as the C library's allocator loses to
-fragments. A readable path is left out if fifteen (B, H, L, L) tensors, its rough need, take more than --limit gigabytes.
+fragments. A readable path is left out if eleven (B, H, L, L) tensors, its rough need, take more than --limit gigabytes.
 """
 
 import argparse
@@ -23,7 +23,7 @@ HEAD_DIM = 32
 
 def cell(well: str, path: str, length: int, options: argparse.Namespace) -> str:
     """Median milliseconds and peak megabytes of one well at one length."""
-    if path == "readable" and 15 * 4 * options.batch * options.heads * length**2 > options.limit * 1e9:
+    if path == "readable" and 11 * 4 * options.batch * options.heads * length**2 > options.limit * 1e9:
         return "too large"
     torch.manual_seed(0)
     shape = (options.batch, options.heads, length, HEAD_DIM)
