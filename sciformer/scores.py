@@ -119,8 +119,8 @@ class EnergyWellScore(nn.Module):
     r""":func:`~sciformer.functional.energy_well_scores` with what the well's formula has to learn.
 
     - ``alpha``, the sharpness α of each head, where there is one: all wells but the inverse square. It is learned as
-      log α. So α stays above 0, and a step of training changes it by a share of itself: right for a number that has
-      the unit of distance, be it 0.01 or 100.
+      log α. So α stays above 0, and a step of training changes it by a share of itself: right for a number whose size
+      hangs on the unit of distance.
     - ``importance``, a vector u for each head, where a token has a weight: inverse square and Lorentzian. Key j weighs
       :math:`w_j = e^{u \cdot k_j}`, above 0, and u starts at 0, so that all weigh 1.
 
