@@ -165,7 +165,7 @@ class LanguageSetting:
     dropout: float = 0.0
     normalized: bool = False
     modern: bool = False
-    token_shift: bool = False
+    token_shift: int = 0
     tie_weights: bool = True
     start: Literal["small", "identity"] = "small"
     max_length: int | None = None
@@ -428,12 +428,12 @@ def _language_arms(plain: LanguageSetting, lr: float) -> dict[str, LanguageSetti
         "plain": plain,
         "architecture": architecture,
         "muon": muon,
-        "token shift": replace(muon, token_shift=True),
+        "token shift": replace(muon, token_shift=3),
     }
 
 
 SHAKESPEARE: dict[Profile, dict[str, LanguageSetting]] = {
-    "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=1e-2),
+    "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=8e-3),
     "full": _language_arms(_PLAIN_LANGUAGE["full"], lr=1e-2),
 }
 
