@@ -459,7 +459,8 @@ LENGTHS = (1, 2, 4, 8)
 
 def _length_arms(cell: LanguageSetting) -> dict[str, LanguageSetting]:
     """The same model with each way to know places; all of them can be asked about texts eight times as long."""
-    cell = replace(cell, max_length=max(LENGTHS) * cell.length)
+    steps = cell.train.steps // 2  # enough to tell them apart
+    cell = replace(cell, max_length=max(LENGTHS) * cell.length, train=cell.train.with_steps(steps))
     arms = {kind: replace(cell, positions=kind) for kind in (*POSITIONS, "rotary")}
     distance = replace(cell, positions="none", score="distance", score_options={"start": "geometric"})
     return {"distance": distance, **arms}
