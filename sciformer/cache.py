@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sciformer.fast import attention
+from sciformer.fast import attention, running_mean
+from sciformer.scores import SeparableAdditiveScore
 
 
 class Memory(Protocol):
@@ -44,8 +45,38 @@ class KeyValueCache:
         return attention(score, query, self.key, self.value, is_causal=True)[0]
 
 
+class SeparableState:
+    """All tokens so far as if they were one: a state whose size does not grow, for separable additive attention.
+
+    The score does not depend on the query, so all that later tokens need of the earlier ones is what
+    :func:`~sciformer.fast.running_mean` says of the last: their joint score and the mean of their values.
+    """
+
+    def __init__(self) -> None:
+        self.past: tuple[Tensor, Tensor] | None = None  # (B, H, 1), (B, H, 1, D)
+
+    def attend(
+        self,
+        score: nn.Module,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H L D"],
+        value: Float[Tensor, "B H L D"],
+    ) -> Float[Tensor, "B H L D"]:
+        """Take in L more tokens; each attends to itself and to all before it.
+
+        Raises:
+            ValueError: if query and key do not fit each other or the score.
+        """
+        scores, values = score(0 * query[:, :, :1], key).squeeze(2), value  # (B, H, L), (B, H, L, D)
+        if self.past is not None:
+            scores, values = (torch.cat(pair, dim=2) for pair in zip(self.past, (scores, values), strict=True))
+        mean, total = running_mean(scores, values)
+        self.past = total[:, :, -1:], mean[:, :, -1:]
+        return mean[:, :, -key.shape[2] :].to(value.dtype)
+
+
 #: Exact class of a score -> what its attention remembers, where that is not every key and value.
-MEMORIES: dict[type[nn.Module], Callable[[], Memory]] = {}
+MEMORIES: dict[type[nn.Module], Callable[[], Memory]] = {SeparableAdditiveScore: SeparableState}
 
 
 def memory_for(score: nn.Module) -> Memory:

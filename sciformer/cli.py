@@ -18,6 +18,7 @@ from sciformer import data, experiments
 from sciformer.check import grading
 from sciformer.check.assignment import write_assignment
 from sciformer.course import profile as default_profile
+from sciformer.files import written_whole
 
 #: Options of ``train`` that change a setting's field of the same name.
 MODEL_OPTIONS = (
@@ -175,6 +176,22 @@ def run_record(options: argparse.Namespace) -> None:
         steps=options.steps,
     )
     print(f"written: {path}")
+    print(f"written: {draw_record(path)}")
+
+
+def draw_record(path: Path) -> Path:
+    """Draw what was measured on the way, mean and standard error of each arm, beside the record."""
+    from sciformer import plotting
+
+    content = json.loads(path.read_text())
+    metric = next(name for name in content["runs"][0]["curves"] if name != "loss")
+    steps, runs = experiments.recorded_curves(content, metric)
+    title = f"{content['name']}, {content['profile']} profile, {len(content['seeds'])} seeds"
+    picture = path.with_suffix(".png")
+    drawn = plotting.bands(runs, x=steps, ylabel=metric, title=title)
+    with written_whole(picture) as beside:
+        plotting.figure_of(drawn).savefig(beside, dpi=150, format="png")
+    return picture
 
 
 def run_assignment(options: argparse.Namespace) -> None:

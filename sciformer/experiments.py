@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sciformer.blocks import SquaredReLU
@@ -148,7 +149,7 @@ class LanguageSetting:
         length: tokens in a piece of text, in training and in validation.
         positions: a name of ``POSITIONS``, or ``"rotary"``.
         normalized: bring queries and keys to one length before they are compared.
-        modern: root mean squares in place of layer norms, and the squared ReLU in place of GELU.
+        modern: division by the root mean square, with nothing to learn, for layer norm, and the squared ReLU for GELU.
         max_length: the longest text that the model can look at; ``length`` if not given.
         score_options: arguments of the score's recipe.
     """
@@ -183,7 +184,9 @@ class LanguageSetting:
             score = partial(RotaryScore, score=score)
         if self.normalized:
             score = partial(NormalizedScore, score=score)
-        modern: dict[str, Any] = {"activation": SquaredReLU, "norm": nn.RMSNorm} if self.modern else {}
+        modern: dict[str, Any] = (
+            {"activation": SquaredReLU, "norm": partial(nn.RMSNorm, elementwise_affine=False)} if self.modern else {}
+        )
         return CharTransformer(
             len(shakespeare()[1]),
             self.max_length or self.length,
@@ -430,7 +433,7 @@ def _language_arms(plain: LanguageSetting, lr: float) -> dict[str, LanguageSetti
 
 
 SHAKESPEARE: dict[Profile, dict[str, LanguageSetting]] = {
-    "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=2e-2),
+    "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=1e-2),
     "full": _language_arms(_PLAIN_LANGUAGE["full"], lr=1e-2),
 }
 
@@ -643,6 +646,20 @@ def load_record(name: str, profile: Profile = "full", folder: Path | None = None
     if not whole:
         raise ValueError(f"{path} lacks some of its seeds; record {name} again")
     return content
+
+
+def recorded_curves(content: dict[str, Any], metric: str) -> tuple[list[int], dict[str, Float[Tensor, "R T"]]]:
+    """What was measured on the way: the steps, and for each arm one row a seed. A single arm is called "recorded".
+
+    Args:
+        content: a record, as :func:`load_record` gives it.
+        metric: a name among the curves of its runs, such as "validation loss".
+    """
+    rows: dict[str, list[list[float]]] = {}
+    for run in content["runs"]:
+        rows.setdefault(run.get("arm", "recorded"), []).append([value for _, value in run["curves"][metric]])
+    steps = [step for step, _ in content["runs"][0]["curves"][metric]]
+    return steps, {arm: torch.tensor(values) for arm, values in rows.items()}
 
 
 def describe_record(name: str, figure: str, profile: Profile = "full", *, arm: str | None = None) -> str:

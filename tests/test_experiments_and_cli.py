@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sciformer import NoPositions, cli, data, experiments
+from sciformer import NoPositions, cli, data, experiments, plotting
 from sciformer.experiments import EXPERIMENTS, describe_record, load_record, record, results_folder
 from sciformer.files import written_whole
 
@@ -267,13 +267,16 @@ def test_train_shakespeare(tmp_path, monkeypatch, capsys, positions):
 
 @pytest.mark.parametrize("profile", ["quick", "full"])
 def test_language_models_keep_to_nanogpts_size(profile):
-    """0.80M and 10.7M parameters; a quick model may add what its token shifts need."""
-    for arms in (experiments.SHAKESPEARE, experiments.ADDITIVE_2X2):
-        for arm, setting in arms[profile].items():
-            model = setting.model()
-            size = sum(p.numel() for p in model.parameters())
-            assert size <= {"quick": 810_000, "full": 10_745_088}[profile], arm
-            assert (setting.positions == "rotary") == isinstance(model.positions, NoPositions)
+    """0.80M and 10.7M parameters; in the two by two, separable attention adds its weights to that."""
+    size = {"quick": 804_096, "full": 10_745_088}[profile]
+    for setting in experiments.SHAKESPEARE[profile].values():
+        model = setting.model()
+        assert sum(p.numel() for p in model.parameters()) <= size
+        assert (setting.positions == "rotary") == isinstance(model.positions, NoPositions)
+    for setting in experiments.ADDITIVE_2X2[profile].values():
+        extra = setting.num_layers * setting.embed_dim * (setting.score == "separable")
+        table = setting.length * setting.embed_dim * (setting.positions == "sinusoidal")
+        assert sum(p.numel() for p in setting.model().parameters()) == size + extra - table
     plain = experiments.SHAKESPEARE[profile]["plain"]
     assert (plain.train.steps, plain.batch_size, plain.length) == {"quick": (2000, 12, 64), "full": (5000, 64, 256)}[
         profile
@@ -344,6 +347,25 @@ def test_record_list(capsys):
     assert [line.split()[:2] for line in printed.splitlines()] == [
         [n, p] for n in EXPERIMENTS for p in ("quick", "full")
     ]
+
+
+def test_record_draws_every_arm(tmp_path, monkeypatch, capsys, tiny_pixels):
+    drawn = []
+    bands = plotting.bands
+    monkeypatch.setattr(
+        plotting, "bands", lambda runs, **options: drawn.append((runs, options)) or bands(runs, **options)
+    )
+    out = ("--out", tmp_path, "--device", "cpu")
+    status, printed, _ = run(capsys, "record", "mnist-pixels", "--profile", "quick", "--seeds", 2, "--steps", 4, *out)
+    assert status == 0
+    written = [tmp_path / "mnist-pixels.quick.json", tmp_path / "mnist-pixels.quick.png"]
+    assert printed.splitlines() == [f"written: {path}" for path in written]
+    assert set(tmp_path.iterdir()) == set(written)
+    ((runs, options),) = drawn
+    assert list(runs) == tiny_pixels
+    assert options["x"] == [1, 2, 3, 4]
+    last = [r["figures"]["test accuracy"] for r in load_record("mnist-pixels", "quick", tmp_path)["runs"][:2]]
+    assert runs["distance"][:, -1].tolist() == pytest.approx(last)
 
 
 def test_data_shows_what_is_where(tmp_path, capsys):
