@@ -165,7 +165,7 @@ class LanguageSetting:
     dropout: float = 0.0
     normalized: bool = False
     modern: bool = False
-    token_shift: bool = False
+    token_shift: int = 0
     tie_weights: bool = True
     start: Literal["small", "identity"] = "small"
     max_length: int | None = None
@@ -428,12 +428,12 @@ def _language_arms(plain: LanguageSetting, lr: float) -> dict[str, LanguageSetti
         "plain": plain,
         "architecture": architecture,
         "muon": muon,
-        "token shift": replace(muon, token_shift=True),
+        "token shift": replace(muon, token_shift=3),
     }
 
 
 SHAKESPEARE: dict[Profile, dict[str, LanguageSetting]] = {
-    "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=1e-2),
+    "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=8e-3),
     "full": _language_arms(_PLAIN_LANGUAGE["full"], lr=1e-2),
 }
 
@@ -459,7 +459,8 @@ LENGTHS = (1, 2, 4, 8)
 
 def _length_arms(cell: LanguageSetting) -> dict[str, LanguageSetting]:
     """The same model with each way to know places; all of them can be asked about texts eight times as long."""
-    cell = replace(cell, max_length=max(LENGTHS) * cell.length)
+    steps = cell.train.steps // 2  # enough to tell them apart
+    cell = replace(cell, max_length=max(LENGTHS) * cell.length, train=cell.train.with_steps(steps))
     arms = {kind: replace(cell, positions=kind) for kind in (*POSITIONS, "rotary")}
     distance = replace(cell, positions="none", score="distance", score_options={"start": "geometric"})
     return {"distance": distance, **arms}
