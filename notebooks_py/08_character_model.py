@@ -156,8 +156,8 @@ for name, loss in to_beat.items():
     print(f"{name:18} loss {loss:.2f}, perplexity {math.exp(loss):4.1f}")
 
 # %% [markdown]
-# Prediction 2: counting pairs gets far below log 65. Fours do better still, but with fives the table would have a billion entries, nearly all
-# empty. A model that understands has to beat the counts, **fours** included. The pairs as a picture:
+# Prediction 2: counting pairs gets far below log 65. Fours do better still, but with fives the table would have a billion
+# entries, nearly all empty. A model has to beat the counts, **fours** included. The pairs as a picture:
 
 # %%
 letters = " abcdefghijklmnopqrstuvwxyz"
@@ -282,8 +282,8 @@ last = {name: sum(losses[-10:]) / 10 for name, losses in begun.items()}
 course.verdict("after 60 steps: loss from torch's defaults less small", last["torch's defaults"] - last["small"], above=0.3)
 
 # %% [markdown]
-# The dashed line is $\log 65$. The bad start spends its steps on coming down to where the others begin. In a long
-# training that is soon made up for, yet a first loss far from $\log V$ is a bug that you can see before you train.
+# The dashed line is $\log 65$. The bad start spends its first steps on coming down to where the others begin. A
+# first loss far from $\log V$ is a bug that you can see before you train.
 #
 # ## Sampling
 #
@@ -382,8 +382,8 @@ print("with the cache, in pieces: the logits of the whole pass")
 
 
 # %% [markdown]
-# Prediction 3: count. A token costs $12E^2$ multiplications in the matrices of a block, and $2E$ for each token it is compared with.
-# Without a cache, every new character sends the whole text through again.
+# Prediction 3: count. A token costs $12E^2$ multiplications in the matrices of a block, and $2E$ for each token
+# that it is compared with. Without a cache, every new character sends the whole text through again.
 
 # %%
 def multiplications(length, E=128):
@@ -569,8 +569,8 @@ for profile in ("quick", "full"):
 # %% [markdown]
 # *Normalized* queries and keys keep scores within bounds (Henry et al. 2020, arXiv:2010.04245). *Modern*: norms that learn
 # nothing, and a squared ReLU. *Muon* makes an update change all directions of a matrix alike. *Token shift* mixes into each token
-# the one before (Peng et al. 2023, arXiv:2305.13048). nanoGPT's README reports 1.88 in the quick setting, 1.4697 in the
-# full one.
+# those just before it (Peng et al. 2023, arXiv:2305.13048). nanoGPT's README reports 1.88 in the quick setting, 1.4697 in
+# the full one.
 
 # %% [markdown]
 # ## Longer than it was trained
@@ -667,9 +667,9 @@ course.verdict("loss at the first place less that of the second half", first - r
 course.verdict("loss at the first place less that of counting pairs", first - to_beat["pairs"], above=-0.35, below=0.35)
 
 # %% [markdown]
-# Hard is what is new: the first letter of a word. Its end follows. And at the first place of a piece there is no more to
-# go by than a single character, so the loss there is that of pairs. That is why longer pieces have a lower loss, and
-# why two losses can only be compared at one length.
+# Hard is what is new: the first letter of a word. The others are easier. And at the first place of a piece there is no
+# more to go by than a single character, so the loss there is that of pairs. The longer the pieces, the fewer such places:
+# two losses can only be compared at one length.
 
 # %% [markdown]
 # ## What is refused
