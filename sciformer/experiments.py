@@ -417,24 +417,30 @@ _PLAIN_LANGUAGE: dict[Profile, LanguageSetting] = {
 }
 
 
-def _language_arms(plain: LanguageSetting, lr: float) -> dict[str, LanguageSetting]:
-    """From the plain recipe to ours, one ingredient after the other: each arm keeps those of the arm before."""
+def _language_arms(plain: LanguageSetting, lr: float, short: int) -> dict[str, LanguageSetting]:
+    """From the plain recipe to ours, one ingredient after the other: each arm keeps those of the arm before.
+
+    The last is ours again, with so few steps that it takes no more time than the plain recipe does on two CPU cores.
+    """
     architecture = replace(plain, positions="rotary", normalized=True, modern=True, tie_weights=False, start="identity")
     muon = replace(
         architecture,
         train=replace(plain.train, lr=lr, optimizer="muon", weight_decay=0.0, warmup_steps=20, schedule="line"),
     )
+    shift = replace(muon, token_shift=3)
     return {
         "plain": plain,
         "architecture": architecture,
         "muon": muon,
-        "token shift": replace(muon, token_shift=3),
+        "token shift": shift,
+        f"{short:,} steps": replace(shift, train=shift.train.with_steps(short)),
     }
 
 
+# Chosen by the loss on the last ninth of the training text, which was then not trained on.
 SHAKESPEARE: dict[Profile, dict[str, LanguageSetting]] = {
-    "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=8e-3),
-    "full": _language_arms(_PLAIN_LANGUAGE["full"], lr=1e-2),
+    "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=8e-3, short=1100),
+    "full": _language_arms(_PLAIN_LANGUAGE["full"], lr=8e-3, short=2500),
 }
 
 # One cell of the two by two. Full is as published: AdamW at a constant 3e-4, dropout 0.2.
