@@ -11,6 +11,7 @@ from types import ModuleType
 from sciformer.attention import MultiHeadAttention
 from sciformer.blocks import FeedForward, SquaredReLU, TokenShift, TransformerBlock
 from sciformer.functional import (
+    additive_scores,
     attend,
     causal_mask,
     distance_biased_scores,
@@ -19,16 +20,27 @@ from sciformer.functional import (
     naive_attention,
     padding_mask,
     rotate,
+    separable_additive_scores,
 )
 from sciformer.models import CharTransformer, Classifier, ImageToSequence, ImageTransformer, sample
 from sciformer.positions import POSITIONS, LearnedPositions, NoPositions, SinusoidalPositions
-from sciformer.scores import SCORES, DistanceBiasedScore, DotProductScore, NormalizedScore, PreparedScore, RotaryScore
+from sciformer.scores import (
+    SCORES,
+    AdditiveScore,
+    DistanceBiasedScore,
+    DotProductScore,
+    NormalizedScore,
+    PreparedScore,
+    RotaryScore,
+    SeparableAdditiveScore,
+)
 
 __version__ = "0.1.0"
 
 __all__ = [
     "POSITIONS",
     "SCORES",
+    "AdditiveScore",
     "CharTransformer",
     "Classifier",
     "DistanceBiasedScore",
@@ -42,10 +54,12 @@ __all__ = [
     "NormalizedScore",
     "PreparedScore",
     "RotaryScore",
+    "SeparableAdditiveScore",
     "SinusoidalPositions",
     "SquaredReLU",
     "TokenShift",
     "TransformerBlock",
+    "additive_scores",
     "attend",
     "causal_mask",
     "distance_biased_scores",
@@ -55,6 +69,7 @@ __all__ = [
     "padding_mask",
     "rotate",
     "sample",
+    "separable_additive_scores",
 ]
 
 _MODULES = ("check", "course", "data", "experiments", "explore", "metrics", "optim", "plotting", "training")

@@ -295,3 +295,60 @@ def distance_biased_scores(
         strength, steps = strength[:, None], steps.sum(dim=0, keepdim=True)
     penalty = sum(slope[:, None, None] * side for slope, side in zip(strength.unbind(dim=1), steps, strict=True))
     return (scores - penalty).to(scores.dtype)  # (H, L, S) is the same for the whole batch
+
+
+def check_additive_weight(weight: Tensor, query: Tensor) -> None:
+    """Refuse a weight that is not one number for each head and each of its dimensions.
+
+    Raises:
+        ValueError: naming both shapes.
+    """
+    if tuple(weight.shape) != (query.shape[-3], query.shape[-1]):
+        raise ValueError(f"weight of shape {tuple(weight.shape)} is not (H, D) for a query of {tuple(query.shape)}")
+
+
+def additive_scores(
+    query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], weight: Float[Tensor, "H D"]
+) -> Float[Tensor, "B H L S"]:
+    r"""Bahdanau's score: a network with one hidden layer looks at the query and the key together.
+
+    .. math:: s_{ij} = w_h \cdot \tanh(q_i + k_j)
+
+    The hidden layer of every pair is held at once, (B, H, L, S, D): D times the memory of the scores. tanh keeps a
+    score within ``±sum(|w|)``, so there is no √D to divide by. Source: Bahdanau, Cho and Bengio 2015,
+    arXiv:1409.0473, appendix A.1.2, whose W_a s and U_a h are the query and the key here.
+
+    Args:
+        weight: w, one row for each head.
+
+    Raises:
+        ValueError: if query and key differ in batch, heads, head_dim or dtype, or ``weight`` does not fit them.
+    """
+    check_query_key(query, key)
+    check_additive_weight(weight, query)
+    hidden = (query[..., :, None, :] + key[..., None, :, :]).tanh()  # (B, H, L, S, D)
+    return (hidden @ weight[:, None, :, None]).squeeze(-1)
+
+
+def separable_additive_scores(
+    query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], weight: Float[Tensor, "H D"]
+) -> Float[Tensor, "B H L S"]:
+    r"""Additive attention with the tanh taken apart, so that no hidden layer is needed for each pair.
+
+    .. math:: s_{ij} = w_h \cdot \tanh(q_i) + w_h \cdot \tanh(k_j)
+
+    What follows: the query's term is the same for every key, and the softmax over the keys cancels it. **The attention
+    does not depend on the query**, and no gradient reaches it. Without a mask all queries get the same output; causal,
+    output i is a running mean of the values with the weights exp(w·tanh(k_j)). AFT-simple (Zhai et al. 2021,
+    arXiv:2105.14103) is such a mean with the key itself as the score of each feature, gated by the query.
+
+    Args:
+        weight: w, one row for each head.
+
+    Raises:
+        ValueError: if query and key differ in batch, heads, head_dim or dtype, or ``weight`` does not fit them.
+    """
+    check_query_key(query, key)
+    check_additive_weight(weight, query)
+    from_query, from_key = (x.tanh() @ weight[:, :, None] for x in (query, key))  # (B, H, L, 1), (B, H, S, 1)
+    return from_query + from_key.mT

@@ -13,7 +13,13 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sciformer.functional import distance_biased_scores, dot_product_scores, rotate
+from sciformer.functional import (
+    additive_scores,
+    distance_biased_scores,
+    dot_product_scores,
+    rotate,
+    separable_additive_scores,
+)
 
 
 class DotProductScore(nn.Module):
@@ -96,6 +102,64 @@ class DistanceBiasedScore(nn.Module):
         return distance_biased_scores(query, key, self.strength, query_offset=query_offset, width=self.width)
 
 
+def additive_weight(num_heads: int, head_dim: int) -> nn.Parameter:
+    """A trainable (H, D) weight that gives scores a variance of about 1 at the start.
+
+    The tanh of numbers with variance 1 has variance 0.39, so the weights' standard deviation is 1/√D times torch's
+    gain for tanh, 5/3.
+    """
+    return nn.Parameter(torch.randn(num_heads, head_dim) * nn.init.calculate_gain("tanh") * head_dim**-0.5)
+
+
+class AdditiveScore(nn.Module):
+    r""":func:`~sciformer.functional.additive_scores` with a trainable weight w, (H, D).
+
+    .. math:: s_{ij} = w_h \cdot \tanh(q_i + k_j)
+
+    w starts as in :func:`additive_weight`.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int):
+        super().__init__()
+        self.weight = additive_weight(num_heads, head_dim)
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Bool[Tensor, "..."] | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
+        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`."""
+        return additive_scores(query, key, self.weight)
+
+
+class SeparableAdditiveScore(nn.Module):
+    r""":func:`~sciformer.functional.separable_additive_scores` with a trainable weight w, (H, D).
+
+    .. math:: s_{ij} = w_h \cdot \tanh(q_i) + w_h \cdot \tanh(k_j)
+
+    w starts as in :func:`additive_weight`. The softmax cancels the query's term, so that attention does not depend on
+    the query.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int):
+        super().__init__()
+        self.weight = additive_weight(num_heads, head_dim)
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Bool[Tensor, "..."] | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
+        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`."""
+        return separable_additive_scores(query, key, self.weight)
+
+
 class PreparedScore(nn.Module):
     """Another score, of queries and keys that were changed first. What the change is, ``prepare`` says.
 
@@ -158,4 +222,9 @@ class NormalizedScore(PreparedScore):
 
 
 #: Every mechanism by name. Each entry is a recipe: ``SCORES[name](num_heads, head_dim)``.
-SCORES: dict[str, Callable[[int, int], nn.Module]] = {"dot": DotProductScore, "distance": DistanceBiasedScore}
+SCORES: dict[str, Callable[[int, int], nn.Module]] = {
+    "dot": DotProductScore,
+    "distance": DistanceBiasedScore,
+    "additive": AdditiveScore,
+    "separable": SeparableAdditiveScore,
+}

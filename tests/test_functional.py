@@ -9,6 +9,7 @@ from reference import loop_attention, random_mask, random_qkv
 from torch.testing import assert_close
 
 from sciformer import (
+    additive_scores,
     attend,
     causal_mask,
     distance_biased_scores,
@@ -16,6 +17,7 @@ from sciformer import (
     masked_softmax,
     naive_attention,
     padding_mask,
+    separable_additive_scores,
 )
 from sciformer.functional import steps_between
 
@@ -273,3 +275,51 @@ def test_distance_biased_scores_refuse(strength, options, message):
     query, key, _ = random_qkv(L=5, S=7)
     with pytest.raises(ValueError, match=message):
         distance_biased_scores(query, key, strength, **options)
+
+
+def test_additive_scores_by_hand():
+    query, key = torch.tensor([[[[0.0, 1.0]]]]), torch.tensor([[[[0.0, -1.0], [2.0, 0.0], [50.0, -50.0]]]])
+    weight = torch.tensor([[3.0, 0.5]])
+    tanh = math.tanh
+    assert_close(additive_scores(query, key, weight), torch.tensor([[[[0.0, 3 * tanh(2) + 0.5 * tanh(1), 2.5]]]]))
+    expected = [0.0, 3 * tanh(2) + 0.5 * tanh(1), 3 + 0.5 * tanh(1) - 0.5]
+    assert_close(separable_additive_scores(query, key, weight), torch.tensor([[[expected]]]))
+
+
+def random_weight():
+    return torch.randn(3, 11, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def test_both_additive_scores_equal_loops():
+    query, key, _ = random_qkv()
+    weight = random_weight()
+    together, apart = additive_scores(query, key, weight), separable_additive_scores(query, key, weight)
+    for b in range(2):
+        for h in range(3):
+            for i in range(5):
+                for j in range(7):
+                    q, k, w = query[b, h, i].tolist(), key[b, h, j].tolist(), weight[h].tolist()
+                    hidden = [math.tanh(q[d] + k[d]) for d in range(11)]
+                    assert together[b, h, i, j].item() == pytest.approx(sum(w[d] * hidden[d] for d in range(11)))
+                    hidden = [math.tanh(q[d]) + math.tanh(k[d]) for d in range(11)]
+                    assert apart[b, h, i, j].item() == pytest.approx(sum(w[d] * hidden[d] for d in range(11)))
+
+
+def test_separable_attention_does_not_depend_on_the_query():
+    query, key, _ = random_qkv()
+    weights = [masked_softmax(separable_additive_scores(q, key, random_weight())) for q in (query, 7 * query.flip(2))]
+    assert_close(*weights)
+    assert_close(weights[0], weights[0][:, :, :1].expand_as(weights[0]))
+    weights = [masked_softmax(additive_scores(q, key, random_weight())) for q in (query, 7 * query.flip(2))]
+    assert not torch.allclose(*weights, atol=0.1)
+
+
+@pytest.mark.parametrize("scores", [additive_scores, separable_additive_scores])
+def test_additive_scores_refuse(scores):
+    query, key, _ = random_qkv()
+    with pytest.raises(ValueError, match=r"\(11, 3\) .* \(2, 3, 5, 11\)"):
+        scores(query, key, random_weight().T)
+    with pytest.raises(ValueError, match=r"\(11,\) .* \(2, 3, 5, 11\)"):
+        scores(query, key, random_weight()[0])
+    with pytest.raises(ValueError, match=r"head_dim 11.*head_dim 5"):
+        scores(query, key[..., :5], random_weight())

@@ -8,15 +8,18 @@ from reference import random_mask, random_qkv
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from sciformer import (
     SCORES,
+    AdditiveScore,
     DistanceBiasedScore,
     DotProductScore,
     MultiHeadAttention,
     NormalizedScore,
     PreparedScore,
     RotaryScore,
+    SeparableAdditiveScore,
     TransformerBlock,
     attend,
     causal_mask,
@@ -25,7 +28,7 @@ from sciformer import (
 from sciformer.fast import FAST, attention
 
 B, H, L, D = 2, 3, 7, 6
-CASES = ["none", "causal", "mask", "mask and causal", "padding"]
+CASES = ["none", "causal", "mask", "mask and causal", "padding", "padding in front and causal"]
 RECIPES = {
     **SCORES,
     "distance to each side": partial(DistanceBiasedScore, each_side=True),
@@ -48,9 +51,14 @@ def score(request):
 
 
 @pytest.fixture(params=[B * L, L, 3, 1], ids=lambda queries: f"{queries} queries at once")
-def blocks(request, monkeypatch):
-    """How much a block holds where the fast path is made of blocks: everything, one example, a part of one."""
-    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", request.param * H * L)
+def blocks(request, monkeypatch, score):
+    """How much a block holds where the fast path is made of blocks: everything, one example, a part of one.
+
+    Where it is made of runs of keys, these are as long, but at least 2: of 7 keys, runs of 3 make two levels.
+    """
+    per_score = D if isinstance(score, AdditiveScore) else 1
+    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", request.param * H * L * per_score)
+    monkeypatch.setattr(fast, "RUN", max(2, request.param))
 
 
 def masks(case):
@@ -58,6 +66,8 @@ def masks(case):
     attn_mask = {"mask": random_mask(B, H, L, L), "mask and causal": random_mask(L, L, seed=3)}.get(case)
     if case == "padding":
         attn_mask = (torch.arange(L) < torch.tensor([[L], [3]]))[:, None, None, :]
+    if case == "padding in front and causal":  # the first queries of the second example see nothing
+        attn_mask = (torch.arange(L) >= torch.tensor([[0], [4]]))[:, None, None, :]
     return {"attn_mask": attn_mask, "is_causal": "causal" in case}
 
 
@@ -169,7 +179,7 @@ def test_layers_do_not_share_parameters(score):
     assert layers[0].attention.score is not layers[1].attention.score
 
 
-@pytest.mark.parametrize("name", ["dot"])
+@pytest.mark.parametrize("name", ["dot", "additive", "separable"])
 def test_permutation_equivariance(name):
     """Where no score looks at places: shuffled tokens give shuffled outputs. Each later score is listed or is not."""
     torch.manual_seed(0)
@@ -316,3 +326,105 @@ def test_both_paths_refuse_what_has_no_distance(score, is_causal):
         elif isinstance(score, DistanceBiasedScore):
             with pytest.raises(ValueError, match="7 queries from place 0 reach past 5 keys"):
                 attention(score, query, key[:, :, :5], value[:, :, :5], need_weights=need_weights)
+
+
+@pytest.mark.parametrize("recipe", [AdditiveScore, SeparableAdditiveScore])
+def test_additive_scores_start_with_a_variance_of_about_one(recipe):
+    torch.manual_seed(0)
+    score = recipe(64, 32)
+    weights_only = score.weight.var()
+    assert weights_only.item() == pytest.approx((5 / 3) ** 2 / 32, rel=0.1)
+    query, key, _ = random_qkv(1, 64, 2, 200, 32, dtype=torch.float32)
+    in_a_row = score(query, key).var(dim=-1).mean().item()  # what the softmax sees
+    assert 0.5 < in_a_row < 1.5
+
+
+class LargestTensor(TorchDispatchMode):
+    """Counts the numbers of the largest tensor that any operation makes, going forth and back."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        output = function(*args, **(kwargs or {}))
+        made = [x for x in (output if isinstance(output, (tuple, list)) else [output]) if isinstance(x, torch.Tensor)]
+        # What is only expanded takes the memory of what it repeats.
+        self.numbers = max([self.numbers, *(x.untyped_storage().nbytes() // x.element_size() for x in made)])
+        return output
+
+
+def largest_made(score, inputs, **options):
+    with LargestTensor() as largest:
+        output, _ = attention(score, *inputs, **options)
+        torch.autograd.grad((output**2).sum(), [*inputs, *score.parameters()], allow_unused=True)
+    return largest.numbers
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_additive_blocks_never_hold_the_hidden_layer_whole(is_causal, monkeypatch):
+    inputs = random_qkv(B, H, 32, 32, D, requires_grad=True)
+    score = AdditiveScore(H, D).double()
+    assert largest_made(score, inputs, is_causal=is_causal) == B * H * 32 * 32 * D
+    for queries in (32, 8, 4):
+        monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", queries * H * 32 * D)
+        assert largest_made(score, inputs, is_causal=is_causal) == max(queries * H * 32 * D, B * H * 32 * D)
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_separable_attention_is_linear_in_memory(is_causal):
+    score = SeparableAdditiveScore(H, D).double()
+    mask = torch.arange(512) < 500
+    for attn_mask in (None, mask):
+        inputs = random_qkv(B, H, 512, 512, D, requires_grad=True)
+        assert largest_made(score, inputs, is_causal=is_causal, attn_mask=attn_mask) <= B * H * 512 * fast.RUN
+
+
+def test_separable_attention_has_one_output_for_all_queries():
+    query, key, value = random_qkv(B, H, L, L, D, requires_grad=True)
+    output, _ = attention(SeparableAdditiveScore(H, D).double(), query, key, value)
+    assert output.shape == (B, H, L, D)
+    assert output.stride(2) == 0
+    (gradient,) = torch.autograd.grad(output.square().sum(), query)
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("mask", [torch.arange(9) > 3, (torch.arange(9) > 3)[None], torch.tensor([True])], ids=str)
+def test_separable_attention_takes_any_mask_that_is_the_same_for_all_queries(mask):
+    """More keys than queries, and masks of few dimensions; queries 0 and 1 of the last 7 see nothing."""
+    score = SeparableAdditiveScore(H, D).double()
+    inputs = random_qkv(B, H, 7, 9, D)
+    for is_causal in (False, True):
+        pair = [attention(score, *inputs, attn_mask=mask, is_causal=is_causal, need_weights=n)[0] for n in (0, 1)]
+        assert_close(*pair)
+
+
+@pytest.mark.parametrize("spread", [20.0, 200.0])
+@pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
+def test_causal_separable_is_exact_in_float32(spread, padded):
+    """Where scores spread by 200, the exponentials are past float32's range. A score itself is off by its rounding."""
+    inputs = random_qkv(1, 2, 2048, 2048, 16, dtype=torch.float32)
+    inputs[1].mul_(3).add_(4 * torch.linspace(-1, 1, 2048)[:, None].sin())  # away from 0, to both ends
+    mask = torch.arange(2048) % 3 > 0 if padded else None
+    results = []
+    for dtype, need_weights in ((torch.float32, False), (torch.float64, True)):
+        score = SeparableAdditiveScore(2, 16).to(dtype)
+        nn.init.constant_(score.weight, spread / 32)
+        query, key, value = (x.detach().to(dtype).requires_grad_() for x in inputs)
+        output, _ = attention(score, query, key, value, attn_mask=mask, is_causal=True, need_weights=need_weights)
+        gradients = torch.autograd.grad(output.square().mean(), [key, value, score.weight])
+        results.append([output, *(g / g.abs().max() for g in gradients)])
+    for fast_result, exact in zip(*results, strict=True):
+        assert_close(fast_result.double(), exact, rtol=0, atol=spread * 2**-21)
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_causal_separable_sums_in_float32_where_inputs_have_fewer_bits(autocast):
+    """Values of 1 + x, whose mean goes to 1: with the 8 bits of bfloat16 a sum of 4,096 would stand still at 256."""
+    score = SeparableAdditiveScore(2, 16)
+    inputs = [x.bfloat16() for x in random_qkv(1, 2, 4096, 4096, 16, dtype=torch.float32)]
+    inputs[2] += 1
+    with torch.autocast("cpu", enabled=autocast):
+        fast_output, _ = attention(score if autocast else score.bfloat16(), *inputs, is_causal=True)
+    tail = inputs[0][:, :, -64:], *inputs[1:]
+    exact, _ = attention(score.double(), *(x.double() for x in tail), is_causal=True, need_weights=True)
+    assert fast_output.dtype == torch.bfloat16
+    assert_close(fast_output[:, :, -64:].double(), exact, rtol=0, atol=0.008)  # bfloat16 rounds 1 by up to 0.004
