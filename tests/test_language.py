@@ -8,7 +8,18 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from sciformer import POSITIONS, SCORES, CharTransformer, NoPositions, NormalizedScore, RotaryScore, rotate, sample
+from sciformer import (
+    POSITIONS,
+    SCORES,
+    CharTransformer,
+    NoPositions,
+    NormalizedScore,
+    RotaryScore,
+    SquaredReLU,
+    TokenShift,
+    rotate,
+    sample,
+)
 from sciformer.data import shakespeare, text_batches
 from sciformer.training import next_token_loss, text_loss
 
@@ -19,6 +30,7 @@ MODELS = {
     **{f"{score}, rotary": {"score": partial(RotaryScore, score=SCORES[score]), "positions": NoPositions}
        for score in SCORES},
     "normalised, no tying": {"score": NormalizedScore, "tie_weights": False, "start": "identity"},
+    "token shift": {"token_shift": True, "norm": nn.RMSNorm, "activation": SquaredReLU},
 }  # fmt: skip
 
 
@@ -80,6 +92,19 @@ def test_how_it_starts():
     assert small.blocks[2].feed_forward.down.weight.std().item() == pytest.approx(0.02 / 8**0.5, rel=0.05)
     with pytest.raises(ValueError, match="got 'large'"):
         CharTransformer(65, 64, 128, 4, 4, start="large")
+
+
+def test_token_shift_by_hand():
+    shift = TokenShift(2)
+    x = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]])
+    assert_close(shift(x), x)
+    with torch.no_grad():
+        shift.weight.copy_(torch.tensor([0.5, -1.0]))
+    expected = torch.tensor([[[1.0, 2.0], [3.5, 2.0], [6.5, 2.0]]])
+    assert_close(shift(x), expected)
+    cache = {}
+    assert_close(torch.cat([shift(piece, cache=cache) for piece in x.split([2, 1], dim=1)], dim=1), expected)
+    assert SquaredReLU()(torch.tensor([-2.0, 0.0, 3.0])).tolist() == [0.0, 0.0, 9.0]
 
 
 def test_rotary_scores_depend_on_the_way_between_tokens_only():

@@ -1,6 +1,7 @@
 """The loop does what it says: learns, resumes to the bit, stops at NaN, and never leaves half a checkpoint."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -100,6 +101,9 @@ def test_learning_rate_warms_up_and_falls():
     assert config.lr_at(10) == 2.0
     assert config.lr_at(60) == pytest.approx(1.0)
     assert 0 < config.lr_at(109) < 0.001
+    line, constant = (replace(config, schedule=schedule) for schedule in ("line", "constant"))
+    assert [line.lr_at(step) for step in (4, 10, 35, 60, 109)] == pytest.approx([1.0, 2.0, 1.5, 1.0, 0.02])
+    assert [constant.lr_at(step) for step in (4, 10, 109)] == pytest.approx([1.0, 2.0, 2.0])
 
 
 @pytest.mark.parametrize(
@@ -110,6 +114,7 @@ def test_learning_rate_warms_up_and_falls():
         ({"steps": 5, "lr": -1.0}, r"-1\.0"),
         ({"steps": 5, "grad_clip": 0.0}, r"0\.0"),
         ({"steps": 5, "optimizer": "sgd"}, "'sgd'"),
+        ({"steps": 5, "schedule": "step"}, "'step'"),
     ],
 )
 def test_config_refuses(arguments, message):
