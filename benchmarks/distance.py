@@ -8,15 +8,9 @@ fragments. A readable form is left out if six (B, H, L, L) tensors, its rough ne
 """
 
 import argparse
-import json
-import statistics
-import tempfile
-import time
-from collections.abc import Callable
-from pathlib import Path
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from measure import median_seconds, peak_bytes
 
 from sciformer import DistanceBiasedScore
 from sciformer.fast import attention
@@ -29,23 +23,6 @@ FORMS = {
     "two-sided, fast": {},
 }
 HEAD_DIM = 32
-
-
-def peak_bytes(run: Callable[[], None], device: str) -> int:
-    """Most that torch had allocated at a time while ``run`` ran, beyond what was there before."""
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        run()
-        return torch.cuda.max_memory_allocated() - before
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
-        run()
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace.json"
-        profiler.export_chrome_trace(str(trace))
-        events = [event for event in json.loads(trace.read_text())["traceEvents"] if event.get("name") == "[memory]"]
-    first = min(events, key=lambda event: event["ts"])["args"]
-    return max(e["args"]["Total Allocated"] for e in events) - (first["Total Allocated"] - first["Bytes"])
 
 
 def cell(form: str, length: int, options: argparse.Namespace) -> str:
@@ -62,13 +39,8 @@ def cell(form: str, length: int, options: argparse.Namespace) -> str:
         if options.device == "cuda":
             torch.cuda.synchronize()
 
-    run()  # the first one warms up, and makes the gradients' memory
-    times = []
-    for _ in range(options.repeats):
-        began = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - began)
-    return f"{1000 * statistics.median(times):8.1f} ms{peak_bytes(run, options.device) / 1e6:6.0f} MB"
+    seconds = median_seconds(run, options.repeats)
+    return f"{1000 * seconds:8.1f} ms{peak_bytes(run, options.device) / 1e6:6.0f} MB"
 
 
 def main() -> None:

@@ -16,11 +16,17 @@ from sciformer.functional import (
     causal_mask,
     distance_biased_scores,
     dot_product_scores,
+    energy_well_scores,
+    gaussian_well,
+    inverse_square_well,
+    lorentzian_well,
     masked_softmax,
     naive_attention,
     padding_mask,
+    pairwise_distances,
     rotate,
     separable_additive_scores,
+    softmax_exponential_well,
 )
 from sciformer.models import CharTransformer, Classifier, ImageToSequence, ImageTransformer, sample
 from sciformer.positions import POSITIONS, LearnedPositions, NoPositions, SinusoidalPositions
@@ -29,6 +35,7 @@ from sciformer.scores import (
     AdditiveScore,
     DistanceBiasedScore,
     DotProductScore,
+    EnergyWellScore,
     NormalizedScore,
     PreparedScore,
     RotaryScore,
@@ -45,6 +52,7 @@ __all__ = [
     "Classifier",
     "DistanceBiasedScore",
     "DotProductScore",
+    "EnergyWellScore",
     "FeedForward",
     "ImageToSequence",
     "ImageTransformer",
@@ -64,12 +72,18 @@ __all__ = [
     "causal_mask",
     "distance_biased_scores",
     "dot_product_scores",
+    "energy_well_scores",
+    "gaussian_well",
+    "inverse_square_well",
+    "lorentzian_well",
     "masked_softmax",
     "naive_attention",
     "padding_mask",
+    "pairwise_distances",
     "rotate",
     "sample",
     "separable_additive_scores",
+    "softmax_exponential_well",
 ]
 
 _MODULES = ("check", "course", "data", "experiments", "explore", "metrics", "optim", "plotting", "training")

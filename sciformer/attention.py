@@ -23,6 +23,8 @@ class MultiHeadAttention(nn.Module):
         score: recipe for the score, called as ``score(num_heads, head_dim)``.
         dropout: probability with which an attention weight is dropped in training.
         bias: whether the four projections have a bias.
+        shared_qk: one projection for queries and keys, so that a score that measures distances does so in one space and
+            a token is at distance 0 from itself.
 
     Raises:
         ValueError: if ``num_heads`` does not divide ``embed_dim``, or ``dropout`` is no probability.
@@ -36,6 +38,7 @@ class MultiHeadAttention(nn.Module):
         score: Callable[[int, int], nn.Module] = DotProductScore,
         dropout: float = 0.0,
         bias: bool = True,
+        shared_qk: bool = False,
     ):
         super().__init__()
         if num_heads < 1 or embed_dim % num_heads:
@@ -45,7 +48,7 @@ class MultiHeadAttention(nn.Module):
         self.num_heads = num_heads
         self.dropout = dropout
         self.q_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
-        self.k_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self.k_proj = self.q_proj if shared_qk else nn.Linear(embed_dim, embed_dim, bias=bias)
         self.v_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
         self.score = score(num_heads, embed_dim // num_heads)

@@ -55,27 +55,37 @@ class SquaredReLU(nn.Module):
 
 
 class TokenShift(nn.Module):
-    r"""Mix into each token the one before it, feature by feature.
+    r"""Mix into each token those just before it, feature by feature.
 
-    .. math:: y_t = x_t + \mu \odot x_{t-1}
+    .. math:: y_t = x_t + \sum_{m=1}^{M} \mu_m \odot x_{t-m}
 
-    μ starts at 0, and there is nothing before the first token. It looks back, so it is for causal models only.
-    Source: Peng et al. 2023, arXiv:2305.13048, section 3.1.1, here with the token itself left whole.
+    Every μ starts at 0, and before the first token there is nothing. It looks back, so it is for causal models only.
+    Source: the token shift of Peng et al. 2023, arXiv:2305.13048, section 3.1.1, which is M = 1; as a short convolution
+    So et al. 2021, arXiv:2109.08668, section 3.1.
+
+    Args:
+        reach: M, how many tokens before it.
+
+    Raises:
+        ValueError: if ``reach`` is below 1.
     """
 
-    def __init__(self, embed_dim: int):
+    def __init__(self, embed_dim: int, reach: int = 1):
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(embed_dim))
+        if reach < 1:
+            raise ValueError(f"reach must be at least 1, got {reach}")
+        self.weight = nn.Parameter(torch.zeros(reach, embed_dim))
 
     def forward(
         self, x: Float[Tensor, "B L E"], *, cache: dict[nn.Module, Any] | None = None
     ) -> Float[Tensor, "B L E"]:
-        """Mix; the cache remembers the last token."""
-        before = F.pad(x, (0, 0, 1, 0))  # (B, L + 1, E), a token of zeros first
+        """Mix; the cache remembers the last M tokens."""
+        M, L = len(self.weight), x.shape[1]
+        padded = F.pad(x, (0, 0, M, 0))  # (B, M + L, E), zeros first
         if cache is not None:
-            before = torch.cat((cache.get(self, before[:, :1]), x), dim=1)
-            cache[self] = x[:, -1:]
-        return x + self.weight * before[:, :-1]
+            padded = torch.cat((cache.get(self, padded[:, :M]), x), dim=1)
+            cache[self] = padded[:, -M:]
+        return x + sum(mu * padded[:, M - m : M - m + L] for m, mu in enumerate(self.weight, start=1))
 
 
 class TransformerBlock(nn.Module):
@@ -91,7 +101,7 @@ class TransformerBlock(nn.Module):
         norm: recipe for each norm, called as ``norm(embed_dim)``; a layer norm if not given.
         norm_first: pre-norm if True, post-norm if False.
         dropout: in attention weights, in the feed-forward and on both branches.
-        token_shift: what attention and feed-forward read passes a :class:`TokenShift` first.
+        token_shift: what attention and feed-forward read passes a :class:`TokenShift` of this reach first; 0 for none.
     """
 
     def __init__(
@@ -106,7 +116,7 @@ class TransformerBlock(nn.Module):
         norm_first: bool = True,
         dropout: float = 0.0,
         bias: bool = True,
-        token_shift: bool = False,
+        token_shift: int = 0,
     ):
         super().__init__()
         norm = norm or partial(nn.LayerNorm, bias=bias)
@@ -118,8 +128,8 @@ class TransformerBlock(nn.Module):
             embed_dim, round(expansion * embed_dim), activation=activation, dropout=dropout, bias=bias
         )
         self.dropout = nn.Dropout(dropout)
-        self.attention_shift = TokenShift(embed_dim) if token_shift else None
-        self.feed_forward_shift = TokenShift(embed_dim) if token_shift else None
+        self.attention_shift = TokenShift(embed_dim, token_shift) if token_shift else None
+        self.feed_forward_shift = TokenShift(embed_dim, token_shift) if token_shift else None
 
     def forward(
         self,

@@ -48,12 +48,12 @@ class KeyValueCache:
 class SeparableState:
     """All tokens so far as if they were one: a state whose size does not grow, for separable additive attention.
 
-    The score does not depend on the query, so the future needs of the past keys only their largest score m, their
-    mass ``sum(exp(s - m))`` and the mean of their values under these weights: D + 2 numbers for each head.
+    The score does not depend on the query, so all that later tokens need of the earlier ones is what
+    :func:`~sciformer.fast.running_mean` says of the last: their joint score and the mean of their values.
     """
 
     def __init__(self) -> None:
-        self.past: tuple[Tensor, Tensor, Tensor] | None = None  # (B, H, 1), (B, H, 1), (B, H, 1, D)
+        self.past: tuple[Tensor, Tensor] | None = None  # (B, H, 1), (B, H, 1, D)
 
     def attend(
         self,
@@ -67,20 +67,12 @@ class SeparableState:
         Raises:
             ValueError: if query and key do not fit each other or the score.
         """
-        L = key.shape[2]
-        wide = torch.promote_types(value.dtype, torch.float32)
-        scores = score(0 * query[:, :, :1], key).squeeze(2).to(wide)  # (B, H, L)
-        keys: tuple[Tensor, ...] = scores, torch.ones_like(scores), value.to(wide)  # a key alone has mass 1
+        scores, values = score(0 * query[:, :, :1], key).squeeze(2), value  # (B, H, L), (B, H, L, D)
         if self.past is not None:
-            keys = tuple(torch.cat(pair, dim=2) for pair in zip(self.past, keys, strict=True))
-        scores, mass, values = keys  # (B, H, 1 + L) twice, (B, H, 1 + L, D)
-        output, _ = running_mean(scores + mass.log(), values)
-        largest = scores.amax(dim=2, keepdim=True)
-        mass = mass * (scores - largest).exp()
-        total = mass.sum(dim=2, keepdim=True)
-        mean = ((mass / total)[..., None] * values).sum(dim=2, keepdim=True)
-        self.past = largest, total, mean
-        return output[:, :, -L:].to(value.dtype)
+            scores, values = (torch.cat(pair, dim=2) for pair in zip(self.past, (scores, values), strict=True))
+        mean, total = running_mean(scores, values)
+        self.past = total[:, :, -1:], mean[:, :, -1:]
+        return mean[:, :, -key.shape[2] :].to(value.dtype)
 
 
 #: Exact class of a score -> what its attention remembers, where that is not every key and value.

@@ -552,3 +552,41 @@ def lookup(
     values = torch.randint(num_values, (count, pairs), generator=generator)  # (N, P)
     place = torch.randint(pairs, (count, 1), generator=generator)  # (N, 1)
     return keys, values, keys.gather(1, place).squeeze(1), values.gather(1, place).squeeze(1)
+
+
+def clustered_tokens(
+    count: int, *, seed: int, clusters: int = 4, size: int = 8, spread: float = 0.15, high: float = 4.0
+) -> tuple[Float[Tensor, "N L 2"], Int[Tensor, "N L"], Float[Tensor, "N L"]]:
+    """Sets of tokens in the plane, in clusters of high and of low importance.
+
+    The clusters' centres stand evenly on a circle of radius 1, turned at random; around them the tokens are normally
+    distributed. In each set, half of the clusters (with an odd number the smaller half), drawn at random, are of high
+    importance. The tokens of a cluster follow one another.
+
+    Args:
+        count: number of sets, N.
+        clusters: number of clusters in a set, K.
+        size: number of tokens in a cluster; a set has L = K · size.
+        spread: standard deviation of x and y around a centre.
+        high: importance of a token in a cluster of high importance; in the others it is 1.
+
+    Returns:
+        Positions (N, L, 2), the number of each token's cluster (N, L), from 0, and each token's importance (N, L).
+
+    Raises:
+        ValueError: if there is no set, no token in a cluster or fewer than two clusters.
+    """
+    if min(count, size) < 1 or clusters < 2:
+        raise ValueError(
+            f"clustered_tokens needs a set, 2 clusters and a token in each, got count {count}, clusters {clusters}, "
+            f"size {size}"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    turn = torch.rand(count, 1, generator=generator)  # (N, 1), in whole turns
+    angle = 2 * math.pi * (turn + torch.arange(clusters) / clusters)  # (N, K)
+    centres = torch.stack((angle.cos(), angle.sin()), dim=-1)  # (N, K, 2)
+    important = torch.rand(count, clusters, generator=generator).argsort(dim=-1) < clusters // 2  # (N, K)
+    labels = torch.arange(clusters).repeat_interleave(size).repeat(count, 1)  # (N, L)
+    noise = spread * torch.randn(count, clusters * size, 2, generator=generator)  # (N, L, 2)
+    importance = torch.where(important, high, 1.0).repeat_interleave(size, dim=1)  # (N, L)
+    return centres.repeat_interleave(size, dim=1) + noise, labels, importance

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -19,11 +19,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from sciformer.functional import attend, causal_mask, check_mask, check_query_key, check_strength
+from sciformer.functional import attend, causal_mask, check_mask, check_query_key, check_strength, gaussian_well
 from sciformer.scores import (
     AdditiveScore,
     DistanceBiasedScore,
     DotProductScore,
+    EnergyWellScore,
     NormalizedScore,
     PreparedScore,
     RotaryScore,
@@ -154,6 +155,38 @@ def query_blocks(
     return torch.cat(outputs)
 
 
+def key_biased_attention(
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    bias: Float[Tensor, "*#B H S"],
+    *,
+    scale: float,
+    **options: Any,
+) -> Float[Tensor, "B H L D"]:
+    """Dot-product attention with a number for each key, ``scale * q·k + bias``, through torch's fused kernels.
+
+    One more number in each query, 1, and in each key, bias / scale, makes it plain dot-product attention.
+    """
+    rest = bias / scale
+    parts = []
+    for _ in range(3):  # bfloat16 has 8 bits: it takes three of its numbers to hold a bias as float32 does
+        parts.append(rest.to(key.dtype))
+        rest = rest - parts[-1]
+    width = (
+        3 + -(key.shape[-1] + 3) % 8
+    )  # fused kernels want a head_dim that is a multiple of 8, the same for all three
+    features = F.pad(torch.stack(parts, dim=-1), (0, width - 3))  # ([B,] H, S, width)
+    output = fused_attention(
+        F.pad(query, (0, width), value=1.0),
+        torch.cat((key, features.expand(*key.shape[:-1], width)), dim=-1),
+        F.pad(value, (0, width)),
+        scale=scale,
+        **options,
+    )
+    return output[..., : value.shape[-1]]
+
+
 def fast_dot_product(score: DotProductScore, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
     """:func:`fused_attention` as it is."""
     return fused_attention(query, key, value, scale=score.scale, **options)
@@ -174,9 +207,8 @@ def fast_distance_biased(
 
     .. math:: -\lambda |i - j| = -\lambda i + \lambda j
 
-    One more number in each query, 1, and in each key, λj√D, makes it plain dot-product attention. With j counted from
-    the middle, float32 rounds such a score by about ``|λ|`` S · 2⁻²⁵ at most. Float16 cannot hold λj√D and takes the
-    blocks.
+    With j counted from the middle, float32 rounds such a score by about ``|λ|`` S · 2⁻²⁵ at most. Float16 cannot hold
+    λj√D and takes the blocks.
     """
     if not is_causal or score.width is not None or query.dtype == torch.float16:
         return query_blocks(score, query, key, value, is_causal=is_causal, **options)
@@ -184,22 +216,31 @@ def fast_distance_biased(
     check_strength(score.strength, query.shape[-3], 2)
     S, D = key.shape[-2:]
     left = score.strength if score.strength.dim() == 1 else score.strength[:, 0]
-    rest = math.sqrt(D) * left[:, None] * (torch.arange(S, device=key.device) - S // 2).float()  # (H, S)
-    parts = []
-    for _ in range(3):  # bfloat16 has 8 bits: it takes three of its numbers to hold λj√D as float32 does
-        parts.append(rest.to(key.dtype))
-        rest = rest - parts[-1]
-    width = 3 + -(D + 3) % 8  # fused kernels want a head_dim that is a multiple of 8, and the same for all three
-    features = F.pad(torch.stack(parts, dim=-1), (0, width - 3))  # (H, S, width)
-    output = fused_attention(
-        F.pad(query, (0, width), value=1.0),
-        torch.cat((key, features.expand(*key.shape[:-1], width)), dim=-1),
-        F.pad(value, (0, width)),
-        scale=D**-0.5,
-        is_causal=True,
-        **options,
-    )
-    return output[..., : value.shape[-1]]
+    bias = left[:, None] * (torch.arange(S, device=key.device) - S // 2).float()  # (H, S)
+    return key_biased_attention(query, key, value, bias, scale=D**-0.5, is_causal=True, **options)
+
+
+def fast_energy_well(
+    score: EnergyWellScore,
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    **options: Any,
+) -> Float[Tensor, "B H L D"]:
+    r"""The Gaussian's field through torch's fused kernels, everything else in :func:`query_blocks`.
+
+    .. math:: -\alpha \|q_i - k_j\|^2 = -\alpha \|q_i\|^2 + 2 \alpha\, q_i \cdot k_j - \alpha \|k_j\|^2
+
+    The query's term is one for a whole row, and the softmax cancels it. Float16 may not hold the key's and takes the
+    blocks.
+    """
+    if score.well is not gaussian_well or score.form != "field" or query.dtype == torch.float16:
+        return query_blocks(score, query, key, value, **options)
+    check_query_key(query, key)
+    alpha = cast(Tensor, score.alpha)[:, None]  # (H, 1)
+    bias = -alpha * key.to(torch.promote_types(key.dtype, torch.float32)).square().sum(dim=-1)  # (B, H, S)
+    query = (2 * alpha[:, None] * query).to(query.dtype)
+    return key_biased_attention(query, key, value, bias, scale=1.0, **options)
 
 
 def fast_additive(score: AdditiveScore, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
@@ -231,10 +272,8 @@ def running_mean(
     with torch.autocast(scores.device.type, enabled=False):
         mean, total = pairs.softmax(dim=-1) @ value, pairs.logsumexp(dim=-1)  # (..., N, R, D), (..., N, R)
     if S > RUN:
-        mean_before, total_before = running_mean(
-            total[..., :-1, -1], mean[..., :-1, -1, :]
-        )  # (..., N - 1, D), (..., N - 1)
-        mean_before = F.pad(mean_before, (0, 0, 1, 0))[..., None, :]  # (..., N, 1, D)
+        mean_before, total_before = running_mean(total[..., :-1, -1], mean[..., :-1, -1, :])
+        mean_before = F.pad(mean_before, (0, 0, 1, 0))[..., None, :]  # (..., N, 1, D), with nothing before the first
         total_before = F.pad(total_before, (1, 0), value=torch.finfo(wide).min)[..., None]  # (..., N, 1)
         mean = torch.lerp(mean_before, mean, (total - total_before).sigmoid()[..., None])
         total = torch.logaddexp(total_before, total)
@@ -258,9 +297,9 @@ def fast_separable(
     """
     L, S = query.shape[-2], key.shape[-2]
     one_for_all = attn_mask is None or attn_mask.dim() < 2 or attn_mask.shape[-2] == 1
-    if not one_for_all or dropout_p or (is_causal and L > S):  # which the readable path refuses
+    if not one_for_all or dropout_p or (is_causal and L > S):  # the last of which the readable path refuses
         return query_blocks(score, query, key, value, attn_mask=attn_mask, is_causal=is_causal, dropout_p=dropout_p)
-    scores = score(0 * query[:, :, :1], key)  # (B, H, 1, S): of 0, tanh leaves the keys' term alone
+    scores = score(0 * query[:, :, :1], key)  # (B, H, 1, S): the keys' terms alone, since tanh(0) is 0
     if not is_causal:
         return attend(scores, value, attn_mask=attn_mask)[0].expand(-1, -1, L, -1)
     if attn_mask is None:
@@ -291,10 +330,11 @@ def fast_prepared(
 FAST: dict[type[nn.Module], Callable[..., Tensor]] = {
     DotProductScore: fast_dot_product,
     DistanceBiasedScore: fast_distance_biased,
-    AdditiveScore: fast_additive,
-    SeparableAdditiveScore: fast_separable,
     RotaryScore: fast_prepared,
     NormalizedScore: fast_prepared,
+    AdditiveScore: fast_additive,
+    SeparableAdditiveScore: fast_separable,
+    EnergyWellScore: fast_energy_well,
 }
 
 

@@ -9,8 +9,8 @@ A mask is boolean and True means 'may attend', as in ``torch.nn.functional.scale
 """
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -352,3 +352,210 @@ def separable_additive_scores(
     check_additive_weight(weight, query)
     from_query, from_key = (x.tanh() @ weight[:, :, None] for x in (query, key))  # (B, H, L, 1), (B, H, S, 1)
     return from_query + from_key.mT
+
+
+def squared_distances(query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H L S"]:
+    r"""Squared Euclidean distances, all with one matrix product.
+
+    .. math:: d_{ij}^2 = \|q_i\|^2 + \|k_j\|^2 - 2\, q_i \cdot k_j
+              = [-2 q_i,\ \|q_i\|^2,\ 1] \cdot [k_j,\ 1,\ \|k_j\|^2]
+
+    The differences :math:`q_i - k_j` themselves would take D times the memory. The price is a rounding error of d² that
+    grows with the lengths and not with d: some √D · ε · :math:`(\|q_i\|^2 + \|k_j\|^2)` for a type that resolves ε, as
+    the errors of D terms add up to √D, not to D (Higham and Mary 2019, SIAM J. Sci. Comput. 41(5)). What lies within
+    that error is 0, and so is its gradient: a token is at distance 0 from itself, and no d² is below 0.
+
+    Returns:
+        d², in float32 if the inputs are in half precision, which a difference of large numbers would not survive.
+
+    Raises:
+        ValueError: if query and key differ in batch, heads, head_dim or dtype.
+    """
+    check_query_key(query, key)
+    dtype = torch.promote_types(query.dtype, torch.float32)
+    with torch.autocast(query.device.type, enabled=False):
+        query, key = query.to(dtype), key.to(dtype)
+        q_squared, k_squared = (x.square().sum(dim=-1, keepdim=True) for x in (query, key))  # (B, H, L or S, 1)
+        q_features = torch.cat((-2 * query, q_squared, torch.ones_like(q_squared)), dim=-1)  # (B, H, L, D + 2)
+        k_features = torch.cat((key, torch.ones_like(k_squared), k_squared), dim=-1)  # (B, H, S, D + 2)
+        squared = q_features @ k_features.transpose(-2, -1)  # (B, H, L, S)
+    # Where d is small, ‖k‖ is near ‖q‖, so the query's length tells the size of the error.
+    rounding = 4 * math.sqrt(query.shape[-1]) * torch.finfo(dtype).eps * q_squared
+    return squared.masked_fill(squared <= rounding, 0.0)
+
+
+def safe_root(squared: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Square root whose gradient at 0 is 0, where the plain one has infinity and, times 0, NaN."""
+    zero = squared == 0
+    return squared.masked_fill(zero, 1.0).sqrt().masked_fill(zero, 0.0)
+
+
+def pairwise_distances(query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H L S"]:
+    r"""Euclidean distance of every query to every key, exactly 0 between equal vectors.
+
+    .. math:: d_{ij} = \|q_i - k_j\|
+
+    The root of :func:`squared_distances`, whose rounding it inherits: d is off by at most the root of the error of d².
+    Its gradient at 0 is 0, one of its subgradients.
+
+    Raises:
+        ValueError: if query and key differ in batch, heads, head_dim or dtype.
+    """
+    return safe_root(squared_distances(query, key))
+
+
+def gaussian_well(
+    distance: Float[Tensor, "*shape"], alpha: float | Float[Tensor, "*#shape"]
+) -> Float[Tensor, "*shape"]:
+    r"""Energy that falls faster than any power.
+
+    .. math:: E(d) = e^{-\alpha d^2}
+
+    As a kernel on keys it is the oldest attention there is: Nadaraya 1964, Watson 1964.
+
+    Args:
+        alpha: sharpness, above 0, in 1/distance². At d = 1/√α the energy has fallen to 1/e.
+    """
+    return torch.exp(-alpha * distance.square())
+
+
+def inverse_square_well(
+    distance: Float[Tensor, "*shape"], weight: float | Float[Tensor, "*#shape"] = 1.0, eps: float = 1e-6
+) -> Float[Tensor, "*shape"]:
+    r"""Energy that falls like gravity.
+
+    .. math:: E(d) = \frac{w}{d^2 + \varepsilon}
+
+    Args:
+        weight: importance w of the token in the well's middle, above 0.
+        eps: keeps the energy finite in the middle: E(0) = w/ε.
+    """
+    return weight / (distance.square() + eps)
+
+
+def softmax_exponential_well(
+    distance: Float[Tensor, "*batch L S"],
+    alpha: float | Float[Tensor, "*#batch #L #S"],
+    *,
+    attn_mask: Bool[Tensor, "*#batch #L #S"] | None = None,
+) -> Float[Tensor, "*batch L S"]:
+    r"""Each token's share of all the energy at the query's place.
+
+    .. math:: E(d_{ij}) = \frac{e^{-\alpha d_{ij}}}{\sum_k m_{ik} e^{-\alpha d_{ik}}}
+
+    The sum runs over the keys, the last axis, and only over those that the query may attend to. Over all keys it would
+    tell a causal query what comes after it.
+
+    Args:
+        alpha: sharpness, above 0, in 1/distance.
+        attn_mask: m, True where a query may attend.
+
+    Raises:
+        ValueError: if the mask is not boolean or does not broadcast to the distances.
+    """
+    return masked_softmax(-alpha * distance, attn_mask)
+
+
+def lorentzian_well(
+    distance: Float[Tensor, "*shape"],
+    weight: float | Float[Tensor, "*#shape"] = 1.0,
+    alpha: float | Float[Tensor, "*#shape"] = 1.0,
+) -> Float[Tensor, "*shape"]:
+    r"""Energy with a heavy tail.
+
+    .. math:: E(d) = \frac{w}{1 + \alpha d^2}
+
+    As a kernel with α = 1 it is Student's t with one degree of freedom, by which t-SNE keeps far points apart (van der
+    Maaten and Hinton 2008, section 3.3). It is the inverse square with ε = 1/α and w/α in place of w.
+
+    Args:
+        weight: importance w of the token in the well's middle, above 0.
+        alpha: sharpness, above 0, in 1/distance². At d = 1/√α the energy has fallen to a half.
+    """
+    return weight / (1 + alpha * distance.square())
+
+
+def log_gaussian_well(
+    squared_distance: Float[Tensor, "*shape"], alpha: float | Float[Tensor, "*#shape"]
+) -> Float[Tensor, "*shape"]:
+    r"""Logarithm of :func:`gaussian_well`, :math:`-\alpha d^2`: exact where the energy itself rounds to 0."""
+    return -alpha * squared_distance
+
+
+def log_inverse_square_well(
+    squared_distance: Float[Tensor, "*shape"], weight: float | Float[Tensor, "*#shape"] = 1.0, eps: float = 1e-6
+) -> Float[Tensor, "*shape"]:
+    """Logarithm of :func:`inverse_square_well`, without the root that d would cost."""
+    return (weight / (squared_distance + eps)).log()
+
+
+def log_softmax_exponential_well(
+    squared_distance: Float[Tensor, "*shape"],
+    alpha: float | Float[Tensor, "*#shape"],
+    *,
+    attn_mask: Bool[Tensor, "..."] | None = None,
+) -> Float[Tensor, "*shape"]:
+    r"""Logarithm of :func:`softmax_exponential_well` but for its divisor: :math:`-\alpha d`.
+
+    The divisor is one number for a whole row, which a softmax cancels, and with it goes the need for a mask.
+    """
+    return -alpha * safe_root(squared_distance)
+
+
+def log_lorentzian_well(
+    squared_distance: Float[Tensor, "*shape"],
+    weight: float | Float[Tensor, "*#shape"] = 1.0,
+    alpha: float | Float[Tensor, "*#shape"] = 1.0,
+) -> Float[Tensor, "*shape"]:
+    """Logarithm of :func:`lorentzian_well`, without the root that d would cost."""
+    return (weight / (1 + alpha * squared_distance)).log()
+
+
+#: A well -> its logarithm, as a function of the squared distance.
+LOG_WELLS: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
+    gaussian_well: log_gaussian_well,
+    inverse_square_well: log_inverse_square_well,
+    softmax_exponential_well: log_softmax_exponential_well,
+    lorentzian_well: log_lorentzian_well,
+}
+
+
+def energy_well_scores(
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    well: Callable[..., Tensor],
+    *,
+    form: Literal["gradient", "field"] = "gradient",
+    **parameters: Any,
+) -> Float[Tensor, "B H L S"]:
+    r"""Every key is the middle of an energy well, and the score says what a query feels of it.
+
+    .. math:: \text{"gradient": } s_{ij} = -d_{ij}\, E(d_{ij}), \qquad
+              \text{"field": } s_{ij} = \log E(d_{ij}), \qquad d_{ij} = \|q_i - k_j\|
+
+    - ``"gradient"`` is the form in which energy wells were proposed: weights in proportion to
+      :math:`e^{-\|g\| E}` with the gradient :math:`g = q_i - k_j`. It is not local: d · E is 0 at d = 0, rises to one
+      maximum and falls again, so a far token's weight comes back to that of a token at distance 0. Around each query
+      lies a moat; the Gaussian's has its middle at d = 1/√(2α).
+    - ``"field"`` is kernel attention: weights in proportion to E. It is local. The Gaussian is the kernel of Nadaraya
+      and Watson (both 1964), the Lorentzian the Student kernel of t-SNE, the softmax-exponential the Laplace kernel.
+
+    Args:
+        well: one of the four wells. In the ``"gradient"`` form any function of a distance will do.
+        parameters: what the well takes beside the distance. They broadcast to (B, H, L, S): an ``alpha`` for each head
+            is (H, 1, 1), a ``weight`` for each key (B, H, 1, S).
+
+    Raises:
+        ValueError: if query and key do not fit each other, ``form`` is neither of the two, or ``"field"`` is asked of a
+            well whose logarithm is not known.
+    """
+    if form == "gradient":
+        distance = pairwise_distances(query, key)  # (B, H, L, S)
+        scores = -distance * well(distance, **parameters)
+    elif form == "field":
+        if well not in LOG_WELLS:
+            raise ValueError(f'form "field" needs the logarithm of the well, which LOG_WELLS does not have of {well}')
+        scores = LOG_WELLS[well](squared_distances(query, key), **parameters)
+    else:
+        raise ValueError(f'form must be "gradient" or "field", got {form!r}')
+    return scores.to(query.dtype)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from sciformer.functional import steps_between
@@ -47,3 +47,58 @@ def attention_distance(weights: Float[Tensor, "B H L S"], *, width: int | None =
     """
     distance = steps_between(*weights.shape[-2:], width=width, device=weights.device).sum(dim=0)  # (L, S)
     return (weights * distance).sum(dim=-1).mean(dim=(0, 2))
+
+
+def cluster_concentration(
+    weights: Float[Tensor, "B H L L"], clusters: Int[Tensor, "B L"], *, queries: Bool[Tensor, "B L"] | None = None
+) -> Float[Tensor, "B H"]:
+    r"""Attention inside the clusters: the share that stays in a token's own cluster, on average over the tokens.
+
+    .. math:: \frac{1}{|Q|} \sum_{i \in Q} \ \sum_{j:\, c_j = c_i} w_{ij}
+
+    The token itself counts as part of its cluster. Uniform attention gives the cluster's share of all tokens.
+
+    Args:
+        clusters: the number c of each token's cluster.
+        queries: the tokens Q over which to average, such as those in clusters of high importance; by default all.
+
+    Returns:
+        One number for each set of tokens and head, so that error bars over sets can be drawn; NaN where Q is empty.
+    """
+    own = clusters[..., :, None] == clusters[..., None, :]  # (B, L, L)
+    return _mean_attention_to(own, weights, queries)
+
+
+def inter_cluster_attention(
+    weights: Float[Tensor, "B H L L"],
+    clusters: Int[Tensor, "B L"],
+    *,
+    queries: Bool[Tensor, "B L"] | None = None,
+    keys: Bool[Tensor, "B L"] | None = None,
+) -> Float[Tensor, "B H"]:
+    r"""Attention between the clusters: the share that goes to other clusters, on average over the tokens.
+
+    .. math:: \frac{1}{|Q|} \sum_{i \in Q} \ \sum_{j \in K:\, c_j \ne c_i} w_{ij}
+
+    Over all keys, where rows sum to 1, it is what :func:`cluster_concentration` leaves.
+
+    Args:
+        clusters: the number c of each token's cluster.
+        queries: the tokens Q over which to average, by default all.
+        keys: the tokens K that count as reached, such as those in clusters of high importance; by default all.
+
+    Returns:
+        One number for each set of tokens and head; NaN where Q is empty.
+    """
+    other = clusters[..., :, None] != clusters[..., None, :]  # (B, L, L)
+    return _mean_attention_to(other if keys is None else other & keys[..., None, :], weights, queries)
+
+
+def _mean_attention_to(
+    reached: Bool[Tensor, "B L L"], weights: Float[Tensor, "B H L L"], queries: Bool[Tensor, "B L"] | None
+) -> Float[Tensor, "B H"]:
+    share = (weights * reached[..., None, :, :]).sum(dim=-1)  # (B, H, L)
+    if queries is None:
+        return share.mean(dim=-1)
+    chosen = queries[..., None, :]  # (B, 1, L)
+    return (share * chosen).sum(dim=-1) / chosen.sum(dim=-1)

@@ -5,7 +5,10 @@ Models take the recipe, not an instance (``score=DotProductScore`` or ``functool
 share a parameter by accident.
 """
 
+import inspect
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -17,8 +20,13 @@ from sciformer.functional import (
     additive_scores,
     distance_biased_scores,
     dot_product_scores,
+    energy_well_scores,
+    gaussian_well,
+    inverse_square_well,
+    lorentzian_well,
     rotate,
     separable_additive_scores,
+    softmax_exponential_well,
 )
 
 
@@ -160,6 +168,106 @@ class SeparableAdditiveScore(nn.Module):
         return separable_additive_scores(query, key, self.weight)
 
 
+#: Every well by name.
+WELLS: dict[str, Callable[..., Tensor]] = {
+    "gaussian": gaussian_well,
+    "inverse_square": inverse_square_well,
+    "softmax_exponential": softmax_exponential_well,
+    "lorentzian": lorentzian_well,
+}
+
+
+class EnergyWellScore(nn.Module):
+    r""":func:`~sciformer.functional.energy_well_scores` with what the well's formula has to learn.
+
+    - ``alpha``, the sharpness α of each head, where there is one: all wells but the inverse square. It is learned as
+      log α. So α stays above 0, and a step of training changes it by a share of itself: right for a number whose size
+      hangs on the unit of distance.
+    - ``importance``, a vector u for each head, where a token has a weight: inverse square and Lorentzian. Key j weighs
+      :math:`w_j = e^{u \cdot k_j}`, above 0, and u starts at 0, so that all weigh 1.
+
+    Where α starts decides whether anything is learned. Queries and keys of variance 1 lie about √(2D) apart, 8 for
+    D = 32. There a Gaussian with α = 1 has the energy e⁻⁶⁴: all scores are 0 in the ``"gradient"`` form, and in the
+    ``"field"`` form the two nearest of 256 keys take all. So by default:
+
+    - ``"gradient"``: the moat's middle lies at twice that distance, 2√(2D). Most tokens are then inside it, where the
+      nearer has the higher weight.
+    - ``"field"``: α times what it multiplies spreads by 1 over such keys, as a scaled dot product does. It multiplies
+      d², which spreads by √(8D), or, for the softmax-exponential well, d, which spreads by 1.
+
+    Args:
+        well: ``"gaussian"``, ``"inverse_square"``, ``"softmax_exponential"`` or ``"lorentzian"``.
+        form: ``"gradient"``, as energy wells were proposed, or ``"field"``, kernel attention.
+        start: α before training, above 0: one number or one for each head. By default, for r = 2√(2D), 1/(2r²), 1/r
+            and 1/r² (Gaussian, softmax-exponential, Lorentzian) in the ``"gradient"`` form, and 1/√(8D), 1 and 1/√(8D)
+            in the ``"field"`` form.
+
+    Raises:
+        ValueError: if the well or the form is unknown, ``start`` is not above 0, is neither one number nor one for each
+            head, or is given to a well without α.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        *,
+        well: Literal["gaussian", "inverse_square", "softmax_exponential", "lorentzian"] = "gaussian",
+        form: Literal["gradient", "field"] = "gradient",
+        start: float | Sequence[float] | None = None,
+    ):
+        super().__init__()
+        if well not in WELLS:
+            raise ValueError(f"well must be one of {', '.join(WELLS)}, got {well!r}")
+        if form not in ("gradient", "field"):
+            raise ValueError(f'form must be "gradient" or "field", got {form!r}')
+        self.well, self.form = WELLS[well], form
+        learnable = inspect.signature(self.well).parameters
+        self.log_alpha = self.importance = None
+        if "alpha" in learnable:
+            if start is None:
+                moat, spread = 2 * math.sqrt(2 * head_dim), math.sqrt(8 * head_dim)
+                start = {
+                    "gaussian": {"gradient": 1 / (2 * moat**2), "field": 1 / spread},
+                    "softmax_exponential": {"gradient": 1 / moat, "field": 1.0},
+                    "lorentzian": {"gradient": 1 / moat**2, "field": 1 / spread},
+                }[well][form]
+            alpha = torch.as_tensor(start, dtype=torch.get_default_dtype())
+            if alpha.shape not in ((), (num_heads,)) or not (alpha > 0).all():
+                raise ValueError(f"start must be above 0, one number or one for each of {num_heads} heads, got {start}")
+            self.log_alpha = nn.Parameter(alpha.log().expand(num_heads).clone())
+        elif start is not None:
+            raise ValueError(f"the {well} well has no alpha that could start at {start}")
+        if "weight" in learnable:
+            self.importance = nn.Parameter(torch.zeros(num_heads, head_dim))
+
+    @property
+    def alpha(self) -> Float[Tensor, "H"] | None:
+        """Sharpness of each head's well, or None where the formula has none."""
+        return None if self.log_alpha is None else self.log_alpha.exp()
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Bool[Tensor, "..."] | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
+        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`.
+
+        The softmax-exponential well divides by a sum over the keys that ``attn_mask`` leaves.
+        """
+        parameters: dict[str, Any] = {}
+        if self.alpha is not None:
+            parameters["alpha"] = self.alpha[:, None, None]
+        if self.importance is not None:
+            parameters["weight"] = (key * self.importance[:, None]).sum(dim=-1)[..., None, :].exp()  # (B, H, 1, S)
+        if self.well is softmax_exponential_well:
+            parameters["attn_mask"] = attn_mask
+        return energy_well_scores(query, key, self.well, form=self.form, **parameters)
+
+
 class PreparedScore(nn.Module):
     """Another score, of queries and keys that were changed first. What the change is, ``prepare`` says.
 
@@ -222,9 +330,13 @@ class NormalizedScore(PreparedScore):
 
 
 #: Every mechanism by name. Each entry is a recipe: ``SCORES[name](num_heads, head_dim)``.
-SCORES: dict[str, Callable[[int, int], nn.Module]] = {
+SCORES: dict[str, Callable[..., nn.Module]] = {
     "dot": DotProductScore,
     "distance": DistanceBiasedScore,
     "additive": AdditiveScore,
     "separable": SeparableAdditiveScore,
+    "gaussian_well": partial(EnergyWellScore, well="gaussian"),
+    "inverse_square_well": partial(EnergyWellScore, well="inverse_square"),
+    "softmax_exponential_well": partial(EnergyWellScore, well="softmax_exponential"),
+    "lorentzian_well": partial(EnergyWellScore, well="lorentzian"),
 }

@@ -1,12 +1,14 @@
 """MultiHeadAttention against torch's, weight by weight."""
 
+from functools import partial
+
 import pytest
 import torch
 from reference import random_mask
 from torch import nn
 from torch.testing import assert_close
 
-from sciformer import MultiHeadAttention, causal_mask, padding_mask
+from sciformer import EnergyWellScore, MultiHeadAttention, causal_mask, padding_mask, pairwise_distances
 
 B, L, S, E, H = 2, 5, 7, 33, 3
 
@@ -97,6 +99,23 @@ def test_dropout_acts_in_training_only():
 def test_parameter_count_is_pinned():
     assert sum(p.numel() for p in MultiHeadAttention(64, 4).parameters()) == 4 * (64 * 64 + 64)
     assert sum(p.numel() for p in MultiHeadAttention(64, 4, bias=False).parameters()) == 4 * 64 * 64
+
+
+def test_a_shared_projection_puts_queries_and_keys_in_one_space():
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(64, 4, score=partial(EnergyWellScore, well="lorentzian", form="field"), shared_qk=True)
+    assert sum(p.numel() for p in layer.parameters()) == 3 * (64 * 64 + 64) + 4 + 64
+    seen = []
+    layer.score.register_forward_pre_hook(lambda module, inputs: seen.extend(inputs))
+    x = torch.randn(B, S, 64)
+    _, weights = layer(x, need_weights=True)
+    query, key = seen
+    assert (pairwise_distances(query, key).diagonal(dim1=-2, dim2=-1) == 0).all()
+    assert (weights.argmax(-1) == torch.arange(S)).all()
+    assert "k_proj.weight" in layer.state_dict()
+    apart = MultiHeadAttention(64, 4, score=partial(EnergyWellScore, well="lorentzian", form="field"))
+    apart.load_state_dict(layer.state_dict())
+    assert_close(apart(x)[0], layer(x)[0])
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_separable_state_does_not_grow():
     score, inputs = SeparableAdditiveScore(H, D).double(), random_qkv(B, H, L, L, D)
     for lengths in ([1] * L, [L]):
         _, state = in_parts(score, inputs, lengths)
-        assert sum(x.numel() for x in state.past) == B * H * (D + 2)
+        assert sum(x.numel() for x in state.past) == B * H * (D + 1)
 
 
 @pytest.mark.parametrize("lengths", [[1] * L, [23, 18]], ids=str)

@@ -11,6 +11,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from sciformer import MultiHeadAttention, attend, course, dot_product_scores, metrics, plotting
+from sciformer.data import clustered_tokens
 from sciformer.explore import explore
 
 mpl.use("Agg")
@@ -106,6 +107,31 @@ def test_attention_distance_by_hand():
     weights = torch.stack([looks_at_itself, looks_at_the_first]).expand(3, 2, 4, 4)
     assert metrics.attention_distance(weights).tolist() == [0, (0 + 1 + 2 + 3) / 4]
     assert metrics.attention_distance(weights, width=2).tolist() == [0, (0 + 1 + 1 + 2) / 4]
+
+
+def test_attention_inside_and_between_clusters_by_hand():
+    clusters = torch.tensor([[0, 0, 1], [0, 1, 2]])
+    rows = torch.tensor([[0.5, 0.25, 0.25], [0.125, 0.5, 0.375], [0.25, 0.5, 0.25]])
+    weights = torch.stack([rows, torch.eye(3)]).expand(2, 2, 3, 3)  # (B, H, L, L)
+    inside = metrics.cluster_concentration(weights, clusters)
+    assert_close(inside, torch.tensor([[(0.75 + 0.625 + 0.25) / 3, 1], [(0.5 + 0.5 + 0.25) / 3, 1]]))
+    assert_close(metrics.inter_cluster_attention(weights, clusters), 1 - inside)
+    important = torch.tensor([[True, True, False], [False, True, False]])
+    inside = metrics.cluster_concentration(weights, clusters, queries=important)
+    assert_close(inside, torch.tensor([[(0.75 + 0.625) / 2, 1], [0.5, 1]]))
+    between = metrics.inter_cluster_attention(weights, clusters, keys=important)
+    assert_close(between, torch.tensor([[0.75 / 3, 0], [(0.25 + 0.5) / 3, 0]]))
+    between = metrics.inter_cluster_attention(weights, clusters, queries=important, keys=~important)
+    assert_close(between, torch.tensor([[(0.25 + 0.375) / 2, 0], [0.125 + 0.375, 0]]))
+    nobody = torch.zeros(2, 3, dtype=torch.bool)
+    assert metrics.cluster_concentration(weights, clusters, queries=nobody).isnan().all()
+
+
+def test_uniform_attention_gives_a_cluster_its_share():
+    _, clusters, _ = clustered_tokens(2, seed=0, clusters=4, size=5)
+    weights = torch.full((2, 3, 20, 20), 1 / 20)
+    assert_close(metrics.cluster_concentration(weights, clusters), torch.full((2, 3), 1 / 4))
+    assert_close(metrics.inter_cluster_attention(weights, clusters), torch.full((2, 3), 3 / 4))
 
 
 def test_mean_and_error_by_hand():

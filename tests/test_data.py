@@ -7,6 +7,7 @@ original format, so that torchvision's own download, with its checksums and unpa
 import bz2
 import gzip
 import hashlib
+import math
 import os
 import runpy
 import shutil
@@ -28,7 +29,7 @@ from torch.testing import assert_close
 from torchvision.datasets import MNIST
 
 from sciformer import data
-from sciformer.data import DataError, DataFile, Vocabulary, affine, batches, lookup, random_affine
+from sciformer.data import DataError, DataFile, Vocabulary, affine, batches, clustered_tokens, lookup, random_affine
 
 FULL = os.environ.get("SCIFORMER_DATA")
 needs_full = pytest.mark.skipif(not FULL, reason="SCIFORMER_DATA names no folder with the full data")
@@ -651,3 +652,41 @@ def test_lookup_depends_on_its_seed_alone():
 def test_lookup_refuses_impossible_sizes(sizes):
     with pytest.raises(ValueError, match="lookup needs 1 or more of everything and a key for each pair"):
         lookup(**{"count": 10, "seed": 0, **sizes})
+
+
+def test_clustered_tokens_are_where_their_clusters_are():
+    positions, labels, importance = clustered_tokens(400, seed=0, clusters=5, size=3, spread=0.1, high=2.5)
+    assert (positions.shape, labels.shape, importance.shape) == ((400, 15, 2), (400, 15), (400, 15))
+    assert labels[7].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4]
+    angle = 2 * math.pi * torch.arange(5) / 5
+    plan = torch.stack((angle.cos(), angle.sin()), dim=-1)
+    centres = positions.view(400, 5, 3, 2).mean(2)
+    first = centres[:, 0] / centres[:, 0].norm(dim=-1, keepdim=True)
+    turned = torch.stack(
+        (
+            first[:, 0, None] * plan[:, 0] - first[:, 1, None] * plan[:, 1],
+            first[:, 1, None] * plan[:, 0] + first[:, 0, None] * plan[:, 1],
+        ),
+        dim=-1,
+    )
+    assert (centres - turned).norm(dim=-1).max() < 0.5
+    around = positions.view(400, 5, 3, 2) - centres[:, :, None]
+    assert (around.square().sum() / (400 * 5 * 2 * 2)).sqrt().item() == pytest.approx(0.1, rel=0.05)
+    assert first.mean(0).norm() < 0.15  # turned every way
+    by_cluster = importance.view(400, 5, 3)
+    assert (by_cluster == by_cluster[:, :, :1]).all()
+    assert ((by_cluster[..., 0] == 2.5).sum(1) == 2).all()
+    assert ((by_cluster[..., 0] == 1).sum(1) == 3).all()
+    assert (by_cluster[..., 0] == 2.5).float().mean(0).sub(0.4).abs().max() < 0.1
+
+
+def test_clustered_tokens_depend_on_their_seed_alone():
+    first, again, other = (clustered_tokens(3, seed=seed) for seed in (3, 3, 4))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not torch.equal(first[0], other[0])
+
+
+@pytest.mark.parametrize("sizes", [{"count": 0}, {"clusters": 1}, {"size": 0}])
+def test_clustered_tokens_refuse_impossible_sizes(sizes):
+    with pytest.raises(ValueError, match="clustered_tokens needs a set, 2 clusters and a token in each"):
+        clustered_tokens(**{"count": 10, "seed": 0, **sizes})

@@ -1,6 +1,7 @@
 """The pure functions against hand-computed numbers, plain loops and torch's own attention."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -14,12 +15,18 @@ from sciformer import (
     causal_mask,
     distance_biased_scores,
     dot_product_scores,
+    energy_well_scores,
+    gaussian_well,
+    inverse_square_well,
+    lorentzian_well,
     masked_softmax,
     naive_attention,
     padding_mask,
+    pairwise_distances,
     separable_additive_scores,
+    softmax_exponential_well,
 )
-from sciformer.functional import steps_between
+from sciformer.functional import LOG_WELLS, squared_distances, steps_between
 
 
 def test_naive_attention_by_hand():
@@ -323,3 +330,231 @@ def test_additive_scores_refuse(scores):
         scores(query, key, random_weight()[0])
     with pytest.raises(ValueError, match=r"head_dim 11.*head_dim 5"):
         scores(query, key[..., :5], random_weight())
+
+
+# --- distances -------------------------------------------------------------------------------------------------------
+
+
+def by_differences(query, key):
+    """Distances from the differences themselves, in float64: D times the memory."""
+    return torch.linalg.vector_norm(query.double()[..., :, None, :] - key.double()[..., None, :, :], dim=-1)
+
+
+def test_distances_by_hand():
+    query, key = torch.tensor([[0.0, 0.0], [3.0, 4.0]]), torch.tensor([[3.0, 4.0], [0.0, 0.0], [-5.0, 12.0]])
+    assert_close(pairwise_distances(query, key), torch.tensor([[5.0, 0.0, 13.0], [0.0, 5.0, 128**0.5]]))
+    assert_close(squared_distances(query, key), torch.tensor([[25.0, 0.0, 169.0], [0.0, 25.0, 128.0]]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("D", [1, 2, 5, 32, 64, 257])
+@pytest.mark.parametrize("centre", [0.0, 3.0, 100.0])
+def test_the_error_of_distances_is_bounded(D, centre, dtype):
+    query, key, other = random_qkv(2, 3, 61, 61, D, dtype=dtype)
+    query, near, far = query + centre, query + centre + 0.01 * other, key + centre
+    for k in (query, near, far):
+        exact = by_differences(query, k)
+        lengths = query.double().square().sum(-1)[..., :, None] + k.double().square().sum(-1)[..., None, :]
+        bound = 4 * math.sqrt(D) * torch.finfo(dtype).eps * lengths
+        assert ((squared_distances(query, k) - exact.square()).abs() <= bound).all()
+        assert ((pairwise_distances(query, k) - exact).abs() <= bound.sqrt()).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("centre", [0.0, 30.0])
+def test_equal_vectors_are_at_distance_zero_with_gradient_zero(dtype, centre):
+    x = (random_qkv(2, 3, 61, 61, 64, dtype=dtype)[0] + centre).requires_grad_()
+    distance = pairwise_distances(x, x)
+    itself = distance.diagonal(dim1=-2, dim2=-1)
+    assert (itself == 0).all()
+    assert (distance > 0).sum() == 2 * 3 * 61 * 60
+    (gradient,) = torch.autograd.grad(itself.sum(), x, retain_graph=True)
+    assert (gradient == 0).all()
+    distance.sum().backward()
+    assert x.grad.isfinite().all()
+
+
+def test_gradients_of_distances_are_those_of_the_differences():
+    query, key, _ = random_qkv(requires_grad=True)
+    with torch.no_grad():
+        key[:, :, 2] = query[:, :, 1]
+    ours = torch.autograd.grad(pairwise_distances(query, key).sin().sum(), (query, key))
+    assert_close(ours, torch.autograd.grad(by_differences(query, key).sin().sum(), (query, key)))
+
+
+def test_distances_are_not_computed_in_half_precision():
+    query, key = (x.bfloat16() for x in random_qkv()[:2])
+    expected = pairwise_distances(query.float(), key.float())
+    assert_close(pairwise_distances(query, key), expected, rtol=0, atol=0)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert_close(pairwise_distances(query, key), expected, rtol=0, atol=0)
+
+
+# --- energy wells ----------------------------------------------------------------------------------------------------
+
+#: Each well with α = 1, or ε = 1, and where d · E is largest: the middle of the moat.
+WELLS = {
+    "gaussian": (gaussian_well, {"alpha": 1.0}, math.sqrt(1 / 2)),
+    "inverse square": (inverse_square_well, {"eps": 1.0}, 1.0),
+    "softmax-exponential": (softmax_exponential_well, {"alpha": 1.0}, 1.0),
+    "lorentzian": (lorentzian_well, {"alpha": 1.0}, 1.0),
+}
+each_well = pytest.mark.parametrize(("well", "parameters", "moat"), WELLS.values(), ids=WELLS)
+
+
+def test_wells_by_hand():
+    distance = torch.tensor([0.0, 1.0, 2.0, 3.0])
+    assert_close(gaussian_well(distance, 0.5), torch.tensor([1.0, math.exp(-0.5), math.exp(-2), math.exp(-4.5)]))
+    assert_close(inverse_square_well(distance, 3.0, 0.5), torch.tensor([6.0, 2.0, 3 / 4.5, 3 / 9.5]))
+    assert_close(inverse_square_well(distance)[:2], torch.tensor([1e6, 1.0]))
+    assert_close(lorentzian_well(distance, 3.0, 0.5), torch.tensor([3.0, 2.0, 1.0, 3 / 5.5]))
+    shares = torch.tensor([1.0, 2.0, 4.0, 8.0]).flip(0) / 15
+    assert_close(softmax_exponential_well(distance, math.log(2)), shares)
+    importance = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    assert_close(lorentzian_well(distance, importance), importance / torch.tensor([1.0, 2.0, 5.0, 10.0]))
+
+
+def test_the_divisor_of_the_softmax_exponential_well_runs_over_what_may_be_attended_to():
+    distance = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]])
+    energy = softmax_exponential_well(distance, math.log(2), attn_mask=causal_mask(3))
+    assert_close(energy, torch.tensor([[1.0, 0.0, 0.0], [1 / 3, 2 / 3, 0.0], [1 / 7, 2 / 7, 4 / 7]]))
+    assert (softmax_exponential_well(distance, 1.0, attn_mask=torch.zeros(3, 3, dtype=torch.bool)) == 0).all()
+    with pytest.raises(ValueError, match=r"\(2, 3\) does not broadcast to scores of shape \(3, 3\)"):
+        softmax_exponential_well(distance, 1.0, attn_mask=causal_mask(2, 3))
+
+
+@each_well
+def test_a_well_is_the_exponential_of_its_logarithm(well, parameters, moat):
+    distance = torch.linspace(0, 5, 50, dtype=torch.float64)
+    log = LOG_WELLS[well](distance.square(), **parameters)
+    if well is softmax_exponential_well:  # whose divisor is left out
+        log = log - log.logsumexp(-1)
+    assert_close(log.exp(), well(distance, **parameters))
+
+
+@each_well
+def test_energy_well_scores_equal_loops(well, parameters, moat):
+    query, key, _ = random_qkv()
+    gradient, field = torch.zeros(2, 3, 5, 7).double(), torch.zeros(2, 3, 5, 7).double()
+    for b in range(2):
+        for h in range(3):
+            for i in range(5):
+                row = [math.dist(query[b, h, i].tolist(), key[b, h, j].tolist()) for j in range(7)]
+                energy = {
+                    gaussian_well: lambda d: math.exp(-(d**2)),
+                    inverse_square_well: lambda d: 1 / (d**2 + 1),
+                    softmax_exponential_well: lambda d, row=row: math.exp(-d) / sum(math.exp(-other) for other in row),
+                    lorentzian_well: lambda d: 1 / (1 + d**2),
+                }[well]
+                gradient[b, h, i] = torch.tensor([-d * energy(d) for d in row], dtype=torch.float64)
+                field[b, h, i] = torch.tensor([math.log(energy(d)) for d in row], dtype=torch.float64)
+    assert_close(energy_well_scores(query, key, well, **parameters), gradient)
+    scores = energy_well_scores(query, key, well, form="field", **parameters)
+    assert_close(scores.softmax(-1), field.softmax(-1))
+    if well is not softmax_exponential_well:
+        assert_close(scores, field)
+
+
+@pytest.mark.parametrize("form", ["gradient", "field"])
+def test_alpha_for_each_head_and_weight_for_each_key(form):
+    query, key, _ = random_qkv()
+    alpha, weight = torch.tensor([0.1, 1.0, 3.0]).double(), torch.linspace(0.5, 2, 2 * 3 * 7).double().view(2, 3, 1, 7)
+    scores = energy_well_scores(query, key, lorentzian_well, alpha=alpha[:, None, None], weight=weight, form=form)
+    for b in range(2):
+        for h in range(3):
+            for j in range(7):
+                well = partial(lorentzian_well, weight=weight[b, h, 0, j], alpha=alpha[h])
+                distance = pairwise_distances(query[b, h], key[b, h, j : j + 1])
+                expected = -distance * well(distance) if form == "gradient" else well(distance).log()
+                assert_close(scores[b, h, :, j : j + 1], expected)
+
+
+@each_well
+def test_the_field_of_a_far_token_still_has_a_gradient(well, parameters, moat):
+    """In float32 exp(-α d²) is 0 from d = 11 on, and its logarithm's gradient NaN."""
+    query, key = torch.zeros(1, 1, 1, 3), torch.full((1, 1, 1, 3), 20.0, requires_grad=True)
+    scores = energy_well_scores(query, key, well, form="field", **parameters)
+    scores.sum().backward()
+    exact = {gaussian_well: -1200.0, softmax_exponential_well: -(1200**0.5)}.get(well, -math.log(1201))
+    assert scores.item() == pytest.approx(exact)
+    assert (key.grad < 0).all()
+
+
+@each_well
+@pytest.mark.parametrize("form", ["gradient", "field"])
+def test_scores_at_distance_zero_have_finite_gradients(well, parameters, moat, form):
+    query = random_qkv(dtype=torch.float32)[0].requires_grad_()
+    key = query.detach().clone().requires_grad_()
+    energy_well_scores(query, key, well, form=form, **parameters).sum().backward()
+    assert query.grad.isfinite().all()
+    assert key.grad.isfinite().all()
+
+
+@each_well
+def test_the_stated_form_has_a_moat(well, parameters, moat):
+    """Weights relative to distance 0: they fall to one minimum, at the moat's middle, and come back to 1."""
+    distance = torch.linspace(0, 8, 8001, dtype=torch.float64)
+    scores = -distance * well(distance, **parameters)
+    middle = scores.argmin()
+    assert distance[middle].item() == pytest.approx(moat, abs=1e-3)
+    assert (scores[: middle + 1].diff() < 0).all()
+    assert (scores[middle:].diff() > 0).all()
+    query, key = torch.zeros(1, 1, 1, 1), torch.tensor([0.0, moat, 1e4]).view(1, 1, 3, 1)
+    near, inside, far = energy_well_scores(query, key, well, **parameters).softmax(-1).flatten().tolist()
+    assert far == pytest.approx(near, rel=1e-3)
+    assert inside < 0.9 * near
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.5, 4.0])
+def test_the_moat_of_the_gaussian_moves_with_alpha(alpha):
+    distance = torch.linspace(0, 40, 40001, dtype=torch.float64)
+    weights = torch.exp(-distance * gaussian_well(distance, alpha))
+    assert distance[weights.argmin()].item() == pytest.approx(1 / math.sqrt(2 * alpha), abs=1e-3)
+
+
+def test_the_weights_that_the_stated_form_gives():
+    distance = torch.tensor([0.0, 1.0, 2.0, 3.0])
+    weights = torch.exp(-distance * gaussian_well(distance, 1.0))
+    assert_close(weights, torch.tensor([1.0, 0.69, 0.96, 1.0]), rtol=0, atol=0.005)
+    for well in (inverse_square_well, lorentzian_well):
+        assert torch.exp(-8 * well(torch.tensor(8.0))).item() == pytest.approx(0.88, abs=0.005)
+
+
+@each_well
+def test_the_field_is_local(well, parameters, moat):
+    query, key = torch.zeros(1, 1, 1, 1), torch.linspace(0, 8, 100).view(1, 1, 100, 1)
+    assert (energy_well_scores(query, key, well, form="field", **parameters).diff() < 0).all()
+
+
+@each_well
+def test_a_softmax_of_energies_is_nearly_uniform(well, parameters, moat):
+    """Energies from 0 to 1, so no weight is more than e times another, however far apart the tokens are."""
+    weights = well(torch.tensor([0.0, 1.0, 10.0, 1e4]), **parameters).softmax(-1)
+    assert weights.max() <= math.e * weights.min() * (1 + 1e-6)
+    assert weights.max() > weights.min()
+
+
+def test_the_lorentzian_is_an_inverse_square():
+    distance = torch.linspace(0, 8, 100, dtype=torch.float64)
+    assert_close(lorentzian_well(distance, 3.0, 0.25), inverse_square_well(distance, 3.0 / 0.25, 1 / 0.25))
+
+
+def test_the_stated_form_takes_any_well():
+    query, key, _ = random_qkv()
+    assert_close(energy_well_scores(query, key, torch.ones_like), -pairwise_distances(query, key))
+
+
+@pytest.mark.parametrize("form", ["gradient", "field"])
+def test_energy_well_scores_keep_the_dtype(form):
+    query, key = (x.bfloat16() for x in random_qkv()[:2])
+    assert energy_well_scores(query, key, lorentzian_well, form=form).dtype == torch.bfloat16
+
+
+def test_energy_well_scores_refuse():
+    query, key, _ = random_qkv()
+    with pytest.raises(ValueError, match="'softmax'"):
+        energy_well_scores(query, key, lorentzian_well, form="softmax")
+    with pytest.raises(ValueError, match=r"LOG_WELLS does not have of .*partial"):
+        energy_well_scores(query, key, partial(gaussian_well, alpha=1.0), form="field")
+    with pytest.raises(ValueError, match="head_dim 11, but key has head_dim 5"):
+        energy_well_scores(query, key[..., :5], lorentzian_well)

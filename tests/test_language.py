@@ -30,7 +30,7 @@ MODELS = {
     **{f"{score}, rotary": {"score": partial(RotaryScore, score=SCORES[score]), "positions": NoPositions}
        for score in SCORES},
     "normalised, no tying": {"score": NormalizedScore, "tie_weights": False, "start": "identity"},
-    "token shift": {"token_shift": True, "norm": nn.RMSNorm, "activation": SquaredReLU},
+    "token shift": {"token_shift": 3, "norm": nn.RMSNorm, "activation": SquaredReLU},
 }  # fmt: skip
 
 
@@ -94,17 +94,22 @@ def test_how_it_starts():
         CharTransformer(65, 64, 128, 4, 4, start="large")
 
 
-def test_token_shift_by_hand():
-    shift = TokenShift(2)
+@pytest.mark.parametrize("lengths", [[3], [2, 1], [1, 1, 1]], ids=str)
+def test_token_shift_by_hand(lengths):
+    shift, before = TokenShift(2), TokenShift(2, reach=2)
     x = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]])
     assert_close(shift(x), x)
     with torch.no_grad():
-        shift.weight.copy_(torch.tensor([0.5, -1.0]))
+        shift.weight.copy_(torch.tensor([[0.5, -1.0]]))
+        before.weight.copy_(torch.tensor([[0.5, -1.0], [10.0, 100.0]]))
     expected = torch.tensor([[[1.0, 2.0], [3.5, 2.0], [6.5, 2.0]]])
-    assert_close(shift(x), expected)
-    cache = {}
-    assert_close(torch.cat([shift(piece, cache=cache) for piece in x.split([2, 1], dim=1)], dim=1), expected)
+    for module, answer in ((shift, expected), (before, expected + torch.tensor([[0, 0], [0, 0], [10.0, 200.0]]))):
+        cache = {}
+        assert_close(module(x), answer)
+        assert_close(torch.cat([module(piece, cache=cache) for piece in x.split(lengths, dim=1)], dim=1), answer)
     assert SquaredReLU()(torch.tensor([-2.0, 0.0, 3.0])).tolist() == [0.0, 0.0, 9.0]
+    with pytest.raises(ValueError, match="reach must be at least 1, got 0"):
+        TokenShift(2, 0)
 
 
 def test_rotary_scores_depend_on_the_way_between_tokens_only():

@@ -15,6 +15,7 @@ from sciformer import (
     AdditiveScore,
     DistanceBiasedScore,
     DotProductScore,
+    EnergyWellScore,
     MultiHeadAttention,
     NormalizedScore,
     PreparedScore,
@@ -36,6 +37,10 @@ RECIPES = {
     "distance to each side on a grid": partial(DistanceBiasedScore, each_side=True, width=3),
     **{f"normalised {name}": partial(NormalizedScore, score=recipe) for name, recipe in SCORES.items()},
     **{f"rotary {name}": partial(RotaryScore, score=recipe) for name, recipe in SCORES.items()},
+    "gaussian field": partial(EnergyWellScore, well="gaussian", form="field"),
+    "inverse square field": partial(EnergyWellScore, well="inverse_square", form="field"),
+    "softmax-exponential field": partial(EnergyWellScore, well="softmax_exponential", form="field"),
+    "lorentzian field": partial(EnergyWellScore, well="lorentzian", form="field"),
 }
 
 
@@ -179,7 +184,18 @@ def test_layers_do_not_share_parameters(score):
     assert layers[0].attention.score is not layers[1].attention.score
 
 
-@pytest.mark.parametrize("name", ["dot", "additive", "separable"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dot",
+        "additive",
+        "separable",
+        "gaussian_well",
+        "inverse_square_well",
+        "softmax_exponential_well",
+        "lorentzian_well",
+    ],
+)
 def test_permutation_equivariance(name):
     """Where no score looks at places: shuffled tokens give shuffled outputs. Each later score is listed or is not."""
     torch.manual_seed(0)
@@ -200,7 +216,8 @@ def test_a_subclass_is_never_served_by_its_parents_shortcut():
 
 
 def test_every_fast_path_belongs_to_a_score():
-    assert set(FAST) <= {*SCORES.values(), *PreparedScore.__subclasses__()}
+    scores = {getattr(recipe, "func", recipe) for recipe in SCORES.values()}
+    assert set(FAST) <= {*scores, *PreparedScore.__subclasses__()}
 
 
 def test_a_score_of_ones_own_drops_in():
@@ -286,10 +303,11 @@ def test_float16_takes_the_blocks():
     assert attention(score, *inputs, is_causal=True)[0].isfinite().all()
 
 
-def test_blocks_keep_no_scores_for_the_way_back(monkeypatch):
+@pytest.mark.parametrize("recipe", [DistanceBiasedScore, EnergyWellScore])
+def test_blocks_keep_no_scores_for_the_way_back(recipe, monkeypatch):
     kept = []
     inputs = random_qkv(B, H, 32, 32, D, requires_grad=True)
-    score = DistanceBiasedScore(H, D).double()
+    score = recipe(H, D).double()
 
     def largest_kept():
         kept.clear()
@@ -313,6 +331,131 @@ def test_blocks_draw_the_same_dropout_on_the_way_back(monkeypatch):
     (gradient,) = torch.autograd.grad(output.sum(), ones)
     assert_close(gradient.sum(), output.sum())
     assert not torch.allclose(output, torch.ones_like(output))
+
+
+def test_over_all_keys_the_divisor_would_tell_the_future():
+    """What the property suite guards against: the same scores, but with a sum over every key."""
+    score = SCORES["softmax_exponential_well"](H, D).double()
+    query, key, value = random_qkv(B, H, L, L, D, requires_grad=True)
+    mask = causal_mask(L)
+    for attn_mask, leaks in ((None, True), (mask, False)):
+        output, _ = attend(score(query, key, attn_mask=attn_mask), value, attn_mask=mask)
+        (to_key,) = torch.autograd.grad(output[:, :, 2].square().sum(), key)
+        assert bool(to_key[:, :, 3:].any()) == leaks
+
+
+def test_what_a_well_learns():
+    learnable = {
+        name: {p: tuple(tensor.shape) for p, tensor in SCORES[name](3, 5).named_parameters()}
+        for name in SCORES
+        if name.endswith("_well")
+    }
+    assert learnable == {
+        "gaussian_well": {"log_alpha": (3,)},
+        "inverse_square_well": {"importance": (3, 5)},
+        "softmax_exponential_well": {"log_alpha": (3,)},
+        "lorentzian_well": {"log_alpha": (3,), "importance": (3, 5)},
+    }
+
+
+def test_where_a_well_starts():
+    starts = {
+        (well, form): EnergyWellScore(1, 8, well=well, form=form).alpha.item()
+        for well in ("gaussian", "softmax_exponential", "lorentzian")
+        for form in ("gradient", "field")
+    }
+    assert starts == pytest.approx(
+        {
+            ("gaussian", "gradient"): 1 / 128,
+            ("gaussian", "field"): 1 / 8,
+            ("softmax_exponential", "gradient"): 1 / 8,
+            ("softmax_exponential", "field"): 1.0,
+            ("lorentzian", "gradient"): 1 / 64,
+            ("lorentzian", "field"): 1 / 8,
+        }
+    )
+    assert_close(EnergyWellScore(2, 8, start=[0.5, 3.0]).alpha, torch.tensor([0.5, 3.0]))
+    assert EnergyWellScore(2, 8, well="inverse_square").alpha is None
+    score = EnergyWellScore(2, 8)
+    with torch.no_grad():
+        score.log_alpha.fill_(-50.0)
+    assert (score.alpha > 0).all()
+
+
+def spread(score, query, key):
+    """Standard deviation of a query's scores, on average over the queries."""
+    return score(query, key).std(-1).mean().item()
+
+
+@pytest.mark.parametrize("head_dim", [8, 32, 128])
+def test_the_default_wells_are_alive_at_the_distance_of_random_vectors(head_dim):
+    """And sharpness 1 is not: all scores alike in the stated form, a few keys for all in the field."""
+    query, key, _ = random_qkv(1, 1, 256, 256, head_dim)
+    well = partial(EnergyWellScore, 1, head_dim)
+    assert 0.4 < spread(well(), query, key) < 0.7
+    assert 0.3 < spread(well(well="lorentzian"), query, key) < 0.6
+    assert spread(well(start=1.0), query, key) < 0.02
+    for name in ("gaussian", "softmax_exponential"):
+        assert 0.7 < spread(well(well=name, form="field"), query, key) < 1
+    assert spread(well(form="field", start=1.0), query, key) > 6
+    moats = {
+        "gaussian": 1 / (2 * well().alpha).sqrt(),
+        "softmax_exponential": 1 / well(well="softmax_exponential").alpha,
+        "lorentzian": 1 / well(well="lorentzian").alpha.sqrt(),
+    }
+    typical = (query[..., :, None, :] - key[..., None, :, :]).norm(dim=-1).mean().item()
+    assert [moat.item() for moat in moats.values()] == pytest.approx([2 * typical] * 3, rel=0.05)
+
+
+@pytest.mark.parametrize("well", ["inverse_square", "lorentzian"])
+def test_a_heavy_token_draws_attention(well):
+    score = EnergyWellScore(1, 2, well=well, form="field").double()
+    query, key = torch.zeros(1, 1, 1, 2).double(), torch.tensor([[3.0, 0.0], [0.0, 3.0]]).double()[None, None]
+    assert_close(score(query, key).softmax(-1), torch.full((1, 1, 1, 2), 0.5, dtype=torch.float64))
+    with torch.no_grad():
+        score.importance.copy_(torch.tensor([[0.0, 0.5]]))
+    assert_close(score(query, key).diff().item(), 1.5)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"well": "gauss"}, "gaussian, inverse_square, softmax_exponential, lorentzian, got 'gauss'"),
+        ({"form": "kernel"}, "got 'kernel'"),
+        ({"start": 0.0}, r"above 0, .* 3 heads, got 0\.0"),
+        ({"start": [0.1, 0.2]}, r"one for each of 3 heads, got \[0\.1, 0\.2\]"),
+        ({"well": "inverse_square", "start": 1.0}, r"inverse_square well has no alpha that could start at 1\.0"),
+    ],
+)
+def test_energy_well_score_refuses(options, message):
+    with pytest.raises(ValueError, match=message):
+        EnergyWellScore(3, 5, **options)
+
+
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_gaussian_field_takes_the_flash_kernel(is_causal):
+    inputs = random_qkv(B, H, L, L, D, dtype=torch.float32, requires_grad=True)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # refuses any other kernel
+        output, _ = attention(RECIPES["gaussian field"](H, D), *inputs, is_causal=is_causal)
+        output.sum().backward()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
+@pytest.mark.parametrize("start", [1 / 32, 0.5])
+def test_gaussian_field_is_exact_at_length_4096(start, dtype, tolerance):
+    score = EnergyWellScore(2, 16, form="field", start=start)
+    inputs = long_inputs(4096, dtype)
+    fast, _ = attention(score, *inputs, is_causal=True)
+    exact, _ = attention(score, *(x.double() for x in inputs), is_causal=True, need_weights=True)
+    assert fast.dtype == dtype
+    assert_close(fast.double(), exact, rtol=0, atol=tolerance)
+
+
+def test_gaussian_field_in_float16_takes_the_blocks():
+    """α ‖k‖² is past float16's largest number, 65,504, where α d² is not."""
+    score = EnergyWellScore(2, 16, form="field", start=10.0)
+    inputs = [x.half() + 30 for x in random_qkv(1, 2, 64, 64, 16)]
+    assert attention(score, *inputs)[0].isfinite().all()
 
 
 @pytest.mark.parametrize("is_causal", [True, False])

@@ -55,7 +55,7 @@ class CharTransformer(nn.Module):
         norm: Callable[[int], nn.Module] | None = None,
         dropout: float = 0.0,
         bias: bool = False,
-        token_shift: bool = False,
+        token_shift: int = 0,
         tie_weights: bool = True,
         start: Literal["small", "identity"] = "small",
     ):
