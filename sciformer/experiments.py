@@ -445,7 +445,7 @@ SHAKESPEARE: dict[Profile, dict[str, LanguageSetting]] = {
 
 # One cell of the two by two. Full is as published: AdamW at a constant 3e-4, dropout 0.2.
 SHAKESPEARE_CELL: dict[Profile, LanguageSetting] = {
-    "quick": _PLAIN_LANGUAGE["quick"],
+    "quick": replace(_PLAIN_LANGUAGE["quick"], train=_PLAIN_LANGUAGE["quick"].train.with_steps(1000)),
     "full": replace(
         _PLAIN_LANGUAGE["full"], train=TrainConfig(steps=5000, lr=3e-4, betas=(0.9, 0.999), schedule="constant")
     ),
@@ -465,8 +465,7 @@ LENGTHS = (1, 2, 4, 8)
 
 def _length_arms(cell: LanguageSetting) -> dict[str, LanguageSetting]:
     """The same model with each way to know places; all of them can be asked about texts eight times as long."""
-    steps = cell.train.steps // 2  # enough to tell them apart
-    cell = replace(cell, max_length=max(LENGTHS) * cell.length, train=cell.train.with_steps(steps))
+    cell = replace(cell, max_length=max(LENGTHS) * cell.length)
     arms = {kind: replace(cell, positions=kind) for kind in (*POSITIONS, "rotary")}
     distance = replace(cell, positions="none", score="distance", score_options={"start": "geometric"})
     return {"distance": distance, **arms}
