@@ -175,7 +175,7 @@ course.verdict("numbers kept: whole over blocks", numbers_kept(readable(additive
 
 # %% [markdown]
 # The same numbers and gradients. At any time there is one block's hidden layer, (rows, S, D); the price is a second forward
-# pass. The package's fast path does it for you.
+# pass. The package's fast path works in blocks too.
 #
 # ## The class
 
@@ -359,8 +359,8 @@ for loudness, new in zip(b.exp(), v, strict=True):
 torch.testing.assert_close(torch.stack(generated), in_a_loop)
 
 # %% [markdown]
-# The package keeps the largest score beside them, so that nothing overflows: D + 2 numbers a head. Next to the cache of
-# notebook 08, token by token:
+# So that nothing overflows, the package keeps that one key which stands for all: its score, and its value. D + 1 numbers a head.
+# Next to the cache of notebook 08, token by token:
 
 # %%
 query, key, value = torch.randn(3, 1, 2, 300, 16)
@@ -496,6 +496,7 @@ print("share of the last quarter, by layer:", [f"{share:.2f}" for share in late]
 
 # %%
 course.verdict("share of the last quarter, loudest layer", max(late), above=0.3)
+
 
 # %% [markdown]
 # Without asking, heads have learned to favour what is near: loudness grows along the text, and the running mean becomes a
