@@ -3,7 +3,7 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/09_additive_attention.ipynb)
 #
-# Needs: notebooks 03 and 08 · about 90 s on two CPU cores
+# Needs: notebooks 03 and 08 · about 2 minutes on two CPU cores
 
 # %% [markdown]
 # After this notebook you can
@@ -359,8 +359,8 @@ for loudness, new in zip(b.exp(), v, strict=True):
 torch.testing.assert_close(torch.stack(generated), in_a_loop)
 
 # %% [markdown]
-# So that nothing overflows, the package keeps that one key which stands for all: its score, and its value. D + 1 numbers a head.
-# Next to the cache of notebook 08, token by token:
+# So that nothing overflows, the package keeps the one key that stands for all: its score and its value, D + 1 numbers a head. Next
+# to the cache of notebook 08, token by token:
 
 # %%
 query, key, value = torch.randn(3, 1, 2, 300, 16)
@@ -441,8 +441,8 @@ lead = [losses[f"learned, {score}"] - losses[f"sinusoidal, {score}"] for score i
 course.verdict("loss of learned less sinusoidal, mean of both scores", statistics.mean(lead), above=0)
 
 # %% [markdown]
-# Prediction 3: so it learns, and stays close. Even with all tokens **equally loud**, a plain running mean, a model learns. In so
-# few steps the waves are ahead: as in notebook 04, learned positions have to be found first. One seed proves no small
+# Prediction 3: it learns, and stays close. Even with all tokens **equally loud**, a plain running mean, a model learns. In so few
+# steps the waves are ahead: as in notebook 04, learned positions have to be found first. One seed proves no small
 # difference; that is for the recorded runs.
 #
 # ### The recorded runs
