@@ -443,11 +443,15 @@ SHAKESPEARE: dict[Profile, dict[str, LanguageSetting]] = {
     "full": _language_arms(_PLAIN_LANGUAGE["full"], lr=8e-3, short=2500),
 }
 
-# One cell of the two by two. Full is as published: AdamW at a constant 3e-4, dropout 0.2.
+# One cell of the two by two. Full trains as published: AdamW at a constant 3e-4, dropout 0.2. Tokens start as large as
+# sinusoids are (Vaswani et al. 2017, section 3.4, multiply theirs by √E for that); GPT-2's 0.02 would drown in them.
+_CELL_START: dict[str, Any] = {"start": "identity", "tie_weights": False}
 SHAKESPEARE_CELL: dict[Profile, LanguageSetting] = {
-    "quick": replace(_PLAIN_LANGUAGE["quick"], train=_PLAIN_LANGUAGE["quick"].train.with_steps(1000)),
+    "quick": replace(_PLAIN_LANGUAGE["quick"], **_CELL_START, train=_PLAIN_LANGUAGE["quick"].train.with_steps(1000)),
     "full": replace(
-        _PLAIN_LANGUAGE["full"], train=TrainConfig(steps=5000, lr=3e-4, betas=(0.9, 0.999), schedule="constant")
+        _PLAIN_LANGUAGE["full"],
+        **_CELL_START,
+        train=TrainConfig(steps=5000, lr=3e-4, betas=(0.9, 0.999), schedule="constant"),
     ),
 }
 ADDITIVE_2X2: dict[Profile, dict[str, LanguageSetting]] = {
@@ -464,11 +468,15 @@ LENGTHS = (1, 2, 4, 8)
 
 
 def _length_arms(cell: LanguageSetting) -> dict[str, LanguageSetting]:
-    """The same model with each way to know places; all of them can be asked about texts eight times as long."""
+    """The same model with each way to know places; all of them can be asked about texts eight times as long.
+
+    In the last arm tokens start at GPT-2's 0.02, and sinusoids drown them.
+    """
     cell = replace(cell, max_length=max(LENGTHS) * cell.length)
     arms = {kind: replace(cell, positions=kind) for kind in (*POSITIONS, "rotary")}
     distance = replace(cell, positions="none", score="distance", score_options={"start": "geometric"})
-    return {"distance": distance, **arms}
+    drowned = replace(arms["sinusoidal"], start="small")
+    return {"distance": distance, **arms, "sinusoidal, small start": drowned}
 
 
 SHAKESPEARE_LENGTHS: dict[Profile, dict[str, LanguageSetting]] = {

@@ -276,7 +276,8 @@ def test_language_models_keep_to_nanogpts_size(profile):
     for setting in experiments.ADDITIVE_2X2[profile].values():
         extra = setting.num_layers * setting.embed_dim * (setting.score == "separable")
         table = setting.length * setting.embed_dim * (setting.positions == "sinusoidal")
-        assert sum(p.numel() for p in setting.model().parameters()) == size + extra - table
+        read_out = 65 * setting.embed_dim
+        assert sum(p.numel() for p in setting.model().parameters()) == size + read_out + extra - table
     plain = experiments.SHAKESPEARE[profile]["plain"]
     assert (plain.train.steps, plain.batch_size, plain.length) == {"quick": (2000, 12, 64), "full": (5000, 64, 256)}[
         profile
@@ -290,7 +291,7 @@ def test_lengths_are_judged_by_models_that_can_look_so_far(tmp_path, monkeypatch
     monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": arms}))
     record(name, "quick", seeds=1, steps=2, out=tmp_path)
     content = load_record(name, "quick", tmp_path)
-    assert content["arms"] == ["distance", "sinusoidal", "learned", "none", "rotary"]
+    assert content["arms"] == ["distance", "sinusoidal", "learned", "none", "rotary", "sinusoidal, small start"]
     for one in content["runs"]:
         assert {f"validation loss at {n}" for n in (8, 16, 32, 64)} < set(one["figures"])
         assert one["figures"]["validation loss at 8"] == pytest.approx(one["figures"]["validation loss"], rel=1e-5)
