@@ -393,14 +393,14 @@ print("memories of the model:", {type(entry).__name__ for entry in memory.values
 # near, as in notebook 07.
 
 # %% [markdown]
-# So let us measure. Sinusoidal or learned positions × dot product or separable, on Tiny Shakespeare. Short runs want a quick
-# start: embeddings as large as the waves, and Muon. (Beside sinusoids of ±1, GPT-2's embeddings of 0.02 drown at first; that is
-# why Vaswani et al. 2017, section 3.4, multiply theirs by $\sqrt E$.)
+# So let us measure. Sinusoidal or learned positions × dot product or separable, on Tiny Shakespeare. Short runs want Muon, the
+# recorded ones have AdamW. In both, tokens start as large as sinusoids of ±1, as in Vaswani et al. 2017, section 3.4; GPT-2's
+# embeddings of 0.02 would drown.
 
 # %%
 muon = experiments.SHAKESPEARE[course.profile()]["muon"].train
-short = {"start": "identity", "tie_weights": False, "train": muon.with_steps(muon.steps // 12)}
-arms = {name: replace(arm, **short) for name, arm in experiments.ADDITIVE_2X2[course.profile()].items()}
+short = muon.with_steps(muon.steps // 12)
+arms = {name: replace(arm, train=short) for name, arm in experiments.ADDITIVE_2X2[course.profile()].items()}
 (train_text, characters), (held_out, _) = (shakespeare(split) for split in ("train", "val"))
 train_text, held_out = train_text.to(device), held_out[:20_000].to(device)
 shares = train_text.bincount() / len(train_text)
@@ -447,7 +447,7 @@ course.verdict("loss of learned less sinusoidal, mean of both scores", statistic
 #
 # ### The recorded runs
 #
-# The whole two by two, several seeds, with GPT-2's own start.
+# The whole two by two, several seeds, more steps.
 
 # %%
 for profile in ("quick", "full"):
