@@ -49,6 +49,7 @@ LAYERS = [
     "check.notebook_06",
     "check.notebook_07",
     "check.notebook_08",
+    "check.notebook_09",
     "check",
     "check.assignment",
     "check.grading",

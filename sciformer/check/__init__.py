@@ -15,6 +15,7 @@ from sciformer.check import (
     notebook_06,
     notebook_07,
     notebook_08,
+    notebook_09,
 )
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Fault
 
@@ -31,6 +32,7 @@ EXERCISES: dict[str, Exercise] = {
         notebook_06,
         notebook_07,
         notebook_08,
+        notebook_09,
     )
     for exercise in module.EXERCISES
 }
