@@ -43,7 +43,7 @@ def test_committed_records_are_whole_and_of_todays_setting(name, profile):
 
 
 QUOTED = re.findall(
-    r"\| `([a-z0-9-]+)`(?:, (.+?))?, ((?:test|validation) \w+) \|(.*)\|(.*)\|", (ROOT / "README.md").read_text()
+    r"\| `([a-z0-9-]+)`(?:, (.+?))?, ((?:test|validation) [\w ]+?) \|(.*)\|(.*)\|", (ROOT / "README.md").read_text()
 )
 
 
@@ -51,6 +51,9 @@ QUOTED = re.findall(
 def test_the_readme_quotes_the_record(name, arm, figure, quick, full):
     pattern = r"[\d.,]+(?= ±)|(?<=± )[\d.]+|[\d,]+(?= seeds| parameters| s each)"
     for profile, quoted in (("quick", quick), ("full", full)):
+        if (arm or None) not in EXPERIMENTS[name].arms(profile):
+            assert quoted.strip() == "–"
+            continue
         line = describe_record(name, figure, profile, arm=arm or None)
         assert re.findall(pattern, quoted) == re.findall(pattern, line)
         assert ("not recorded yet" in line) == ("not recorded yet" in quoted)
