@@ -5,8 +5,8 @@
 The peer is nanoGPT's step rebuilt from its description: GPT-2's architecture with one projection for queries, keys and
 values, AdamW in two groups, the gradient clipped at 1, the next batch stacked from slices of the text. Both have the
 same number of parameters and neither is compiled. A step is everything: batch, forward, backward, update. The third row
-is a step of our own recipe for the same size (the arm "token shift" of the experiment "shakespeare"), which buys a lower
-loss with more time.
+is a step of our own recipe for that size, the arm "token shift" of the experiment "shakespeare": a lower loss for more
+time.
 """
 
 import argparse
