@@ -188,7 +188,8 @@ def draw_record(path: Path) -> Path:
     steps, runs = experiments.recorded_curves(content, metric)
     title = f"{content['name']}, {content['profile']} profile, {len(content['seeds'])} seeds"
     picture = path.with_suffix(".png")
-    drawn = plotting.bands(runs, x=steps, ylabel=metric, title=title)
+    share = [step / steps[-1] for step in steps]  # arms may differ in their steps
+    drawn = plotting.bands(runs, x=share, xlabel="share of the training", ylabel=metric, title=title)
     with written_whole(picture) as beside:
         plotting.figure_of(drawn).savefig(beside, dpi=150, format="png")
     return picture

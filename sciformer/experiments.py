@@ -665,6 +665,8 @@ def load_record(name: str, profile: Profile = "full", folder: Path | None = None
 def recorded_curves(content: dict[str, Any], metric: str) -> tuple[list[int], dict[str, Float[Tensor, "R T"]]]:
     """What was measured on the way: the steps, and for each arm one row a seed. A single arm is called "recorded".
 
+    An arm that trains for longer or shorter is measured at the same shares of its training; the steps are the first's.
+
     Args:
         content: a record, as :func:`load_record` gives it.
         metric: a name among the curves of its runs, such as "validation loss".

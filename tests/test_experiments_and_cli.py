@@ -364,7 +364,7 @@ def test_record_draws_every_arm(tmp_path, monkeypatch, capsys, tiny_pixels):
     assert set(tmp_path.iterdir()) == set(written)
     ((runs, options),) = drawn
     assert list(runs) == tiny_pixels
-    assert options["x"] == [1, 2, 3, 4]
+    assert options["x"] == [0.25, 0.5, 0.75, 1.0]
     last = [r["figures"]["test accuracy"] for r in load_record("mnist-pixels", "quick", tmp_path)["runs"][:2]]
     assert runs["distance"][:, -1].tolist() == pytest.approx(last)
 

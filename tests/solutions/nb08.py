@@ -1,0 +1,129 @@
+import math
+
+import torch
+import torch.nn.functional as F
+
+
+def text_perplexity(logits, tokens):
+    log_p = logits[:, :-1].log_softmax(dim=-1)  # (B, L - 1, V)
+    losses = -log_p.gather(-1, tokens[:, 1:, None])  # (B, L - 1, 1)
+    return losses.mean().exp()
+
+
+def text_perplexity__cross_entropy(logits, tokens):
+    loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), tokens[:, 1:].flatten())
+    return math.e**loss
+
+
+def text_perplexity__channels(logits, tokens):
+    """Logits before places, as cross_entropy wants them, and two to the bits."""
+    bits = F.cross_entropy(logits.mT[:, :, :-1], tokens[:, 1:]) / math.log(2)
+    return 2**bits
+
+
+def text_perplexity__loop(logits, tokens):
+    product, count = 1.0, 0
+    for text, row in zip(logits, tokens, strict=True):
+        for t in range(len(row) - 1):
+            p = text[t].exp() / text[t].exp().sum()
+            product, count = product / p[row[t + 1]], count + 1
+    return product ** (1 / count)
+
+
+def nucleus(logits, temperature, top_p):
+    p = (logits / temperature).softmax(dim=-1)  # (B, V)
+    ordered, order = p.sort(dim=-1, descending=True)
+    before = ordered.cumsum(dim=-1) - ordered  # what the likelier ones have, without this one
+    kept = ordered * (before < top_p)
+    kept = kept / kept.sum(dim=-1, keepdim=True)
+    return torch.zeros_like(p).scatter(-1, order, kept)
+
+
+def nucleus__hidden_logits(logits, temperature, top_p):
+    logits = logits / temperature
+    order = logits.argsort(dim=-1, descending=True)
+    p = logits.softmax(dim=-1).gather(-1, order)
+    out = p.cumsum(dim=-1) >= top_p
+    out = torch.cat([torch.zeros_like(out[:, :1]), out[:, :-1]], dim=-1)  # the one that crosses is still in
+    return logits.masked_fill(out.gather(-1, order.argsort(dim=-1)), -math.inf).softmax(dim=-1)
+
+
+def nucleus__loop(logits, temperature, top_p):
+    rows = []
+    for row in logits.double():
+        p = torch.exp(row / temperature) / torch.exp(row / temperature).sum()
+        kept, total = [], 0.0
+        while total < top_p:
+            best = max((v for v in range(len(p)) if v not in kept), key=lambda v: p[v].item())
+            kept.append(best)
+            total += p[best].item()
+        rows.append(torch.stack([p[v] if v in kept else 0 * p[v] for v in range(len(p))]) / p[kept].sum())
+    return torch.stack(rows)
+
+
+def nucleus__threshold(logits, temperature, top_p):
+    p = (logits / temperature).softmax(dim=-1)
+    likelier = (p[:, None, :] > p[:, :, None]) * p[:, None, :]  # (B, V, V)
+    kept = p * (likelier.sum(dim=-1) < top_p)
+    return kept / kept.sum(dim=-1, keepdim=True)
+
+
+def read_piece(x, table, layers, cache):
+    read, L = cache.get("read", 0), x.shape[1]
+    cache["read"] = read + L
+    x = x + table[read : read + L]
+    seen = torch.ones(L, read + L, device=x.device).tril(diagonal=read).bool()  # (L, S)
+    for n, layer in enumerate(layers):
+        query, key, value = layer(x)  # (B, L, E)
+        if n in cache:
+            key, value = torch.cat([cache[n][0], key], dim=1), torch.cat([cache[n][1], value], dim=1)  # (B, S, E)
+        cache[n] = key, value
+        scores = query @ key.mT / math.sqrt(x.shape[-1])  # (B, L, S)
+        x = x + scores.masked_fill(~seen, -math.inf).softmax(dim=-1) @ value
+    return x
+
+
+def read_piece__one_by_one(x, table, layers, cache):
+    """A loop over the new tokens needs no mask."""
+    states = []
+    for t in range(x.shape[1]):
+        state = x[:, t : t + 1] + table[cache.setdefault("read", 0)]
+        cache["read"] += 1
+        for layer in layers:
+            query, key, value = layer(state)
+            keys, values = cache.setdefault(layer, ([], []))
+            keys.append(key)
+            values.append(value)
+            scores = torch.einsum("bie,bje->bij", query, torch.cat(keys, dim=1)) / x.shape[-1] ** 0.5
+            state = state + scores.softmax(dim=-1) @ torch.cat(values, dim=1)
+        states.append(state)
+    return torch.cat(states, dim=1)
+
+
+def read_piece__fused(x, table, layers, cache):
+    old = cache.get("layers", [None] * len(layers))
+    read = 0 if old[0] is None else old[0].shape[2]
+    L, new = x.shape[1], []
+    x = x + table[torch.arange(read, read + L, device=x.device)]
+    mask = torch.arange(read + L, device=x.device) <= torch.arange(read, read + L, device=x.device)[:, None]
+    for memory, layer in zip(old, layers, strict=True):
+        query, *pair = layer(x)
+        pair = torch.stack(pair)  # (2, B, L, E)
+        new.append(pair if memory is None else torch.cat([memory, pair], dim=2))
+        x = F.scaled_dot_product_attention(query, new[-1][0], new[-1][1], attn_mask=mask) + x
+    cache["layers"] = new
+    return x
+
+
+def read_piece__double(x, table, layers, cache):
+    """Keys and values in one list, in float64."""
+    memory = cache.setdefault("memory", [x.new_zeros(2, x.shape[0], 0, x.shape[2]).double() for _ in layers])
+    x = x + table[memory[0].shape[2] :][: x.shape[1]]
+    for n, layer in enumerate(layers):
+        query, key, value = (part.double() for part in layer(x))
+        memory[n] = torch.cat([memory[n], torch.stack([key, value])], dim=2)
+        scores = query @ memory[n][0].mT / math.sqrt(x.shape[-1])
+        rank = torch.arange(scores.shape[-1], device=x.device) - scores.shape[-1] + scores.shape[-2]
+        later = rank > torch.arange(scores.shape[-2], device=x.device)[:, None]
+        x = x + ((scores - 1e30 * later).softmax(dim=-1) @ memory[n][1]).to(x.dtype)
+    return x
