@@ -473,8 +473,9 @@ for one, other in pairs:
 # %% [markdown]
 # *Separable attention is feasible*: that holds. It costs little beside sinusoids, and beside learned positions it is even ahead.
 # *Sinusoidal and learned positions come to the same*: in a thousand steps that does not hold; the waves lead by many times
-# the error. The claim was made for five thousand steps of a larger model:
-#
+# the error. The claim was made for five thousand steps of a larger model.
+
+# %% [markdown]
 # Published, one run each at the full size, lowest validation loss read off its plots: learned positions 1.486 with the dot
 # product and 1.532 separable, sinusoidal 1.481 and 1.504. Afterwards the dot product overfits, to 1.58; separable does not.
 #
