@@ -8,11 +8,9 @@ fragments. A readable path is left out if eleven (B, H, L, L) tensors, its rough
 """
 
 import argparse
-import statistics
-import time
 
 import torch
-from measure import peak_bytes
+from measure import median_seconds, peak_bytes
 
 from sciformer import EnergyWellScore
 from sciformer.fast import attention
@@ -35,13 +33,8 @@ def cell(well: str, path: str, length: int, options: argparse.Namespace) -> str:
         if options.device == "cuda":
             torch.cuda.synchronize()
 
-    run()  # the first one warms up, and makes the gradients' memory
-    times = []
-    for _ in range(options.repeats):
-        began = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - began)
-    return f"{1000 * statistics.median(times):8.1f} ms{peak_bytes(run, options.device) / 1e6:6.0f} MB"
+    seconds = median_seconds(run, options.repeats)
+    return f"{1000 * seconds:8.1f} ms{peak_bytes(run, options.device) / 1e6:6.0f} MB"
 
 
 def main() -> None:

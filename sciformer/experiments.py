@@ -28,7 +28,7 @@ from sciformer.metrics import accuracy, attention_distance, mean_and_error
 from sciformer.models import CharTransformer, ImageTransformer
 from sciformer.positions import POSITIONS, NoPositions
 from sciformer.scores import SCORES, NormalizedScore, RotaryScore
-from sciformer.training import Batch, History, TrainConfig, evaluate, fit, next_token_loss, text_loss
+from sciformer.training import Batch, History, OnStep, TrainConfig, evaluate, fit, next_token_loss, text_loss
 
 Profile = Literal["quick", "full"]
 
@@ -230,6 +230,16 @@ class Run:
     details: dict[str, list] = field(default_factory=dict)
 
 
+def now_and_then(name: str, measure: Callable[[nn.Module], float], steps: int, looks: int) -> OnStep:
+    """For :func:`fit`: measure a model about ``looks`` times in so many steps, the last time at the end."""
+    every = max(1, steps // looks)
+
+    def look(step: int, model: nn.Module) -> dict[str, float] | None:
+        return {name: measure(model)} if step % every == 0 or step == steps else None
+
+    return look
+
+
 def train_image_transformer(
     setting: ImageSetting,
     seed: int,
@@ -243,12 +253,9 @@ def train_image_transformer(
     torch.manual_seed(seed)
     model = setting.model().to(device)
     test_batches = setting.test_batches(device)
-    every = max(1, setting.train.steps // looks)
-
-    def look(step: int, model: nn.Module) -> dict[str, float] | None:
-        due = step % every == 0 or step == setting.train.steps
-        return {"test accuracy": evaluate(model, test_batches, accuracy)} if due else None
-
+    look = now_and_then(
+        "test accuracy", lambda model: evaluate(model, test_batches, accuracy), setting.train.steps, looks
+    )
     stream = setting.training_batches(seed, device)
     history = fit(model, stream, F.cross_entropy, setting.train, look, checkpoint=checkpoint, progress=progress)
     return Run(seed, model, history, {"test accuracy": history.metrics["test accuracy"][-1][1]})
@@ -289,12 +296,9 @@ def train_language(
     torch.manual_seed(seed)
     model = setting.model().to(device)
     tokens, validation = (shakespeare(split)[0].to(device) for split in ("train", "val"))
-    every = max(1, setting.train.steps // looks)
-
-    def look(step: int, model: nn.Module) -> dict[str, float] | None:
-        due = step % every == 0 or step == setting.train.steps
-        return {"validation loss": text_loss(model, validation, setting.length)} if due else None
-
+    look = now_and_then(
+        "validation loss", lambda model: text_loss(model, validation, setting.length), setting.train.steps, looks
+    )
     stream = text_batches(tokens, setting.length, batch_size=setting.batch_size, seed=seed)
     history = fit(model, stream, next_token_loss, setting.train, look, checkpoint=checkpoint, progress=progress)
     losses = [loss for _, loss in history.metrics["validation loss"]]

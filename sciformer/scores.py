@@ -259,8 +259,9 @@ class EnergyWellScore(nn.Module):
         The softmax-exponential well divides by a sum over the keys that ``attn_mask`` leaves.
         """
         parameters: dict[str, Any] = {}
-        if self.alpha is not None:
-            parameters["alpha"] = self.alpha[:, None, None]
+        alpha = self.alpha
+        if alpha is not None:
+            parameters["alpha"] = alpha[:, None, None]
         if self.importance is not None:
             parameters["weight"] = (key * self.importance[:, None]).sum(dim=-1)[..., None, :].exp()  # (B, H, 1, S)
         if self.well is softmax_exponential_well:
