@@ -48,6 +48,7 @@ LAYERS = [
     "check.notebook_05",
     "check.notebook_06",
     "check.notebook_07",
+    "check.notebook_10",
     "check",
     "check.assignment",
     "check.grading",

@@ -14,6 +14,7 @@ from sciformer.check import (
     notebook_05,
     notebook_06,
     notebook_07,
+    notebook_10,
 )
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Fault
 
@@ -29,6 +30,7 @@ EXERCISES: dict[str, Exercise] = {
         notebook_05,
         notebook_06,
         notebook_07,
+        notebook_10,
     )
     for exercise in module.EXERCISES
 }
