@@ -8,10 +8,10 @@
 # %% [markdown]
 # After this notebook you can
 #
-# - build attention from distances in four energy wells, in two forms, and say where each of them looks;
+# - build attention from distances, in four energy wells and two forms;
 # - find the moat of the stated form, and say why its weights are often nearly equal;
-# - measure how attention shares itself out within and between clusters;
-# - judge a comparison of mechanisms, and make a sound one.
+# - measure attention within and between clusters;
+# - tell a sound comparison of mechanisms from an empty one.
 #
 # New against 08: the score compares by distance, not by a product.
 
@@ -125,7 +125,8 @@ plt.show()
 # which two words share. All shares together are 1 everywhere:
 
 # %%
-print("shares add up to 1 at every place:", torch.allclose(fields["softmax-exponential"].sum(dim=-1), torch.ones(61, 61)))
+total = fields["softmax-exponential"].sum(dim=-1)  # (G, G)
+print("shares add up to 1 at every place:", torch.allclose(total, torch.ones(61, 61)))
 
 # %% [markdown]
 # ## The stated score
@@ -220,6 +221,8 @@ plt.show()
 # In the field form *cat* looks at itself, then at *mat*, its neighbour. In the stated form it looks at *on*, the farthest, more
 # than at *mat*. The first panel is pale, and so is the third, a form also seen in published code. That is no accident.
 #
+# (`energy.log()` will do near by. Far away $E$ rounds to 0 and its logarithm to −∞; the package writes $\log E$ down as a formula.)
+#
 # ## Nearly uniform
 #
 # Softmax of $E$: where $0 < E \le 1$, $e^E$ lies between 1 and $e$. No weight is more than 2.72 times another, whatever the
@@ -229,7 +232,7 @@ plt.show()
 # The stated form has its bounds, too:
 #
 # - Gaussian: $d\,E \le 1/\sqrt{2\alpha e}$, its value in the moat.
-# - Softmax-exponential: the shares add up to 1, so that with many keys each $E$ is small, and so is each $d\,E$.
+# - Softmax-exponential: the shares add up to 1, so with many keys each is small.
 # - Inverse square: outside a moat of radius $\sqrt\varepsilon$, $d\,E \approx w/d$.
 #
 # Random tokens in 32 dimensions, the largest weight of a row over the smallest:
@@ -417,9 +420,9 @@ change = (mean["gradient", "gaussian"][-1] - mean["gradient", "gaussian"][0]).it
 course.verdict("stated, gaussian: concentration at α = 100 less at 0.01", change, below=-0.2)
 
 # %% [markdown]
-# Prediction 2, a verdict of two halves. In the field form the claim holds. In the stated form it is the **other way round**: with a
-# large α the moat is narrow and shallow, everything lies beyond it, and attention is uniform. Local is what is *inside* a wide
-# moat: small α. (Inverse square and Lorentzian coincide in the field form: one is the other with ε = 1/α.)
+# Prediction 2: in the field form the claim holds; as stated it is the **other way round**. Local is what lies *inside* a wide
+# moat, at a small α; beyond a narrow one all weigh the same. Below the dashed line, attention shuns its own cluster: the moat
+# runs through it. (As fields, inverse square and Lorentzian coincide: ε = 1/α.)
 
 # %% [markdown]
 # ### Claim: Lorentzian and softmax-exponential favour other clusters
