@@ -11,9 +11,9 @@
 # - build attention from distances, in four energy wells and two forms;
 # - find the moat of the stated form, and say why its weights are often nearly equal;
 # - measure attention within and between clusters;
-# - tell a sound comparison of mechanisms from an empty one.
+# - tell a sound comparison from an empty one.
 #
-# New against 08: the score compares by distance, not by a product.
+# New against 08: scores compare by distance, not by a product.
 
 # %%
 # Set-up: does nothing where sciformer is installed; elsewhere (Colab) it fetches it and leaves torch alone.
@@ -218,15 +218,14 @@ plotting.heads(weights, rows=words, columns=words, titles=list(forms), panel_wid
 plt.show()
 
 # %% [markdown]
-# In the field form *cat* looks at itself, then at *mat*, its neighbour. In the stated form it looks at *on*, the farthest, more
-# than at *mat*. The first panel is pale, and so is the third, a form also seen in published code. That is no accident.
+# As a field, *cat* looks at itself, then at *mat*, its neighbour. As stated, it looks at *on*, the farthest, more than at *mat*.
+# (Far away, $E$ rounds to 0 and `energy.log()` to −∞; the package writes $\log E$ down as a formula.)
 #
-# (`energy.log()` will do near by. Far away $E$ rounds to 0 and its logarithm to −∞; the package writes $\log E$ down as a formula.)
+# The first panel is pale, and so is the third, which published code has, too. That is no accident.
 #
 # ## Nearly uniform
 #
-# Softmax of $E$: where $0 < E \le 1$, $e^E$ lies between 1 and $e$. No weight is more than 2.72 times another, whatever the
-# tokens are.
+# Softmax of $E$: where $0 < E \le 1$, $e^E$ lies between 1 and $e$. No weight is more than 2.72 times another.
 
 # %% [markdown]
 # The stated form has its bounds, too:
@@ -422,7 +421,7 @@ course.verdict("stated, gaussian: concentration at α = 100 less at 0.01", chang
 # %% [markdown]
 # Prediction 2: in the field form the claim holds; as stated it is the **other way round**. Local is what lies *inside* a wide
 # moat, at a small α; beyond a narrow one all weigh the same. Below the dashed line, attention shuns its own cluster: the moat
-# runs through it. (As fields, inverse square and Lorentzian coincide: ε = 1/α.)
+# runs through it. (As fields, inverse square and Lorentzian coincide.)
 
 # %% [markdown]
 # ### Claim: Lorentzian and softmax-exponential favour other clusters
