@@ -230,7 +230,7 @@ plt.show()
 # %% [markdown]
 # The stated form has its bounds, too:
 #
-# - Gaussian: $d\,E \le 1/\sqrt{2\alpha e}$, its value in the moat.
+# - Gaussian: $d\,E \le 1/\sqrt{2\alpha e}$, its value in the moat. A Lorentzian's is $w/(2\sqrt\alpha)$.
 # - Softmax-exponential: the shares add up to 1, so with many keys each is small.
 # - Inverse square: outside a moat of radius $\sqrt\varepsilon$, $d\,E \approx w/d$.
 #
@@ -247,8 +247,8 @@ for well in WELLS:
     print(line)
 
 # %% [markdown]
-# `"gradient"` is the package's name of the stated form. Each α stands where the package starts it, so that tokens are inside
-# the moat. Leave α = 1, and the Gaussian feels nothing at these distances, about $\sqrt{2D} = 8$:
+# `"gradient"` is the package's name of the stated form. It starts α so small that tokens are inside the moat; even so, two
+# of the four hardly tell tokens apart. With α = 1 the Gaussian feels nothing at such distances, about $\sqrt{2D} = 8$:
 
 # %%
 at_one = EnergyWellScore(1, 32, start=1.0)(query, key).softmax(dim=-1)
@@ -370,9 +370,9 @@ for form in ("gradient", "field"):
     plt.show()
 
 # %% [markdown]
-# The tokens of a cluster follow one another, so clusters are blocks. In the field form they are bright; bright columns far
-# from the diagonal are important tokens. In the stated form there is hardly a block, and **important columns are dark**: more
-# energy, more to subtract. Move α:
+# The tokens of a cluster follow one another, so clusters are blocks. In the field form they are bright, and so are the columns
+# of important tokens. As stated, blocks are hardly seen, or dark, and **important columns are dark**: more energy, more to
+# subtract. Move α:
 
 # %%
 def both_forms(well, alpha):

@@ -490,6 +490,9 @@ def landscapes(
         )
         ax.scatter(*places.T.numpy(), height[row, column].numpy(), color=COLORS[1], s=16, depthshade=False, zorder=2)
         ax.view_init(elev=38, azim=-60)
+        ax.set_box_aspect(None, zoom=0.85)  # room for the numbers at the side
+        ax.patch.set_visible(False)  # or it would cover the numbers of the surface to its left
+        ax.locator_params(axis="z", nbins=4)
         ax.set(title=title, xticks=[], yticks=[])
         ax.set_xlabel("first number", labelpad=-14, fontsize=8)
         ax.set_ylabel("second number", labelpad=-14, fontsize=8)
