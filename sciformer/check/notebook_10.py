@@ -74,8 +74,13 @@ _LORENTZIAN_MOAT_FAULTS = (
     ),
     Fault(
         "weight in the radius",
-        "The radius holds w. A factor in front of d · E makes the moat deeper, and moves it nowhere.",
+        "The radius is √(w/α). A factor in front of d · E makes the moat deeper, and moves it nowhere.",
         radius=lambda weight, alpha: (weight / alpha).sqrt(),
+    ),
+    Fault(
+        "divided by the root",
+        "The radius is w/√α. A factor in front of d · E makes the moat deeper, and moves it nowhere: leave w out.",
+        radius=lambda weight, alpha: weight * alpha**-0.5,
     ),
     Fault(
         "where the field is steepest",
@@ -84,43 +89,50 @@ _LORENTZIAN_MOAT_FAULTS = (
     ),
     Fault(
         "score in place of the weight",
-        "The radius is right. The second number is the score −d · E; the softmax makes exp(−d · E) of it.",
+        "The second number is the score −d · E; the softmax makes exp(−d · E) of it.",
         see=_STATED,
         finish=lambda score: score,
     ),
     Fault(
         "no minus",
-        "The radius is right. The second number is above 1: it is exp(+d · E), and the minus is missing.",
+        "The second number is above 1: it is exp(+d · E), and the minus is missing.",
         see=_STATED,
         score=lambda distance, energy: distance * energy,
     ),
     Fault(
+        "energy in place of the weight",
+        "The second number is the energy E itself. The weight there is exp(−d · E).",
+        see=_STATED,
+        score=lambda distance, energy: energy,
+        finish=lambda score: score,
+    ),
+    Fault(
         "energy without its distance",
-        "The radius is right. The second number is exp(−E); the stated score multiplies E by d.",
+        "The second number is exp(−E); the stated score multiplies E by d.",
         see=_STATED,
         score=lambda distance, energy: -energy,
     ),
     Fault(
         "distance squared outside",
-        "The radius is right. The second number is exp(−d² · E); the square belongs inside E, and d stands outside.",
+        "The second number is exp(−d² · E); the square belongs inside E, and d stands outside.",
         see=_STATED,
         score=lambda distance, energy: -(distance**2) * energy,
     ),
     Fault(
         "weight forgotten",
-        "The radius is right. The second number takes w for 1: an important token has a deeper moat.",
+        "The second number takes w for 1: an important token has a deeper moat.",
         see=_WELLS,
         energy=lambda distance, weight, alpha: 1 / (1 + alpha * distance**2),
     ),
     Fault(
         "distance not squared",
-        "The radius is right. In the second number E is w/(1 + αd); the distance in it is squared.",
+        "In the second number E is w/(1 + αd); the distance in it is squared.",
         see=_WELLS,
         energy=lambda distance, weight, alpha: weight / (1 + alpha * distance),
     ),
     Fault(
         "α inside the square",
-        "The radius is right. In the second number E is w/(1 + (αd)²); only the distance is squared.",
+        "In the second number E is w/(1 + (αd)²); only the distance is squared.",
         see=_WELLS,
         energy=lambda distance, weight, alpha: weight / (1 + (alpha * distance) ** 2),
     ),
@@ -174,6 +186,18 @@ _FAR_FIELD_FAULTS = (
         finish=lambda log_energy, squared: log_energy.exp() / (log_energy.exp().sum(dim=-1, keepdim=True) + 1e-9),
     ),
     Fault(
+        "energies held above 0",
+        "Near by it is right. Far away every energy is held at the same small number, so that only the importance is "
+        "left. Softmax the logarithms −αd² instead, which need no floor.",
+        exponent=lambda squared, alpha: ((-alpha * squared).exp() + 1e-12).log(),
+    ),
+    Fault(
+        "uniform far away",
+        "Near by it is right. Far away the small number that is added to each energy is all there is, and the weights "
+        "are equal. Softmax the logarithms −αd² instead.",
+        finish=lambda log_energy, squared: (log_energy.exp() + 1e-12).log().softmax(dim=-1),
+    ),
+    Fault(
         "softmax of energies",
         "The softmax is taken of the energies. They lie close together, and exp makes them more alike; softmax the "
         "logarithms, and exp gives the energies back.",
@@ -189,6 +213,16 @@ _FAR_FIELD_FAULTS = (
         "over the queries",
         "The weights of a column sum to 1. It is each query, each row, that has a weight of 1 to share out: dim=-1.",
         finish=lambda log_energy, squared: log_energy.softmax(dim=-2),
+    ),
+    Fault(
+        "over the heads",
+        "The weights are shared out among the heads. Each row of each head has a weight of 1 for its keys: dim=-1.",
+        finish=lambda log_energy, squared: log_energy.softmax(dim=0),
+    ),
+    Fault(
+        "logarithm of the weights",
+        "These are the logarithms of the weights, as log_softmax gives them.",
+        finish=lambda log_energy, squared: log_energy.log_softmax(dim=-1),
     ),
     Fault(
         "not normalised",
@@ -340,6 +374,11 @@ _FAIR_SHARES_FAULTS = (
         "divisor over the queries",
         "The energies of a column sum to 1. They are shares of all that one query feels: dim=-1.",
         share=lambda logs, allowed: logs.masked_fill(~allowed, -math.inf).softmax(dim=-2),
+    ),
+    Fault(
+        "divisor on the wrong axis",
+        "The sums lose their axis, so that they meet the keys and not the queries: keep it, keepdim=True.",
+        share=lambda logs, allowed: (logs.exp() * allowed) / (logs.exp() * allowed).sum(dim=-1),
     ),
     Fault(
         "one divisor for all",
