@@ -47,6 +47,7 @@ from sciformer.training import TrainConfig, evaluate, fit, next_token_loss, text
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
+
 # %% [markdown]
 # ## Predict first
 #
@@ -254,6 +255,7 @@ for well in WELLS:
 at_one = EnergyWellScore(1, 32, start=1.0)(query, key).softmax(dim=-1)
 print("weights all equal to six digits:", torch.allclose(at_one, torch.full_like(at_one, 1 / 64), rtol=1e-6))
 
+
 # %% [markdown]
 # ## Break it: the root of zero
 #
@@ -306,6 +308,7 @@ class MyGaussianWell(nn.Module):
 query, key = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 6, 5)
 for form in ("gradient", "field"):
     course.assert_same_module(MyGaussianWell(3, 5, form), EnergyWellScore(3, 5, well="gaussian", form=form), query, key)
+
 
 # %% [markdown]
 # The inverse square and the Lorentzian also learn a vector $u$ for each head: $w_j = e^{u \cdot k_j}$.
@@ -368,6 +371,7 @@ for form in ("gradient", "field"):
     maps = torch.cat([cluster_weights(well, form, 4.0, slice(1))[0] for well in WELLS])  # (4, L, S)
     plotting.heads(maps, titles=[f"{name}\n{form}" for name in names.values()], panel_width=2.5)
     plt.show()
+
 
 # %% [markdown]
 # The tokens of a cluster follow one another, so clusters are blocks. In the field form they are bright, and so are the columns
@@ -448,6 +452,7 @@ for well in ("lorentzian", "softmax_exponential"):
     course.verdict(f"field, {names[well]}: what leaves the cluster, less the Gaussian's", less["field", well], above=0.1)
     course.verdict(f"stated, {names[well]}: the same", less["gradient", well], below=0.05)
 
+
 # %% [markdown]
 # As a field, the claim holds against the Gaussian: long arms reach other clusters, and importance draws. As stated, neither
 # well sends more there than the Gaussian, which sends about what uniform attention does, three quarters; and importance repels.
@@ -497,7 +502,6 @@ for batch_first in (False, True):
     layer = nn.MultiheadAttention(32, 2, batch_first=batch_first)
     first = [layer(x, x, x)[0][0] for x in (batch, others)]
     print(f"batch_first={batch_first!s:5} the first image's output is its own:", torch.allclose(*first))
-
 
 # %% [markdown]
 # ## Train: a sound comparison
@@ -598,9 +602,9 @@ for name, figure in recorded:
             gap, error = metrics.mean_and_error([a - b for a, b in zip(values[arm], values["dot"], strict=True)])
             print(f"{name}, {profile}, {arm}: {figure} {gap:+.4f} ± {error:.4f}")
 
+
 # %% [markdown]
 # A gap within two of its standard errors is no difference. `uniform` says how much there was to win by looking at all.
-
 
 # %% [markdown]
 # ### Claim: it costs less on long sequences
