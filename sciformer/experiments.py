@@ -27,7 +27,7 @@ from sciformer.files import written_whole
 from sciformer.metrics import accuracy, attention_distance, mean_and_error
 from sciformer.models import CharTransformer, ImageTransformer
 from sciformer.positions import POSITIONS, NoPositions
-from sciformer.scores import SCORES, NormalizedScore, RotaryScore
+from sciformer.scores import SCORES, WELLS, NormalizedScore, RotaryScore
 from sciformer.training import Batch, History, OnStep, TrainConfig, evaluate, fit, next_token_loss, text_loss
 
 Profile = Literal["quick", "full"]
@@ -40,6 +40,7 @@ class ImageSetting:
     Args:
         size: which MNIST, see :func:`sciformer.data.mnist`.
         augmentation: arguments of :func:`sciformer.data.random_affine`.
+        score_options: arguments of the score's recipe.
     """
 
     size: Literal["small", "full"]
@@ -55,6 +56,7 @@ class ImageSetting:
     dropout: float = 0.0
     num_queries: int = 0
     augmentation: dict[str, float] = field(default_factory=dict)
+    score_options: dict[str, Any] = field(default_factory=dict)
 
     def model(self) -> ImageTransformer:
         """A fresh model, random as torch's global generator has it.
@@ -74,7 +76,7 @@ class ImageSetting:
             "embed_dim": self.embed_dim,
             "num_heads": self.num_heads,
             "num_layers": self.num_layers,
-            "score": SCORES[self.score],
+            "score": partial(SCORES[self.score], **self.score_options),
             "positions": POSITIONS[self.positions],
             "expansion": self.expansion,
             "dropout": self.dropout,
@@ -100,13 +102,11 @@ class PixelSetting(ImageSetting):
 
     Args:
         pooling: average over squares of so many by so many pixels first.
-        score_options: arguments of the score's recipe.
         as_published: as the first model with a learned distance bias had it: post-norm, ReLU, no projection behind the
             heads and no norm before the classifier.
     """
 
     pooling: int = 1
-    score_options: dict[str, Any] = field(default_factory=dict)
     as_published: bool = False
 
     @property
@@ -121,8 +121,7 @@ class PixelSetting(ImageSetting):
             ValueError: if the score or the positions have an unknown name.
         """
         style = {"norm_first": False, "activation": nn.ReLU} if self.as_published else {}
-        score = partial(SCORES[self.score], **self.score_options)
-        network = self._build(image_size=self.width, score=score, **style)
+        network = self._build(image_size=self.width, **style)
         if self.as_published:
             for block in network.blocks:
                 block.attention.out_proj = nn.Identity()  # type: ignore[union-attr]
@@ -497,6 +496,39 @@ def train_lengths(setting: LanguageSetting, seed: int, *, device: torch.device |
     return run
 
 
+def _well_arms(plain: Any) -> dict[str, Any]:
+    """The same model with each well in its two forms for a score; and with weights that are all equal, for a floor."""
+    wells = {
+        f"{well}, {form}": replace(plain, score=f"{well}_well", score_options={"form": form})
+        for form in ("gradient", "field")
+        for well in WELLS
+    }
+    return {"dot": plain, **wells, "uniform": replace(plain, score_options={"scale": 0.0})}
+
+
+_WELL_IMAGES: dict[Profile, ImageSetting] = {
+    "quick": ImageSetting(
+        size="small",
+        patch_size=4,
+        embed_dim=64,
+        num_heads=4,
+        num_layers=2,
+        expansion=2,
+        batch_size=64,
+        train=TrainConfig(steps=400, lr=1e-2, optimizer="muon", weight_decay=0.1, warmup_steps=50),
+    ),
+    "full": MNIST_IMAGE_TRANSFORMER["full"],
+}
+ENERGY_WELLS: dict[Profile, dict[str, ImageSetting]] = {
+    profile: _well_arms(plain) for profile, plain in _WELL_IMAGES.items()
+}
+_WELL_TEXT_STEPS: dict[Profile, int] = {"quick": 500, "full": 2500}  # enough to tell them apart
+ENERGY_WELLS_TEXT: dict[Profile, dict[str, LanguageSetting]] = {
+    profile: _well_arms(replace(cell, train=cell.train.with_steps(_WELL_TEXT_STEPS[profile])))
+    for profile, cell in SHAKESPEARE_CELL.items()
+}
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A name that ``python -m sciformer record`` knows.
@@ -523,6 +555,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "shakespeare": Experiment(SHAKESPEARE, train_language, seeds=3),
     "additive-2x2": Experiment(ADDITIVE_2X2, train_language, seeds=3),
     "shakespeare-lengths": Experiment(SHAKESPEARE_LENGTHS, train_lengths, seeds=3),
+    "energy-wells": Experiment(ENERGY_WELLS, train_image_transformer, seeds=3),
+    "energy-wells-text": Experiment(ENERGY_WELLS_TEXT, train_language, seeds=3),
 }
 
 

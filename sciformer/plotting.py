@@ -459,3 +459,66 @@ def clocks(hands: Mapping[str, Float[Tensor, "E"]], *, titles: Sequence[str] | N
     lines, names = axes.flat[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside lower center", ncols=len(names), frameon=False)
     return figure
+
+
+def landscapes(
+    heights: Float[Tensor, "N G G"],
+    side: Float[Tensor, "G"],
+    places: Float[Tensor, "T 2"],
+    *,
+    titles: Sequence[str],
+    zlabel: str = "height",
+) -> Figure:
+    """Surfaces over a square of the plane, side by side, with tokens as dots in them.
+
+    Args:
+        heights: of each surface, row by row: ``heights[n, a, b]`` stands at x = side[b], y = side[a].
+        side: the grid's places on either axis, evenly spaced.
+        places: where the tokens are. Each is drawn at the height of the nearest point of the grid.
+    """
+    heights, side, places = (x.detach().float().cpu() for x in (heights, side, places))
+    x, y = torch.meshgrid(side, side, indexing="xy")
+    column, row = ((places - side[0]) / (side[1] - side[0])).round().long().unbind(dim=1)
+    figure, axes = plt.subplots(
+        1, len(heights), figsize=(min(10.0, 3.0 * len(heights)), 3.1), squeeze=False, subplot_kw={"projection": "3d"}
+    )
+    figure.subplots_adjust(left=0.0, right=0.96, bottom=0.04, top=0.92, wspace=0.04)
+    for ax, height, title in zip(axes[0], heights, titles, strict=True):
+        ax.computed_zorder = False  # or the surface would hide the dots
+        ax.plot_surface(
+            x.numpy(), y.numpy(), height.numpy(), cmap="viridis", rcount=60, ccount=60, linewidth=0, zorder=1
+        )
+        ax.scatter(*places.T.numpy(), height[row, column].numpy(), color=COLORS[1], s=16, depthshade=False, zorder=2)
+        ax.view_init(elev=38, azim=-60)
+        ax.set_box_aspect(None, zoom=0.85)  # room for the numbers at the side
+        ax.patch.set_visible(False)  # or it would cover the numbers of the surface to its left
+        ax.locator_params(axis="z", nbins=4)
+        ax.set(title=title, xticks=[], yticks=[])
+        ax.set_xlabel("first number", labelpad=-14, fontsize=8)
+        ax.set_ylabel("second number", labelpad=-14, fontsize=8)
+        ax.tick_params(axis="z", labelsize=7, pad=0)
+    axes[0, -1].set_zlabel(zlabel, labelpad=-2, fontsize=8)
+    return figure
+
+
+def clusters(
+    points: Float[Tensor, "L 2"],
+    labels: Int[Tensor, "L"],
+    importance: Float[Tensor, "L"],
+    *,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Tokens in the plane, a colour for each cluster; the area of a dot grows with its importance."""
+    if ax is None:
+        _, ax = plt.subplots(figsize=(4.6, 3.6), layout="constrained")
+    points, importance = points.detach().cpu(), importance.detach().cpu()
+    for cluster in labels.unique().tolist():
+        own = (labels == cluster).cpu()
+        x, y = points[own].T.numpy()
+        weight = float(importance[own][0])
+        name = f"cluster {cluster}, importance {weight:g}"
+        ax.scatter(x, y, s=(20 * importance[own]).numpy(), color=COLORS[cluster % len(COLORS)], alpha=0.7, label=name)
+    ax.set(title=title, xlabel="first number", ylabel="second number", aspect="equal")
+    _finish_lines(ax).legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return ax

@@ -255,3 +255,25 @@ def test_clocks_point_up_at_angle_zero_and_turn_clockwise():
     assert start.get_xydata().tolist() == [[0.0, 0.0], [0.0, 1.0]]
     assert later.get_xydata()[1].tolist() == pytest.approx([0.6, 0.8])
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["start", "later"]
+
+
+def test_landscapes_put_tokens_on_the_surface():
+    side = torch.linspace(-1, 1, 5)
+    heights = torch.stack([side.expand(5, 5), side[:, None].expand(5, 5)])  # the first is x, the second is y
+    figure = plotting.landscapes(heights, side, torch.tensor([[0.5, -1.0], [-0.4, 0.1]]), titles=["x", "y"])
+    assert [ax.get_title() for ax in figure.axes] == ["x", "y"]
+    for ax, expected in zip(figure.axes, ([0.5, -0.5], [-1.0, 0.0]), strict=True):
+        assert ax.collections[1]._offsets3d[2].tolist() == expected
+    plt.close(figure)
+
+
+def test_clusters_have_a_colour_each_and_sizes_by_importance():
+    labels, importance = torch.tensor([0, 0, 1]), torch.tensor([4.0, 4.0, 1.0])
+    ax = plotting.clusters(torch.tensor([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]]), labels, importance)
+    one, two = ax.collections
+    assert one.get_offsets().tolist() == [[0.0, 1.0], [1.0, 1.0]]
+    assert one.get_sizes().tolist() == [80.0, 80.0]
+    assert two.get_sizes().tolist() == [20.0]
+    assert one.get_facecolor().tolist() != two.get_facecolor().tolist()
+    assert [text.get_text() for text in ax.get_legend().texts] == ["cluster 0, importance 4", "cluster 1, importance 1"]
+    plt.close(ax.figure)

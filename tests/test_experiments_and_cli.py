@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sciformer import NoPositions, cli, data, experiments, plotting
+from sciformer import EnergyWellScore, NoPositions, cli, data, experiments, plotting
 from sciformer.experiments import EXPERIMENTS, describe_record, load_record, record, results_folder
 from sciformer.files import written_whole
 
@@ -303,6 +303,26 @@ def test_lengths_are_judged_by_models_that_can_look_so_far(tmp_path, monkeypatch
     assert re.match(
         r"shakespeare-lengths, rotary, quick profile: validation loss at 64 \d\.\d{3} ± nan over 1 seeds", line
     )
+
+
+@pytest.mark.parametrize("profile", ["quick", "full"])
+@pytest.mark.parametrize("arms", [experiments.ENERGY_WELLS, experiments.ENERGY_WELLS_TEXT], ids=["images", "text"])
+def test_arms_of_energy_wells_differ_in_the_score_alone(arms, profile):
+    """Beside the sharpness of each head and, where tokens have a weight, a vector for each head, nothing is added."""
+    arms = arms[profile]
+    assert len(arms) == 10
+    plain = sum(p.numel() for p in arms["dot"].model().parameters())
+    for name, setting in arms.items():
+        assert replace(setting, score="dot", score_options={}) == arms["dot"]
+        model = setting.model()
+        extra = sum(p.numel() for p in model.parameters()) - plain
+        scores = [block.attention.score for block in model.blocks]
+        assert extra == sum(p.numel() for score in scores for p in score.parameters())
+        assert extra <= setting.num_layers * (setting.embed_dim + setting.num_heads)
+        if isinstance(scores[0], EnergyWellScore):
+            assert name == f"{scores[0].well.__name__.removesuffix('_well')}, {scores[0].form}"
+        else:
+            assert (scores[0].scale == 0) == (name == "uniform")
 
 
 @pytest.mark.usefixtures("short_text")

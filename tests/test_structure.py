@@ -50,6 +50,7 @@ LAYERS = [
     "check.notebook_07",
     "check.notebook_08",
     "check.notebook_09",
+    "check.notebook_10",
     "check",
     "check.assignment",
     "check.grading",

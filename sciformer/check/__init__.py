@@ -16,6 +16,7 @@ from sciformer.check import (
     notebook_07,
     notebook_08,
     notebook_09,
+    notebook_10,
 )
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Fault
 
@@ -33,6 +34,7 @@ EXERCISES: dict[str, Exercise] = {
         notebook_07,
         notebook_08,
         notebook_09,
+        notebook_10,
     )
     for exercise in module.EXERCISES
 }

@@ -1,0 +1,811 @@
+# %% [markdown]
+# # 10 Energy wells
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/10_energy_wells.ipynb)
+#
+# Needs: notebooks 06 and 08 · about 100 s on two CPU cores
+
+# %% [markdown]
+# After this notebook you can
+#
+# - build attention from distances, in four energy wells and two forms;
+# - find the moat of the stated form, and say why its weights are often nearly equal;
+# - measure attention within and between clusters;
+# - tell a sound comparison from an empty one.
+#
+# New against 08: scores compare by distance, not by a product.
+
+# %%
+# Set-up: does nothing where sciformer is installed; elsewhere (Colab) it fetches it and leaves torch alone.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("sciformer") is None:
+    address = "sciformer @ git+https://github.com/sciformer/sciformer"
+    subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])
+
+# %%
+import math
+import statistics
+import time
+
+import ipywidgets
+import matplotlib.pyplot as plt
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from sciformer import SCORES, DotProductScore, EnergyWellScore, ImageTransformer, energy_well_scores, pairwise_distances
+from sciformer import attend, check, course, experiments, metrics, plotting
+from sciformer.data import clustered_tokens, shakespeare, text_batches
+from sciformer.explore import explore
+from sciformer.fast import attention
+from sciformer.scores import WELLS
+from sciformer.training import TrainConfig, evaluate, fit, next_token_loss, text_loss
+
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+# %% [markdown]
+# ## Predict first
+#
+# Each token digs a well of energy $E(d) = e^{-d^2}$ around itself, and another token at distance $d$ attends to it with a weight
+# in proportion to $e^{-d \cdot E(d)}$.
+#
+# 1. Order the distances 0, 1, 2 and 5 by weight.
+# 2. Does a larger α, a sharper well $e^{-\alpha d^2}$, make attention more local?
+# 3. A published comparison made each image **one** token. What does attention do then?
+
+# %% [markdown]
+# ## Four wells
+#
+# | well | $E(d)$ | learned |
+# |---|---|---|
+# | Gaussian | $e^{-\alpha d^2}$ | α |
+# | inverse square | $w / (d^2 + \varepsilon)$ | $w$ |
+# | softmax-exponential | $e^{-\alpha d} \,/\, \sum_k e^{-\alpha d_k}$ | α |
+# | Lorentzian | $w / (1 + \alpha d^2)$ | $w$, α |
+#
+# $d$ is the distance to the well's middle, α its sharpness, $w$ the importance of the token there. As functions:
+
+# %%
+def gaussian(d, alpha=1.0):
+    return torch.exp(-alpha * d**2)
+
+
+def inverse_square(d, weight=1.0, eps=1e-6):
+    return weight / (d**2 + eps)
+
+
+def softmax_exponential(d, alpha=1.0):
+    return torch.softmax(-alpha * d, dim=-1)  # the sum runs over the keys
+
+
+def lorentzian(d, weight=1.0, alpha=1.0):
+    return weight / (1 + alpha * d**2)
+
+
+mine = [gaussian, inverse_square, softmax_exponential, lorentzian]
+some_distances = torch.rand(3, 7)
+options = [{"alpha": 2.0}, {"weight": 2.0}, {"alpha": 2.0}, {"alpha": 2.0}]
+for well, package, parameters in zip(mine, WELLS.values(), options, strict=True):
+    torch.testing.assert_close(well(some_distances, **parameters), package(some_distances, **parameters))
+
+# %% [markdown]
+# How they decay, each divided by its value in the middle. On two logarithmic axes a power law is a straight line.
+
+# %%
+d = torch.logspace(-1.5, 1.5, 200)
+shapes = {"Gaussian": gaussian(d), "inverse square, ε = 1/4": inverse_square(d, eps=0.25) / 4}
+shapes |= {"exponential, before division": torch.exp(-d), "Lorentzian": lorentzian(d)}
+lines = {name: torch.stack([d, values.clamp(min=1e-6)], dim=-1) for name, values in shapes.items()}
+ax = plotting.curves(lines, xlabel="distance", ylabel="E(d) / E(0)", title="decay, α = 1", logy=True)
+ax.set(xscale="log", ylim=(1e-5, 2))
+plt.show()
+
+# %% [markdown]
+# Gaussian and exponential soon feel nothing; the power laws have long arms. In the plane, five words and how deep the deepest
+# well is at each place:
+
+# %%
+words = ["the", "cat", "sat", "on", "the", "mat"]
+places = torch.tensor([[0.0, 0.0], [1.0, 0.5], [0.5, -1.0], [-1.0, 0.8], [0.0, 0.0], [1.3, 1.0]])  # (L, 2)
+side = torch.linspace(-2, 2, 61)
+grid = torch.stack(torch.meshgrid(side, side, indexing="xy"), dim=-1)  # (G, G, 2)
+to_words = (grid[:, :, None] - places).norm(dim=-1)  # (G, G, L)
+fields = {"Gaussian": gaussian(to_words, 4.0), "inverse square": inverse_square(to_words, eps=0.25)}
+fields |= {"softmax-exponential": softmax_exponential(to_words, 4.0), "Lorentzian": lorentzian(to_words, 1.0, 4.0)}
+depth = torch.stack([-field.amax(dim=-1) for field in fields.values()])  # (4, G, G)
+plotting.landscapes(depth, side, places, titles=list(fields), zlabel="−E")
+plt.show()
+
+# %% [markdown]
+# The third one is no hole but a basin: a token's **share**, near 1 wherever it is the nearest, and halved at the place of *the*,
+# which two words share. All shares together are 1 everywhere:
+
+# %%
+total = fields["softmax-exponential"].sum(dim=-1)  # (G, G)
+print("shares add up to 1 at every place:", torch.allclose(total, torch.ones(61, 61)))
+
+# %% [markdown]
+# ## The stated score
+#
+# Energy wells were proposed with $A_{ij} = e^{-\|g\|\,E(d_{ij})}$, where $g = -(x_j - x_i)$ is called the gradient. Its length
+# is the distance. Normalised over the keys, that is a softmax of
+#
+# $$s_{ij} = -d_{ij}\,E(d_{ij}).$$
+#
+# In a loop, Gaussian wells with $\alpha = 1$:
+
+# %%
+scores_in_a_loop = torch.zeros(6, 6)
+for i in range(6):
+    for j in range(6):
+        distance = math.dist(places[i], places[j])
+        scores_in_a_loop[i, j] = -distance * math.exp(-(distance**2))
+scores_in_a_loop.round(decimals=2) + 0.0  # + 0.0 turns −0 into 0
+
+# %% [markdown]
+# | symbol | variable | shape |
+# |---|---|---|
+# | $x_i, x_j$; in a layer $q_i, k_j$ | `query`, `key` | (B, H, L, D), (B, H, S, D) |
+# | $d_{ij} = \lVert q_i - k_j\rVert$ | `distance` | (B, H, L, S) |
+# | $\alpha_h$, $w_j$ | `alpha`, `weight` | (H,), (B, H, S) |
+# | $s_{ij}$ | `scores` | (B, H, L, S) |
+
+# %%
+distance = (places[:, None] - places).norm(dim=-1)  # (L, S)
+scores = -distance * gaussian(distance)
+torch.testing.assert_close(scores, scores_in_a_loop)
+package = energy_well_scores(places[None, None], places[None, None], WELLS["gaussian"], alpha=1.0)  # (B, H, L, S)
+torch.testing.assert_close(package[0, 0], scores)
+
+# %% [markdown]
+# ## The moat
+#
+# Prediction 1. The weight before it is normalised:
+
+# %%
+d = torch.tensor([0.0, 1.0, 2.0, 5.0])
+for steps, weight in zip(d, torch.exp(-d * gaussian(d)), strict=True):
+    print(f"distance {steps:.0f}: weight {weight:.2f}")
+
+# %% [markdown]
+# A token five steps away weighs as much as one right here. $d \cdot E$ is 0 at $d = 0$, rises, and falls again because $E$ falls
+# faster than $d$ grows. Around each token lies a **moat**: near and far are favoured, the middle is not.
+
+# %%
+d = torch.linspace(0, 5, 300)
+wells = {"Gaussian": gaussian(d), "inverse square, ε = 1/4": inverse_square(d, eps=0.25), "Lorentzian": lorentzian(d)}
+stated = {name: torch.stack([d, torch.exp(-d * energy)], dim=-1) for name, energy in wells.items()}
+ax = plotting.curves(stated, xlabel="distance", ylabel="weight, not normalised", title="exp(−d · E), α = 1")
+ax.axvline(1 / math.sqrt(2), color="0.6", linestyle="--")
+ax.set(ylim=(0, 1.05))
+plt.show()
+
+# %% [markdown]
+# The Gaussian's radius, the dashed line: the derivative of $d\,e^{-\alpha d^2}$ is $(1 - 2\alpha d^2)\,e^{-\alpha d^2}$, which is
+# 0 at
+#
+# $$d = \frac{1}{\sqrt{2\alpha}}.$$
+
+# %%
+d = torch.linspace(0, 10, 100_001, dtype=torch.float64)
+for alpha in (0.1, 1.0, 4.0):
+    found = d[torch.exp(-d * gaussian(d, alpha)).argmin()].item()
+    assert abs(found - 1 / math.sqrt(2 * alpha)) < 2e-4
+    print(f"α = {alpha}: moat at {found:.2f}, weight there {math.exp(-found * math.exp(-alpha * found**2)):.2f}")
+
+# %% [markdown]
+# A sharper well has a narrower **and shallower** moat: soon there is nothing left of it. Hold on to that for prediction 2.
+
+# %% [markdown]
+# ## The field form
+#
+# Let weights be in proportion to the field itself. That is a softmax, too:
+#
+# $$\frac{E_{ij}}{\sum_k E_{ik}} = \text{softmax}_j(\log E_{ij})$$
+#
+# This form is local. It is kernel attention: the Gaussian's is that of Nadaraya and Watson (both 1964), the Lorentzian's the
+# Student kernel of t-SNE, the softmax-exponential's the Laplace kernel.
+
+# %%
+energy = gaussian(distance)
+forms = {"stated: softmax(−d · E)": scores, "field: softmax(log E)": energy.log(), "softmax(E)": energy}
+weights = torch.stack([form.softmax(dim=-1) for form in forms.values()])  # (3, L, S)
+plotting.heads(weights, rows=words, columns=words, titles=list(forms), panel_width=3.4)
+plt.show()
+
+# %% [markdown]
+# As a field, *cat* looks at itself, then at *mat*, its neighbour. As stated, it looks at *on*, the farthest, more than at *mat*.
+# (Far away, $E$ rounds to 0 and `energy.log()` to −∞; the package writes $\log E$ down as a formula.)
+#
+# The first panel is pale, and so is the third, which published code has, too. That is no accident.
+#
+# ## Nearly uniform
+#
+# Softmax of $E$: where $0 < E \le 1$, $e^E$ lies between 1 and $e$. No weight is more than 2.72 times another.
+
+# %% [markdown]
+# The stated form has its bounds, too:
+#
+# - Gaussian: $d\,E \le 1/\sqrt{2\alpha e}$, its value in the moat. A Lorentzian's is $w/(2\sqrt\alpha)$.
+# - Softmax-exponential: the shares add up to 1, so with many keys each is small.
+# - Inverse square: outside a moat of radius $\sqrt\varepsilon$, $d\,E \approx w/d$.
+#
+# Random tokens in 32 dimensions, the largest weight of a row over the smallest:
+
+# %%
+torch.manual_seed(0)
+query, key = torch.randn(2, 1, 1, 64, 32)  # (B, H, L, D) each
+for well in WELLS:
+    line = f"{well:20}"
+    for form in ("gradient", "field"):
+        weights = EnergyWellScore(1, 32, well=well, form=form)(query, key).softmax(dim=-1).detach()
+        line += f" {form}: {(weights.amax(dim=-1) / weights.amin(dim=-1)).median().item():6.2f}"
+    print(line)
+
+# %% [markdown]
+# `"gradient"` is the package's name of the stated form. It starts α so small that tokens are inside the moat; even so, two
+# of the four hardly tell tokens apart. With α = 1 the Gaussian feels nothing at such distances, about $\sqrt{2D} = 8$:
+
+# %%
+at_one = EnergyWellScore(1, 32, start=1.0)(query, key).softmax(dim=-1)
+print("weights all equal to six digits:", torch.allclose(at_one, torch.full_like(at_one, 1 / 64), rtol=1e-6))
+
+
+# %% [markdown]
+# ## Break it: the root of zero
+#
+# A token is at distance 0 from itself, and so are the two *the* from each other. The slope of $\sqrt x$ at 0 is infinite, and
+# times 0 it is NaN. One such pair, and the whole model is NaN after a step.
+
+# %%
+def gradient_of(distances):
+    x = places.clone().requires_grad_()
+    distances(x).sum().backward()
+    return x.grad
+
+
+plain = gradient_of(lambda x: (x[:, None] - x).square().sum(dim=-1).sqrt())
+safe = gradient_of(lambda x: pairwise_distances(x, x))
+print("rows with NaN, plain root:", plain.isnan().any(dim=-1).sum().item(), "of 6")
+print("rows with NaN, safe root: ", safe.isnan().any(dim=-1).sum().item(), "of 6")
+
+# %% [markdown]
+# `torch.linalg.vector_norm` is safe as well, but all differences, (L, S, D), take D times the memory.
+# $\|q\|^2 + \|k\|^2 - 2\,q \cdot k$ takes none, and rounds: near 0 it may even be negative. The package uses it, and calls 0 what
+# lies within its rounding.
+
+# %%
+x = 30 + torch.randn(64, 16)
+squared = x.square().sum(dim=-1)[:, None] + x.square().sum(dim=-1) - 2 * x @ x.T
+print("every token at distance 0 from itself, by the formula:", bool((squared.diagonal() == 0).all()))
+print("every token at distance 0 from itself, in the package:", bool((pairwise_distances(x, x).diagonal() == 0).all()))
+
+
+# %% [markdown]
+# ## The class
+#
+# α has to stay above 0, so its logarithm is learned, one for each head.
+
+# %%
+class MyGaussianWell(nn.Module):
+    def __init__(self, num_heads, head_dim, form="gradient"):
+        super().__init__()
+        self.form = form
+        self.log_alpha = nn.Parameter(torch.zeros(num_heads))  # α = 1
+
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):  # (B, H, L, D), (B, H, S, D)
+        difference = query[..., :, None, :] - key[..., None, :, :]  # (B, H, L, S, D)
+        distance = torch.linalg.vector_norm(difference, dim=-1)  # (B, H, L, S)
+        log_energy = -self.log_alpha.exp()[:, None, None] * distance**2
+        return log_energy if self.form == "field" else -distance * log_energy.exp()
+
+
+query, key = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 6, 5)
+for form in ("gradient", "field"):
+    course.assert_same_module(MyGaussianWell(3, 5, form), EnergyWellScore(3, 5, well="gaussian", form=form), query, key)
+
+
+# %% [markdown]
+# The inverse square and the Lorentzian also learn a vector $u$ for each head: $w_j = e^{u \cdot k_j}$.
+
+# %% [markdown]
+# ## Break it: a divisor that sees the future
+#
+# The softmax-exponential well divides by a sum over keys. Causal, the weights of the future are 0; but a divisor over **all**
+# keys has already seen it. Counted from 0: on which tokens does the score of query 1 for key 1 depend?
+
+# %%
+def seen_by_query_1(attn_mask):
+    key = torch.linspace(0, 2, 6)[:, None].requires_grad_()  # six tokens on a line
+    distance = (0.5 - key.T).abs().expand(6, 6)  # all queries stand at 0.5
+    energy = WELLS["softmax_exponential"](distance, 1.0, attn_mask=attn_mask)
+    (-distance * energy)[1, 1].backward()
+    return (key.grad != 0).flatten().tolist()
+
+
+causal = torch.ones(6, 6).tril().bool()
+print("divisor over all keys:       ", seen_by_query_1(None))
+print("over the keys it may see:    ", seen_by_query_1(causal))
+
+# %% [markdown]
+# The cure: the score gets the mask. In the field form there is nothing to cure: the divisor is one number for a row, and the
+# softmax cancels it. A whole layer, by the same test:
+
+# %%
+score = EnergyWellScore(1, 4, well="softmax_exponential")
+value = torch.randn(1, 1, 6, 4)
+for name, told in (("score not told the mask", None), ("score told the mask", causal)):
+    x = torch.randn(1, 1, 6, 4, requires_grad=True)
+    y, _ = attend(score(x, x, attn_mask=told), value, attn_mask=causal)
+    y[:, :, :3].pow(2).sum().backward()
+    print(f"{name:24} outputs 0–2 depend on tokens 3–5:", bool((x.grad[:, :, 3:] != 0).any()))
+
+# %% [markdown]
+# ## Clusters
+#
+# Tokens in four clusters; in two of them each token has importance 4, in the others 1. Who attends to whom?
+
+# %%
+points, labels, importance = clustered_tokens(50, seed=0)  # (N, L, 2), (N, L), (N, L): 50 sets of 32 tokens
+points, important = points[:, None], importance > 1  # one head: (N, 1, L, 2)
+plotting.clusters(points[0, 0], labels[0], importance[0], title="the first of 50 sets")
+plt.show()
+
+
+# %%
+def cluster_weights(well, form, alpha, sets=slice(None)):
+    options = {"eps": 1 / alpha} if well == "inverse_square" else {"alpha": alpha}
+    if well in ("inverse_square", "lorentzian"):
+        options["weight"] = importance[sets, None, None]  # (N, 1, 1, S)
+    x = points[sets]
+    return energy_well_scores(x, x, WELLS[well], form=form, **options).softmax(dim=-1)  # (N, 1, L, S)
+
+
+names = {well: well.replace("_", " ") for well in WELLS}
+for form in ("gradient", "field"):
+    maps = torch.cat([cluster_weights(well, form, 4.0, slice(1))[0] for well in WELLS])  # (4, L, S)
+    plotting.heads(maps, titles=[f"{name}\n{form}" for name in names.values()], panel_width=2.5)
+    plt.show()
+
+
+# %% [markdown]
+# The tokens of a cluster follow one another, so clusters are blocks. In the field form they are bright, and so are the columns
+# of important tokens. As stated, blocks are hardly seen, or dark, and **important columns are dark**: more energy, more to
+# subtract. Move α:
+
+# %%
+def both_forms(well, alpha):
+    maps = torch.cat([cluster_weights(well, form, alpha, slice(1))[0] for form in ("gradient", "field")])
+    return plotting.heads(maps, titles=[f"stated, α = {alpha:.2g}", f"field, α = {alpha:.2g}"], panel_width=4)
+
+
+explore(
+    both_forms,
+    alt="Attention over four clusters: nearly flat in the stated form, four bright blocks in the field form.",
+    well=ipywidgets.Dropdown(options=list(WELLS), value="gaussian", description="well"),
+    alpha=ipywidgets.FloatLogSlider(value=4, base=10, min=-2, max=2, step=0.25, description="α"),
+)
+
+# %% [markdown]
+# ### Claim: a higher α localises
+#
+# **Cluster concentration** is the attention that stays in a token's own cluster; uniform attention gives a quarter. Means and
+# standard errors over the 50 sets. For the inverse square, ε = 1/α.
+
+# %%
+alphas = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0]
+inside = {}  # (form, well) -> (sets, alphas)
+for form in ("gradient", "field"):
+    for well in WELLS:
+        rows = [metrics.cluster_concentration(cluster_weights(well, form, alpha), labels)[:, 0] for alpha in alphas]
+        inside[form, well] = torch.stack(rows, dim=-1)
+
+# %%
+_, axes = plt.subplots(1, 2, figsize=(10, 3.6), sharey=True, layout="constrained")
+for ax, form, title in zip(axes, ("gradient", "field"), ("stated form", "field form"), strict=True):
+    lines = {names[well]: inside[form, well] for well in WELLS}
+    plotting.bands(lines, x=alphas, xlabel="α", ylabel="cluster concentration", title=title, ax=ax)
+    ax.axhline(0.25, color="0.6", linestyle="--")
+    ax.set(xscale="log", ylim=(0, 1.05))
+plt.show()
+
+# %%
+mean = {which: values.mean(dim=0) for which, values in inside.items()}  # (alphas,)
+for well in ("gaussian", "softmax_exponential", "lorentzian"):
+    change = (mean["field", well][-1] - mean["field", well][0]).item()
+    course.verdict(f"field, {names[well]}: concentration at α = 100 less at 0.01", change, above=0.3)
+change = (mean["gradient", "gaussian"][-1] - mean["gradient", "gaussian"][0]).item()
+course.verdict("stated, gaussian: concentration at α = 100 less at 0.01", change, below=-0.2)
+
+# %% [markdown]
+# Prediction 2: as a field, yes. As stated, Gaussian and Lorentzian do the **opposite**: local is what lies inside a wide moat, at
+# a small α; beyond a narrow one all weigh the same. Below the dashed line attention shuns its own cluster: the moat runs
+# through it. The softmax-exponential stays uniform. (As fields, inverse square and Lorentzian coincide.)
+
+# %% [markdown]
+# ### Claim: Lorentzian and softmax-exponential favour other clusters
+#
+# **Inter-cluster attention** is what leaves the own cluster: in all, and that to important tokens, from tokens of high and of low
+# importance. At α = 1:
+
+# %%
+print(f"{'':32} to other clusters   to important ones, from high   from low")
+leaving = {}
+for form in ("gradient", "field"):
+    for well in WELLS:
+        maps = cluster_weights(well, form, 1.0)
+        values = [metrics.inter_cluster_attention(maps, labels)[:, 0]]
+        for queries in (important, ~important):
+            values.append(metrics.inter_cluster_attention(maps, labels, queries=queries, keys=important)[:, 0])
+        leaving[form, well] = values[0]
+        told = ["{:.3f} ± {:.3f}".format(*metrics.mean_and_error(value.tolist())) for value in values]
+        print(f"{form:9} {names[well]:22} {told[0]:>16} {told[1]:>25} {told[2]:>20}")
+
+# %%
+less = {which: (values - leaving[which[0], "gaussian"]).mean().item() for which, values in leaving.items()}
+for well in ("lorentzian", "softmax_exponential"):
+    course.verdict(f"field, {names[well]}: what leaves the cluster, less the Gaussian's", less["field", well], above=0.1)
+    course.verdict(f"stated, {names[well]}: the same", less["gradient", well], below=0.05)
+
+
+# %% [markdown]
+# As a field, the claim holds against the Gaussian: long arms reach other clusters, and importance draws. As stated, neither
+# well sends more there than the Gaussian, which sends about what uniform attention does, three quarters; and importance repels.
+
+# %% [markdown]
+# ## A comparison of nothing
+#
+# Prediction 3. A published comparison on MNIST reports 88–89 % for energy wells and 10.7 % for self-attention. In its code an
+# image is one token. A softmax over one key is 1, whatever the score:
+
+# %%
+def one_token(score):
+    torch.manual_seed(0)
+    sizes = {"embed_dim": 32, "num_heads": 2, "num_layers": 2}
+    return ImageTransformer(28, 28, 1, 10, **sizes, score=score)  # the patch is the whole image
+
+
+reference, images = one_token(DotProductScore), torch.rand(5, 1, 28, 28)
+for name, score in SCORES.items():
+    model = one_token(score)
+    model.load_state_dict(reference.state_dict(), strict=False)  # all but what the score itself learns
+    print(f"{name:26} same logits as dot product:", torch.allclose(model(images), reference(images), atol=1e-5))
+
+# %% [markdown]
+# Nothing was compared. With the attention gone, such a model is little more than a linear classifier. How good is one, on the
+# small MNIST?
+
+# %% tags=["nbval-ignore-output"]
+setting = experiments.ENERGY_WELLS["quick"]["dot"]
+test_batches = setting.test_batches(device)
+linear = nn.Sequential(nn.Flatten(), nn.Linear(28 * 28, 10)).to(device)
+fit(linear, setting.training_batches(0, device), F.cross_entropy, TrainConfig(steps=300, lr=3e-3))
+print(f"linear classifier: {evaluate(linear, test_batches, metrics.accuracy):.3f}")
+
+# %%
+course.verdict("linear classifier's accuracy", evaluate(linear, test_batches, metrics.accuracy), above=0.86, below=0.94)
+
+# %% [markdown]
+# And 10.7 %, a guess? Its self-attention was given (batch, 1, features) where torch expects the sequence first. Then the images
+# of a batch are the tokens of one text, and each image's answer depends on the others:
+
+# %%
+batch = torch.randn(4, 1, 32)  # 4 images, 1 token each
+others = torch.cat([batch[:1], torch.randn(3, 1, 32)])  # the first one stays
+for batch_first in (False, True):
+    torch.manual_seed(0)
+    layer = nn.MultiheadAttention(32, 2, batch_first=batch_first)
+    first = [layer(x, x, x)[0][0] for x in (batch, others)]
+    print(f"batch_first={batch_first!s:5} the first image's output is its own:", torch.allclose(*first))
+
+# %% [markdown]
+# ## Train: a sound comparison
+#
+# Real tokens: 7×7 patches of an image, characters of a text. One model, and only the score is exchanged; α and $w$ are all that is
+# added. `uniform` has all weights equal: the floor. These runs are shorter than those on record.
+
+# %%
+chosen = ("dot", "gaussian, field", "gaussian, gradient", "softmax_exponential, gradient", "uniform")
+image_arms = experiments.ENERGY_WELLS[course.profile()]
+text_arms = experiments.ENERGY_WELLS_TEXT[course.profile()]
+steps = {"quick": (150, 150), "full": (2000, 500)}[course.profile()]
+test_batches = image_arms["dot"].test_batches(device)
+
+
+def train_on_images(arm):
+    setting = image_arms[arm]
+    torch.manual_seed(0)
+    model = setting.model().to(device)
+    history = fit(model, setting.training_batches(0, device), F.cross_entropy, setting.train.with_steps(steps[0]))
+    accuracy = evaluate(model, test_batches, metrics.accuracy)
+    print(f"{arm:30} test accuracy {accuracy:.3f}, {steps[0]} steps in {history.seconds:.0f} s")
+    return model, history.loss, accuracy
+
+
+# %% tags=["nbval-ignore-output"]
+on_images = {arm: train_on_images(arm) for arm in chosen}
+
+# %%
+accuracy = {arm: value for arm, (_, _, value) in on_images.items()}
+gap = {arm: value - accuracy["dot"] for arm, value in accuracy.items()}
+course.verdict("accuracy, dot product", accuracy["dot"], above=0.75)
+course.verdict("accuracy, Gaussian field less dot product", gap["gaussian, field"], above=-0.08)
+course.verdict("accuracy, Gaussian as stated less dot product", gap["gaussian, gradient"], above=-0.08, below=0.08)
+course.verdict("accuracy, uniform less dot product", gap["uniform"], below=0)
+flat = gap["softmax_exponential, gradient"] - gap["uniform"]
+course.verdict("accuracy, softmax-exponential as stated less uniform", flat, below=0.1)
+
+# %%
+losses = {arm: loss for arm, (_, loss, _) in on_images.items()}
+plotting.curves(losses, ylabel="training loss", smooth=20, title="images")
+plt.show()
+
+# %% [markdown]
+# Started inside its moat, the stated Gaussian learns, too: queries and keys are free to move. The softmax-exponential's nearly
+# equal weights do about as well as equal ones. One seed and few steps settle no tenth of a per cent; the record has more.
+#
+# Characters, two arms:
+
+# %% tags=["nbval-ignore-output"]
+tokens, vocabulary = shakespeare()
+validation = shakespeare("val")[0][:20_000].to(device)
+on_text = {}
+for arm in ("dot", "gaussian, field"):
+    setting = text_arms[arm]
+    torch.manual_seed(0)
+    model = setting.model().to(device)
+    stream = text_batches(tokens.to(device), setting.length, batch_size=setting.batch_size, seed=0)
+    history = fit(model, stream, next_token_loss, setting.train.with_steps(steps[1]))
+    on_text[arm] = text_loss(model, validation, setting.length)
+    print(f"{arm:20} validation loss {on_text[arm]:.3f}, {steps[1]} steps in {history.seconds:.0f} s")
+
+# %%
+course.verdict("validation loss, dot product", on_text["dot"], below=2.9)
+gap = on_text["gaussian, field"] - on_text["dot"]
+course.verdict("validation loss, Gaussian field less dot product", gap, below=0.3)
+
+# %% [markdown]
+# ### The recorded runs
+
+# %%
+recorded = (("energy-wells", "test accuracy"), ("energy-wells-text", "validation loss"))
+for name, figure in recorded:
+    for profile in ("quick", "full"):
+        for arm in experiments.experiment(name).arms(profile):
+            print(experiments.describe_record(name, figure, profile, arm=arm))
+
+# %%
+for name, figure in recorded:
+    for profile in ("quick", "full"):
+        record, groups = experiments.load_record(name, profile), {}
+        for run in record["runs"] if record else []:
+            groups.setdefault(run["arm"].replace("_", "\n").replace(", ", "\n"), []).append(run["figures"][figure])
+        if groups:
+            ax = plotting.seeds(groups, ylabel=figure, title=f"{name}, {profile} profile")
+            ax.set(ylim=(min(map(min, groups.values())) - 0.01, None))
+            ax.tick_params(axis="x", labelsize=7)
+            plt.show()
+
+# %% [markdown]
+# Seed by seed, how far is each arm from the dot product?
+
+# %%
+for name, figure in recorded:
+    for profile in ("quick", "full"):
+        record, values = experiments.load_record(name, profile), {}
+        for run in record["runs"] if record else []:
+            values.setdefault(run["arm"], []).append(run["figures"][figure])
+        for arm in list(values)[1:]:
+            gap, error = metrics.mean_and_error([a - b for a, b in zip(values[arm], values["dot"], strict=True)])
+            print(f"{name}, {profile}, {arm}: {figure} {gap:+.4f} ± {error:.4f}")
+
+
+# %% [markdown]
+# A gap within two of its standard errors is no difference. `uniform` says how much there was to win by looking at all.
+
+# %% [markdown]
+# ### Claim: it costs less on long sequences
+#
+# Every query still meets every key. Forward and backward, the package's fastest path, 1024 tokens, over that of the dot product:
+
+# %%
+def seconds(score, length=1024, repeats=5):
+    inputs, times = [torch.randn(1, 2, length, 16, requires_grad=True) for _ in range(3)], []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        attention(score, *inputs)[0].sum().backward()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+wells = {(form, well): EnergyWellScore(2, 16, well=well, form=form) for form in ("gradient", "field") for well in WELLS}
+
+# %% tags=["nbval-ignore-output"]
+cost = {which: seconds(score) / seconds(DotProductScore(2, 16)) for which, score in wells.items()}
+for (form, well), ratio in cost.items():
+    print(f"{names[well]:22} {form:9} {ratio:5.1f} times the dot product's time")
+
+# %%
+cheapest = min(cost["gradient", well] for well in WELLS)
+course.verdict("lowest time of a stated form, over the dot product's", cheapest, above=1)
+
+
+# %% [markdown]
+# Only one comes near: the Gaussian's field. $-\alpha\|q - k\|^2$ is a product, $2\alpha\,q \cdot k$, with a number for each key,
+# and torch's fused kernels serve it (notebook 07's trick). So it needs no matrix either. Numbers kept for the way back:
+
+# %%
+def numbers_kept(score, need_weights, length=1024):
+    kept, inputs = [], [torch.randn(1, 2, length, 16, requires_grad=True) for _ in range(3)]
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        attention(score, *inputs, need_weights=need_weights)
+    return sum(kept)
+
+
+field = wells["field", "gaussian"]
+course.verdict("numbers kept: readable over fused", numbers_kept(field, True) / numbers_kept(field, False), above=10)
+
+# %% [markdown]
+# ## The mistakes
+#
+# Which digits does the field form read that the dot product does not, and the other way round?
+
+# %% tags=["nbval-ignore-output"]
+digits, classes = (torch.cat(part) for part in zip(*test_batches, strict=True))
+with torch.no_grad():
+    said = {arm: on_images[arm][0].eval()(digits).argmax(dim=-1) for arm in ("dot", "gaussian, field")}
+right = {arm: answer == classes for arm, answer in said.items()}
+for one, two in (("dot", "gaussian, field"), ("gaussian, field", "dot")):
+    print(f"right with {one}, wrong with {two}: {(right[one] & ~right[two]).sum().item()} of {len(classes)}")
+
+# %%
+apart = (right["dot"] != right["gaussian, field"]).nonzero().flatten()[:10]
+titles = [f"{classes[n]}: dot {said['dot'][n]}, well {said['gaussian, field'][n]}" for n in apart]
+plotting.images(digits[apart].cpu(), titles, columns=5, size=1.9)
+plt.show()
+
+
+# %% [markdown]
+# ## Exercises
+#
+# Write the answer in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
+# fresh numbers each time. Hints and a solution are folded away below each cell.
+#
+# ### Exercise 1 · easy · 6 minutes
+#
+# The Lorentzian well, $E = w/(1 + \alpha d^2)$, in the stated form: at which distance is $e^{-d \cdot E}$ lowest, and how low?
+
+# %%
+def lorentzian_moat(weight, alpha):  # w and α, a number each
+    raise NotImplementedError  # radius, weight there
+
+
+check.lorentzian_moat(lorentzian_moat)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# As for the Gaussian in *The moat*: where is the derivative of $d/(1 + \alpha d^2)$ zero? The factor $w$ moves nothing.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The numerator of the derivative is $(1 + \alpha d^2) - d \cdot 2\alpha d$. At that $d$, $1 + \alpha d^2$ is a small whole number.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def lorentzian_moat(weight, alpha):
+#     radius = 1 / alpha**0.5  # the derivative of d / (1 + α d²) is 0 where α d² = 1
+#     return radius, torch.exp(-weight * radius / 2)
+# ```
+#
+# </details>
+#
+# ### Exercise 2 · middle · 10 minutes
+#
+# Gaussian wells with an importance for each key: weights in proportion to $w_j\,e^{-\alpha_h d_{ij}^2}$, rows summing to 1.
+# Keys may be so far away that every energy rounds to 0.
+
+# %%
+def far_field(query, key, weight, alpha):  # (H, L, D), (H, S, D), (S,), (H,)
+    raise NotImplementedError  # weights (H, L, S)
+
+
+check.far_field(far_field)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# A softmax subtracts the largest score before it takes exp. What is the score whose exp is $w_j\,e^{-\alpha d^2}$?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# $\log w_j - \alpha_h d^2$, written down without ever taking exp. `alpha[:, None, None]` meets the heads.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def far_field(query, key, weight, alpha):
+#     difference = query[:, :, None] - key[:, None]  # (H, L, S, D)
+#     log_energy = -alpha[:, None, None] * difference.square().sum(dim=-1)  # (H, L, S)
+#     return (weight.log() + log_energy).softmax(dim=-1)
+# ```
+#
+# </details>
+#
+# ### Exercise 3 · hard · 12 minutes
+#
+# Stated scores of the softmax-exponential well, $-d\,E$, that tell a query nothing about keys it may not attend to. What you
+# put at those keys is ignored.
+
+# %%
+def fair_shares(distance, alpha, attn_mask):  # (H, L, S), (H,), (L, S) with True = may attend
+    raise NotImplementedError  # scores (H, L, S)
+
+
+check.fair_shares(fair_shares)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Only the divisor is in question. Which keys may go into a query's sum, and when is it too late to hide one?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# What has to stand in the exponent of a hidden key, so that its exp is 0?
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def fair_shares(distance, alpha, attn_mask):
+#     exponent = -alpha[:, None, None] * distance  # (H, L, S)
+#     energy = exponent.masked_fill(~attn_mask, -math.inf).softmax(dim=-1)
+#     return -distance * energy
+# ```
+#
+# </details>
+
+# %% [markdown]
+# ## Takeaways
+#
+# - As stated, softmax(−d · E) has a moat and no slope: far tokens come back, a sharper well is *less* local, and an important token is
+#   avoided. As a field, softmax(log E), it is kernel attention, and local.
+# - A score that sums over keys can leak the future; a root at 0 can fill a model with NaN.
+# - Before comparing mechanisms, count the tokens.
+
+# %% [markdown]
+# ## Check yourself
+#
+# 1. In which sense is dot-product attention a field form of the Gaussian well?
+# 2. Two sets of tokens, one the other scaled up by 10. Which forms give the same weights, and what has to change for the rest?
+# 3. Why may a learned importance $w$ still be of use in the stated form?
+#
+# <details><summary>Answers</summary>
+#
+# 1. $-\alpha\|q - k\|^2 = 2\alpha\,q \cdot k - \alpha\|q\|^2 - \alpha\|k\|^2$. The query's term cancels; if all keys have one length, the
+#    key's does too, and with $2\alpha = 1/\sqrt D$ the dot product is left.
+# 2. The field of the inverse square, while $d^2 \gg \varepsilon$: a factor of 100 cancels. Elsewhere α has to fall, by 10 for the
+#    softmax-exponential and by 100 for the others. Then the field forms agree; the stated form still has its factor $d$.
+# 3. It is learned: a small $w$ lifts a token out of its moat, so the model turns its meaning around.
+#
+# </details>
+
+# %% [markdown]
+# **To read**: Nadaraya 1964 and Watson 1964, kernel regression; van der Maaten and Hinton 2008 (JMLR 9), section 3.3, why t-SNE
+# takes a heavy tail; Tsai et al. 2019 (arXiv:1908.11775), section 2, attention as a kernel; Dosovitskiy et al. 2020
+# (arXiv:2010.11929), section 3, images as tokens.
+#
+# **Next**: 11, an encoder and a decoder.
