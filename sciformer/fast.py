@@ -68,6 +68,8 @@ def fused_attention(
     plainly_causal = is_causal and attn_mask is None and L == S
     if not plainly_causal:
         attn_mask = combined_mask(L, S, attn_mask, is_causal, query.device)
+    elif scale <= 0:  # torch's causal flag hides with -inf before it scales: times 0 or less that hides nothing
+        query, scale = scale * query, 1.0
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=attn_mask, is_causal=plainly_causal, dropout_p=dropout_p, scale=scale
     )

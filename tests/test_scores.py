@@ -215,6 +215,14 @@ def test_a_subclass_is_never_served_by_its_parents_shortcut():
     assert_close(doubled, attention(DotProductScore(H, D, scale=2 * D**-0.5), *inputs)[0])
 
 
+@pytest.mark.parametrize("scale", [0.0, -0.5])
+def test_a_scale_that_is_not_positive_hides_the_future_too(scale):
+    inputs = random_qkv(B, H, L, L, D)
+    score = DotProductScore(H, D, scale=scale)
+    fast, readable = (attention(score, *inputs, is_causal=True, need_weights=weights)[0] for weights in (False, True))
+    assert_close(fast, readable)
+
+
 def test_every_fast_path_belongs_to_a_score():
     scores = {getattr(recipe, "func", recipe) for recipe in SCORES.values()}
     assert set(FAST) <= {*scores, *PreparedScore.__subclasses__()}
