@@ -553,7 +553,9 @@ def timeline(
             if k % 2:
                 ax.axvspan(start, end, color="0.92", zorder=0)
             if n == 0:
-                ax.annotate(part, ((start + end) / 2, 1.02), xycoords=("data", "axes fraction"), ha="center", fontsize=9)
+                ax.annotate(
+                    part, ((start + end) / 2, 1.02), xycoords=("data", "axes fraction"), ha="center", fontsize=9
+                )
             start = end
     axes[-1, 0].set_xlabel(xlabel)
     figure.suptitle(title, fontsize="large")

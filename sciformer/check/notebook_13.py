@@ -27,9 +27,10 @@ def seasonal_naive(
     order: Callable[..., Tensor] = lambda last: last,
     drift: Callable[..., Any] = lambda past, season: 0.0,
     repeat: Callable[..., Tensor] = lambda last, horizon: last[:, torch.arange(horizon) % last.shape[1]],
+    size_of: Callable[..., int] = lambda season, horizon: season,
 ) -> Tensor:
     """The last season again and again, (N, F)."""
-    size = length(season)
+    size = min(length(size_of(season, horizon)), past.shape[1])
     start = begin(past.shape[1], size)
     return repeat(order(past[:, start : start + size]), horizon) + drift(past, season)
 
@@ -52,6 +53,23 @@ _SEASONAL_NAIVE_FAULTS = (
         length=lambda season: 1,
     ),
     Fault(
+        "as many months as the horizon",
+        "It takes the last `horizon` values. How long a season is has nothing to do with how far ahead it looks: "
+        "past[:, -season:].",
+        size_of=lambda season, horizon: horizon,
+        repeat=lambda last, horizon: last,
+    ),
+    Fault(
+        "one season only",
+        "It ends after one season, and more months are asked for. The season comes again as often as needed.",
+        repeat=lambda last, horizon: last[:, :horizon],
+    ),
+    Fault(
+        "one month for all",
+        "Every month ahead gets the value of one season before the first of them. Each gets that of its own month.",
+        order=lambda last: last[:, :1].expand_as(last),
+    ),
+    Fault(
         "season too short",
         "The season is one month too short: take the last `season` values, past[:, -season:].",
         length=lambda season: season - 1,
@@ -64,8 +82,8 @@ _SEASONAL_NAIVE_FAULTS = (
     ),
     Fault(
         "begins a month early",
-        "It begins with the newest month. The first month ahead is one season after past[:, -season], the oldest one of "
-        "the last season.",
+        "It begins with the newest month. The first month ahead is one season after past[:, -season], the oldest one "
+        "of the last season.",
         order=lambda last: last.roll(1, dims=1),
     ),
     Fault(
@@ -108,21 +126,23 @@ def honest_windows(
     horizon: int,
     cut: int,
     *,
-    known: Callable[..., Tensor] = lambda series, cut: series[:cut],
+    known: Callable[..., Tensor] = lambda series, cut, length: series[:cut],
+    known_in_test: Callable[..., Tensor] = lambda series, cut, context, seen: seen,
     centre: Callable[..., Tensor] = lambda known: known.mean(),
     spread: Callable[..., Tensor] = lambda known: known.std(),
     scale: Callable[..., Tensor] = lambda series, mean, std: (series - mean) / std,
     gap: int = 0,
     train_end: Callable[..., int] = lambda cut, context, horizon: cut,
-    test_start: Callable[..., int] = lambda cut, context: cut - context,
+    test_start: Callable[..., int] = lambda cut, context, horizon: cut - context,
     stretches: Callable[..., Tensor] = lambda series, length: series.unfold(0, length, 1),
 ) -> tuple[Tensor, Tensor]:
     """Training and test windows, each (N, C + F), in units of the training part."""
-    seen = known(series, cut)
-    scaled = scale(series, centre(seen), spread(seen))
-    train = stretches(scaled[: train_end(cut, context, horizon)], context + horizon + gap)
-    test = stretches(scaled[test_start(cut, context) :], context + horizon + gap)
-    return train, test
+    length = context + horizon
+    seen = known(series, cut, length)
+    seen_in_test = known_in_test(series, cut, context, seen)
+    train = scale(series, centre(seen), spread(seen))[: train_end(cut, context, horizon)]
+    test = scale(series, centre(seen_in_test), spread(seen_in_test))[test_start(cut, context, horizon) :]
+    return stretches(train, length + gap), stretches(test, length + gap)
 
 
 def _honest_windows_cases(draw: Draw) -> Iterator[Case]:
@@ -141,20 +161,40 @@ _HONEST_WINDOWS_FAULTS = (
         "Mean and standard deviation come from the whole series, so training knows how the test turns out. Take both "
         "from series[:cut].",
         see=_CUT,
-        known=lambda series, cut: series,
+        known=lambda series, cut, length: series,
     ),
     Fault(
         "each part by itself",
-        "Mean and standard deviation come from the test part. When a forecast is made, these months have not been "
-        "measured: use those of series[:cut].",
+        "The test is standardised with its own mean and standard deviation. When a forecast is made, these months have "
+        "not been measured: use those of series[:cut].",
         see=_CUT,
-        known=lambda series, cut: series[cut:],
+        known_in_test=lambda series, cut, context, seen: series[cut:],
+    ),
+    Fault(
+        "each part by itself, look-back included",
+        "The test is standardised by itself, with the months it looks back to. When a forecast is made, its own months "
+        "have not been measured: use mean and standard deviation of series[:cut].",
+        see=_CUT,
+        known_in_test=lambda series, cut, context, seen: series[cut - context :],
+    ),
+    Fault(
+        "mean over the windows",
+        "Mean and standard deviation are those of the windows, in which most months stand several times. Standardise "
+        "the series, then make the windows.",
+        see=_CUT,
+        known=lambda series, cut, length: series[:cut].unfold(0, length, 1),
+    ),
+    Fault(
+        "divided by n",
+        "The standard deviation divides by n. Here it is torch's `std`, which divides by n − 1.",
+        see=_CUT,
+        spread=lambda known: known.std(correction=0),
     ),
     Fault(
         "cut one too late",
         "The mean takes in month `cut`, the first one of the test. series[:cut] ends just before it.",
         see=_CUT,
-        known=lambda series, cut: series[: cut + 1],
+        known=lambda series, cut, length: series[: cut + 1],
     ),
     Fault(
         "not standardised",
@@ -183,9 +223,21 @@ _HONEST_WINDOWS_FAULTS = (
     ),
     Fault(
         "windows cross the cut",
-        "Training windows cross the cut: the futures of the last ones are months of the test. Cut the series first, then "
-        "make windows of series[:cut].",
+        "Training windows cross the cut: the futures of the last ones are months of the test. Cut the series first, "
+        "then make windows of series[:cut].",
         train_end=lambda cut, context, horizon: cut + horizon,
+    ),
+    Fault(
+        "futures across the cut",
+        "The last training windows begin their futures before the cut and end them behind it, in the test. Cut the "
+        "series first, then make windows of series[:cut].",
+        train_end=lambda cut, context, horizon: cut + horizon - 1,
+    ),
+    Fault(
+        "split by the first month",
+        "All windows that begin before the cut are in training, whatever their futures hold. Their last month counts: "
+        "make windows of series[:cut].",
+        train_end=lambda cut, context, horizon: cut + context + horizon - 1,
     ),
     Fault(
         "one window crosses",
@@ -202,25 +254,32 @@ _HONEST_WINDOWS_FAULTS = (
         "The first `context` months of the test are never forecast. A test window may look back over the cut, since by "
         "then these months are known: begin at cut - context.",
         see=_WINDOWS,
-        test_start=lambda cut, context: cut,
+        test_start=lambda cut, context, horizon: cut,
     ),
     Fault(
         "test one too late",
         "The test's first month is never forecast: the windows begin one month too late. Begin at cut - context.",
         see=_WINDOWS,
-        test_start=lambda cut, context: cut - context + 1,
+        test_start=lambda cut, context, horizon: cut - context + 1,
     ),
     Fault(
         "test one too early",
         "The first test window forecasts month cut - 1, which is a month of training. Begin at cut - context.",
         see=_WINDOWS,
-        test_start=lambda cut, context: cut - context - 1,
+        test_start=lambda cut, context, horizon: cut - context - 1,
+    ),
+    Fault(
+        "last training window in the test",
+        "The test begins with a window whose future is over before the cut: the last one of training. Begin at "
+        "cut - context.",
+        see=_WINDOWS,
+        test_start=lambda cut, context, horizon: cut - context - horizon,
     ),
     Fault(
         "test over everything",
         "The test's windows are those of the whole series, training months included.",
         see=_WINDOWS,
-        test_start=lambda cut, context: 0,
+        test_start=lambda cut, context, horizon: 0,
     ),
     Fault(
         "a window too long",
@@ -255,9 +314,8 @@ def cross_lags(
     scale: Callable[..., Tensor] = lambda scores, query: scores / math.sqrt(query.shape[-1]),
     normalize: Callable[..., Tensor] = lambda scores: scores.softmax(dim=-1),
     lag: Callable[..., Tensor] = lambda i, j, L, S: i + S - j,
-    first: int = 1,
     collect: Callable[..., Tensor] = lambda chosen, queries: chosen.mean(),
-    finish: Callable[..., Tensor] = lambda profile: profile,
+    finish: Callable[..., Tensor] = lambda profile, weights: profile,
     batch: Callable[..., Tensor] = lambda weights: weights.mean(dim=0),
 ) -> Tensor:
     """Mean attention weight at the lags 1, ..., L + S - 1."""
@@ -266,8 +324,8 @@ def cross_lags(
     L, S = weights.shape
     i, j = torch.arange(L, device=weights.device)[:, None], torch.arange(S, device=weights.device)
     steps = lag(i, j, L, S)
-    profile = [collect(weights[steps == r], L) for r in range(first, first + L + S - 1)]
-    return finish(torch.stack([p if p.isfinite() else weights.new_zeros(()) for p in profile]))
+    profile = [collect(weights[steps == r], L) for r in range(1, L + S)]
+    return finish(torch.stack(profile), weights)
 
 
 def _cross_lags_cases(draw: Draw) -> Iterator[Case]:
@@ -339,7 +397,8 @@ _CROSS_LAGS_FAULTS = (
     ),
     Fault(
         "averaged before the softmax",
-        "The scores are averaged over the windows before the softmax. Each window has weights of its own; average those.",
+        "The scores are averaged over the windows before the softmax. Each window has weights of its own: average "
+        "those.",
         normalize=lambda scores: scores.mean(dim=0, keepdim=True).softmax(dim=-1),
     ),
     Fault(
@@ -366,7 +425,7 @@ _CROSS_LAGS_FAULTS = (
     Fault(
         "largest weight",
         "It is the largest weight at each lag; the mean is wanted.",
-        collect=lambda chosen, queries: chosen.max() if chosen.numel() else chosen.sum(),
+        collect=lambda chosen, queries: chosen.max(),
     ),
     Fault(
         "past counted from its beginning",
@@ -384,20 +443,37 @@ _CROSS_LAGS_FAULTS = (
         lag=lambda i, j, L, S: (S - j).expand(L, -1),
     ),
     Fault(
-        "lag off by one",
-        "Every weight stands one lag too far. From the newest month, j = S − 1, to the first ahead, i = 0, it is "
-        "one step, and lag 1 comes first.",
+        "mean over the months ahead",
+        "The weights are averaged over all months ahead, as if each asked from now. Month i ahead is i steps further "
+        "away.",
+        finish=lambda profile, weights: weights.mean(dim=0).flip(0),
+    ),
+    Fault(
+        "both counted from one zero",
+        "The lag is |i − j|, as within one signal. Here the months ahead follow the S months back: i + S − j.",
+        lag=lambda i, j, L, S: (i - j).abs() + 1,  # a profile that begins at lag 0
+    ),
+    Fault(
+        "one lag too early",
+        "Every weight stands one lag too early: from the newest month, j = S − 1, to the first ahead, i = 0, it is one "
+        "step, not none.",
+        lag=lambda i, j, L, S: i + S - 1 - j,
+    ),
+    Fault(
+        "one lag too late",
+        "Every weight stands one place too late, behind an empty lag. From the newest month, j = S − 1, to the first "
+        "ahead, i = 0, it is one step, and lag 1 comes first.",
         lag=lambda i, j, L, S: i + S - j + 1,
     ),
     Fault(
         "newest month first",
         "The profile runs from the longest lag to the shortest. Lag 1 comes first.",
-        finish=lambda profile: profile.flip(0),
+        finish=lambda profile, weights: profile.flip(0),
     ),
     Fault(
         "divided by its sum",
         "The profile is divided by its sum. The mean weights are wanted as they are.",
-        finish=lambda profile: profile / profile.sum(),
+        finish=lambda profile, weights: profile / profile.sum(),
     ),
 )
 
@@ -420,7 +496,7 @@ EXERCISES = (
         minutes=10,
         cases=_honest_windows_cases,
         faults=_HONEST_WINDOWS_FAULTS,
-        returns=("training windows", "test windows"),
+        returns=("training set", "test set"),
     ),
     Exercise(
         cross_lags,
