@@ -8,10 +8,10 @@
 # %% [markdown]
 # After this notebook you can
 #
-# - cut a series into windows without letting the future leak into the past;
-# - forecast one signal by looking into another, with queries from one and keys and values from the other;
-# - read off at which lag attention looks, and test whether the second signal is used at all;
-# - hold a model against baselines that it may lose to.
+# - cut a series into windows without leaks;
+# - forecast one signal by looking into another: queries from one, keys and values from the other;
+# - see at which lag attention looks, and whether the second signal is used;
+# - hold a model against baselines that may win.
 #
 # New against 03: key and value are not the query's own tokens.
 
@@ -105,7 +105,7 @@ plt.show()
 
 
 # %% [markdown]
-# The peaks of the sea in 1972, 1982 and 1997 are followed by peaks of CO₂. Bacastow saw it in 1976 (Nature 261, 116). How
+# The warm seas of 1972, 1983 and 1997 are followed by peaks of CO₂'s growth. Bacastow saw it in 1976 (Nature 261, 116). How
 # many months later? The **cross-correlation** over the training months: correlate today's growth with the sea's warmth $r$ months
 # ago.
 
@@ -156,7 +156,7 @@ print({name: f"{len(past)} windows" for name, (past, *_) in data.items()})
 
 
 # %% [markdown]
-# They overlap: the 275 windows of training hold little more than two dozen years that do not.
+# They overlap: the 275 windows of training stand on 310 months, less than 26 years.
 #
 # ## Break it: three leaks
 #
@@ -222,7 +222,7 @@ plotting.heatmap(grid, rows=names, columns=names, xlabel="q: months of the sea",
 plt.show()
 
 # %% [markdown]
-# Validation chooses: 24 months of CO₂, and 12 of the sea beside them. The sea helps in every row.
+# Validation chooses: 24 months of CO₂, and 12 of the sea beside them. In every row some months of the sea help.
 
 # %%
 best = divmod(grid.argmin().item(), len(choices))
@@ -362,7 +362,7 @@ def trained(arm, seed):
 # %% [markdown]
 # ## Train
 #
-# Five seeds of each arm, some seconds a run. Validation first:
+# Five seeds of each arm, a second or two a run. Validation first:
 
 # %%
 models = {arm: [trained(arm, seed) for seed in range(5)] for arm in arms}
@@ -398,8 +398,8 @@ ax = plotting.heatmap(seen.mean(dim=0)[0], rows=[str(n) for n in range(1, H + 1)
 plt.show()
 
 # %% [markdown]
-# A slanted band: one more month ahead looks one month later. Nobody told it that lags count; sines and cosines made it easy
-# (notebook 04). From the ninth month or so on, the band leaves the past, and the newest month has to do.
+# The first months ahead look about half a year back; the later ones move to the newest month. A lag that is always the same would
+# draw a slanted band, and from about the ninth month on it would leave the past: then the newest has to do.
 #
 # The same weights by lag, beside the cross-correlation:
 
@@ -470,8 +470,8 @@ course.verdict("when, less the line with both", mean["when"] - fixed["line, both
 
 
 # %% [markdown]
-# Prediction 1: **the line has the lowest error**, the one that reads both signals. Attention with the sea is ahead of what reads
-# CO₂ alone. *When and what*, which validation put first by a hair, is not.
+# Prediction 1: **the line has the lowest error**, the one that reads both signals. *When* is ahead of all that read CO₂ alone; *when
+# and what*, which validation put first by a hair, hardly is.
 #
 # Error bars over seeds say how much a run varies, not how much eleven years do. Year by year:
 
@@ -487,9 +487,10 @@ for name, forecast in baselines("test").items():
     gap, off = metrics.mean_and_error((by_year(attention) - by_year(forecast)).tolist())
     print(f"'when' less {name:16} {gap:+.3f} ± {off:.3f} ppm over {len(by_year(forecast))} years")
 
+
 # %% [markdown]
-# Only the seasonal naive forecast is beaten clearly; all else lies within two standard errors, or nearly. A decade holds few El
-# Niños, and no number of seeds makes more of them.
+# Only the seasonal naive forecast is beaten clearly; all else lies within two standard errors. A decade holds few El Niños, and no
+# number of seeds makes more of them.
 #
 # ### Why the line is so hard to beat
 #
@@ -506,10 +507,10 @@ print("two forecasts = forecast of the sum:", torch.allclose(from_the_sea(one) +
 
 
 # %% [markdown]
-# Whatever this arm can say, a line with 24 + 24 numbers for each month ahead can say too, and least squares finds the best one at
-# once. Zeng et al. 2022 (arXiv:2205.13504, section 5) found a line ahead of transformers on nine common benchmarks.
+# Whatever this arm can say, a line with 24 + 24 numbers for each month ahead can say too. It can say more: a head's weights are
+# positive and share one factor, while a line may take one month off another. Least squares finds the best one at once.
 #
-# Data in the keys would bend it; with so few years it is not clear that there is anything to bend.
+# Zeng et al. 2022 (arXiv:2205.13504) found lines ahead of transformers on nine common benchmarks.
 
 # %% [markdown]
 # ## What the mechanism is for
@@ -564,23 +565,24 @@ plotting.seeds(found, lines={"always 0": always_zero}, ylabel="mean absolute err
 plt.show()
 
 # %%
-for name, bound in {"line": {"above": 0.6}, "network": {"above": 0.6}, "cross-attention,\n4 heads": {"below": 0.2}}.items():
-    value = sum(found[name]) / len(found[name]) / always_zero
-    course.verdict(f"{name.replace(chr(10), ' ')}: error over that of always 0", value, **bound)
+ratio = {name: sum(values) / len(values) / always_zero for name, values in found.items()}
+course.verdict("line: error over that of always 0", ratio["line"], above=0.6)
+course.verdict("network: error over that of always 0", ratio["network"], above=0.6)
+course.verdict("four heads: error over that of always 0", ratio["cross-attention,\n4 heads"], below=0.2)
 
 # %% [markdown]
 # No line can do it: the answer is a **product**, mark times signal, summed over moments. A network would have to learn one such
 # product for each moment, from a dozen examples each. Attention learns *look where the mark is* once, for all moments.
 
 # %% [markdown]
-# With one head, some runs fail: a head that at first looks away from the mark brings back nothing useful, so nothing teaches it to
-# look there. Of four, one begins on the right side.
+# With one head, some runs fail: a head that at first looks away from the mark brings back nothing useful, so little teaches it to
+# look there. Four heads are four tries. In a run that went well:
 
 # %%
 model, _ = copiers["cross-attention,\n4 heads"][0]
 _, weights = model.look(marks, signal)  # (2, H, 1, S)
 heads = [f"head {n}" for n in range(4)]
-plotting.heatmap(weights[0, :, 0], rows=heads, ylabel="", xlabel="moment", vmax=1, title=f"weights; the mark is at moment {marks[0].argmax().item()}")
+plotting.heatmap(weights[0, :, 0], rows=heads, ylabel="", xlabel="moment", vmax=1, colorbar=False, title=f"weights, dark 0, bright 1; the mark is at moment {marks[0].argmax().item()}")
 plt.show()
 
 # %% [markdown]
@@ -589,7 +591,7 @@ plt.show()
 # %% [markdown]
 # ## The mistakes
 #
-# Back to CO₂. Move the month of the forecast through the test years; 1997 had the strongest El Niño of the record.
+# Back to CO₂. Move the month of the forecast through the test years. The dashed line is *now*, at first in the El Niño of 1997:
 
 # %%
 answers = {"attention": attention.double(), "line, both": baselines("test")["line, both"]}
@@ -626,8 +628,8 @@ plt.show()
 
 
 # %% [markdown]
-# Both miss the same months, and a change of 1997 is announced too small: so strong an El Niño stands nowhere in training. What
-# the sea cannot know, such as fires or volcanoes, no lag will find.
+# Both err most from 1992 to 1995, whatever the sea says. After the El Niño of 1997 the line sees growth fall back in time, and
+# attention does not: it has no month to take off another.
 
 # %% [markdown]
 # ## Exercises
