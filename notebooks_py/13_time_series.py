@@ -628,8 +628,8 @@ plt.show()
 
 
 # %% [markdown]
-# Both err most from 1992 to 1995, whatever the sea says. After the El Niño of 1997 the line sees growth fall back in time, and
-# attention does not: it has no month to take off another.
+# Both err most from 1992 to 1995. After the El Niño of 1997 growth falls again: the line follows, attention stays too high for
+# most of a year. Its lags all push the same way; a line may take one off another.
 
 # %% [markdown]
 # ## Exercises
