@@ -49,6 +49,25 @@ def attention_distance(weights: Float[Tensor, "B H L S"], *, width: int | None =
     return (weights * distance).sum(dim=-1).mean(dim=(0, 2))
 
 
+def attention_by_lag(weights: Float[Tensor, "B H L S"]) -> Float[Tensor, "H R"]:
+    r"""Attention from the future to the past, by how many steps lie between.
+
+    The S keys are the last S moments, the newest one last; the L queries are the L moments that follow. From query i to
+    key j, both counted from 0, the lag is r = i + S - j steps.
+
+    .. math:: p_r = \frac{1}{B\,n_r} \sum_{b} \sum_{i + S - j = r} w_{bij}
+
+    with n_r the number of pairs (i, j) at this lag.
+
+    Returns:
+        The mean weight at the lags 1, 2, ..., L + S - 1, in this order.
+    """
+    L, S = weights.shape[-2:]
+    lag = torch.arange(L, device=weights.device)[:, None] + S - torch.arange(S, device=weights.device)  # (L, S)
+    mean = weights.mean(dim=0)  # (H, L, S)
+    return torch.stack([mean[:, lag == r].mean(dim=-1) for r in range(1, L + S)], dim=-1)
+
+
 def cluster_concentration(
     weights: Float[Tensor, "B H L L"], clusters: Int[Tensor, "B L"], *, queries: Bool[Tensor, "B L"] | None = None
 ) -> Float[Tensor, "B H"]:

@@ -522,3 +522,41 @@ def clusters(
     ax.set(title=title, xlabel="first number", ylabel="second number", aspect="equal")
     _finish_lines(ax).legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return ax
+
+
+def timeline(
+    series: Mapping[str, Float[Tensor, "T"]],
+    times: Float[Tensor, "T"],
+    *,
+    parts: Mapping[str, float] | None = None,
+    xlabel: str = "year",
+    title: str = "",
+) -> Figure:
+    """Several signals over the same times, one below the other.
+
+    Args:
+        series: what to write beside each signal, its unit for instance -> its values.
+        parts: name of a part of the time -> where it ends. Parts follow one another from the first time on, and every
+            other one is shaded.
+    """
+    figure, axes = plt.subplots(
+        len(series), 1, figsize=(9.0, 0.8 + 1.6 * len(series)), sharex=True, squeeze=False, layout="constrained"
+    )
+    x = times.detach().double().cpu().numpy()
+    for n, (name, values) in enumerate(series.items()):
+        ax = axes[n, 0]
+        ax.plot(x, values.detach().double().cpu().numpy(), color=COLORS[n % len(COLORS)], linewidth=1.2)
+        ax.set(ylabel=name, xlim=(x[0], x[-1]))
+        _finish_lines(ax)
+        start = float(x[0])
+        for k, (part, end) in enumerate((parts or {}).items()):
+            if k % 2:
+                ax.axvspan(start, end, color="0.92", zorder=0)
+            if n == 0:
+                ax.annotate(
+                    part, ((start + end) / 2, 1.02), xycoords=("data", "axes fraction"), ha="center", fontsize=9
+                )
+            start = end
+    axes[-1, 0].set_xlabel(xlabel)
+    figure.suptitle(title, fontsize="large")
+    return figure

@@ -109,6 +109,13 @@ def test_attention_distance_by_hand():
     assert metrics.attention_distance(weights, width=2).tolist() == [0, (0 + 1 + 1 + 2) / 4]
 
 
+def test_attention_by_lag_by_hand():
+    weights = torch.tensor([[[[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]]], [[[0.4, 0.1, 0.5], [0.3, 0.1, 0.6]]]])  # (2, 1, 2, 3)
+    mean = [[0.3, 0.2, 0.5], [0.2, 0.1, 0.7]]  # from month i ahead to month j, the newest last: i + 3 - j steps
+    expected = [mean[0][2], (mean[0][1] + mean[1][2]) / 2, (mean[0][0] + mean[1][1]) / 2, mean[1][0]]
+    assert_close(metrics.attention_by_lag(weights), torch.tensor([expected]))
+
+
 def test_attention_inside_and_between_clusters_by_hand():
     clusters = torch.tensor([[0, 0, 1], [0, 1, 2]])
     rows = torch.tensor([[0.5, 0.25, 0.25], [0.125, 0.5, 0.375], [0.25, 0.5, 0.25]])
@@ -277,3 +284,17 @@ def test_clusters_have_a_colour_each_and_sizes_by_importance():
     assert one.get_facecolor().tolist() != two.get_facecolor().tolist()
     assert [text.get_text() for text in ax.get_legend().texts] == ["cluster 0, importance 4", "cluster 1, importance 1"]
     plt.close(ax.figure)
+
+
+def test_timeline_shades_every_other_part():
+    years = torch.arange(6.0) + 1990
+    figure = plotting.timeline(
+        {"a": years**2, "b": -years}, years, parts={"before": 1992.0, "after": 1995.0}, title="two"
+    )
+    first, second = figure.axes
+    assert [ax.get_ylabel() for ax in figure.axes] == ["a", "b"]
+    assert second.lines[0].get_ydata().tolist() == (-years).tolist()
+    assert [text.get_text() for text in first.texts] == ["before", "after"]
+    assert [patch.get_x() for patch in first.patches] == [patch.get_x() for patch in second.patches] == [1992.0]
+    assert second.get_xlabel() == "year"
+    plt.close(figure)

@@ -29,7 +29,17 @@ from torch.testing import assert_close
 from torchvision.datasets import MNIST
 
 from sciformer import data
-from sciformer.data import DataError, DataFile, Vocabulary, affine, batches, clustered_tokens, lookup, random_affine
+from sciformer.data import (
+    DataError,
+    DataFile,
+    Vocabulary,
+    affine,
+    batches,
+    clustered_tokens,
+    lookup,
+    random_affine,
+    windows,
+)
 
 FULL = os.environ.get("SCIFORMER_DATA")
 needs_full = pytest.mark.skipif(not FULL, reason="SCIFORMER_DATA names no folder with the full data")
@@ -690,3 +700,21 @@ def test_clustered_tokens_depend_on_their_seed_alone():
 def test_clustered_tokens_refuse_impossible_sizes(sizes):
     with pytest.raises(ValueError, match="clustered_tokens needs a set, 2 clusters and a token in each"):
         clustered_tokens(**{"count": 10, "seed": 0, **sizes})
+
+
+def test_windows_are_all_stretches_of_a_series():
+    past, future = windows(torch.arange(11.0), 3, 5)
+    assert past.tolist() == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]]
+    assert future.tolist() == [[3, 4, 5, 6, 7], [4, 5, 6, 7, 8], [5, 6, 7, 8, 9], [6, 7, 8, 9, 10]]
+    past, future = windows(torch.arange(8.0), 3, 5)
+    assert (len(past), len(future)) == (1, 1)
+
+
+def test_windows_refuse_what_does_not_fit():
+    with pytest.raises(ValueError, match="context 3 and horizon 5 need 8 values, the series has 7"):
+        windows(torch.arange(7.0), 3, 5)
+    for series, context, horizon in ((torch.zeros(9, 2), 3, 5), (torch.zeros(9), 0, 5), (torch.zeros(9), 3, 0)):
+        with pytest.raises(
+            ValueError, match=r"windows needs a series of shape \(T,\), a context and a horizon of 1 or more"
+        ):
+            windows(series, context, horizon)

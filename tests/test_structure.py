@@ -51,6 +51,7 @@ LAYERS = [
     "check.notebook_08",
     "check.notebook_09",
     "check.notebook_10",
+    "check.notebook_13",
     "check",
     "check.assignment",
     "check.grading",

@@ -1,0 +1,775 @@
+# %% [markdown]
+# # 13 Time series
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/13_time_series.ipynb)
+#
+# Needs: notebooks 03 and 04 · about 45 s on two CPU cores
+
+# %% [markdown]
+# After this notebook you can
+#
+# - cut a series into windows without leaks;
+# - forecast one signal by looking into another: queries from one, keys and values from the other;
+# - see at which lag attention looks, and whether the second signal is used;
+# - hold a model against baselines that may win.
+#
+# New against 03: key and value are not the query's own tokens.
+
+# %%
+# Set-up: does nothing where sciformer is installed; elsewhere (Colab) it fetches it and leaves torch alone.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("sciformer") is None:
+    address = "sciformer @ git+https://github.com/sciformer/sciformer"
+    subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])
+
+# %%
+import math
+
+import ipywidgets
+import matplotlib.pyplot as plt
+import torch
+import torch.nn.functional as F
+from statsmodels.datasets import co2, elnino
+from torch import nn
+
+from sciformer import MultiHeadAttention, SinusoidalPositions, attend, check, course, metrics, plotting
+from sciformer.data import batches, windows
+from sciformer.explore import explore
+from sciformer.training import TrainConfig, fit
+
+torch.manual_seed(0)
+
+# %% [markdown]
+# ## Predict first
+#
+# The ocean off Peru is warm in an El Niño. Some months later, CO₂ on Hawaii rises faster. A model reads two years of both and
+# forecasts CO₂ for the next twelve months.
+#
+# 1. Which wins: last year's season again, a line fitted by least squares, or attention?
+# 2. If the windows are split at random, not in time, does the measured error rise or fall?
+# 3. How do you find out whether a model uses the second signal?
+
+# %% [markdown]
+# ## Two signals
+#
+# Both come with statsmodels: CO₂ at Mauna Loa (Keeling and Whorf 2004), weekly, here as monthly means in parts per million; and
+# the sea's surface temperature in the region Niño 1+2, off Peru and Ecuador (NOAA, ERSST.v3b), monthly.
+
+# %%
+monthly = co2.load_pandas().data["co2"].resample("MS").mean()  # from March 1958 to December 2001
+print("months without a measurement:", [f"{month:%Y-%m}" for month in monthly.index[monthly.isna()]])
+level = torch.tensor(monthly.interpolate().to_numpy())  # (T,) in ppm
+sea = torch.tensor(elnino.load_pandas().data.set_index("YEAR").loc[1958:2001].to_numpy()).flatten()[2:]  # (T,) in °C
+calendar = (torch.arange(len(level)) + 2) % 12  # 0 = January
+years = 1958 + (torch.arange(len(level)) + 2) / 12
+plotting.timeline({"CO₂, ppm": level, "sea, °C": sea}, years, title="as measured")
+plt.show()
+
+# %% [markdown]
+# Five months are filled in by a straight line, which knows the month after the gap: a small leak, all of it in what will be
+# the training part.
+#
+# ## Cut first
+#
+# Training comes first in time, then validation (for choices), then the test, looked at once. **Nothing** that is computed
+# from data, not even a mean, may use what lies behind the cut.
+
+# %%
+train_end, val_end = (round((year - years[12].item()) * 12) for year in (1985, 1991))  # months from March 1959 on
+parts = {"train": (0, train_end), "validation": (train_end, val_end), "test": (val_end, len(level) - 12)}
+print({name: f"{end - start} months" for name, (start, end) in parts.items()})
+
+# %% [markdown]
+# Two steps take the seasons away:
+#
+# - CO₂: the change in a year, $y_t = c_t - c_{t-12}$. A forecast of $y$ plus last year's level is one of the level, and the
+#   error is the same, in ppm.
+# - The sea: minus its usual temperature in that month, the mean over the **training** years.
+
+# %%
+growth = level[12:] - level[:-12]  # (T - 12,), from March 1959
+sea, calendar, years = sea[12:], calendar[12:], years[12:]
+
+
+def usual(end):
+    return torch.stack([sea[:end][calendar[:end] == month].mean() for month in range(12)])  # (12,)
+
+
+warmth = sea - usual(train_end)[calendar]
+ends = {name: years[end - 1].item() for name, (_, end) in parts.items()}
+plotting.timeline({"CO₂'s yearly\ngrowth, ppm": growth, "the sea against\nits usual, °C": warmth}, years, parts=ends)
+plt.show()
+
+
+# %% [markdown]
+# The warm seas of 1972, 1983 and 1997 are followed by peaks of CO₂'s growth. Bacastow saw it in 1976 (Nature 261, 116). How
+# many months later? The **cross-correlation** over the training months: correlate today's growth with the sea's warmth $r$ months
+# ago.
+
+# %%
+def correlation(lag, end=train_end):
+    pair = torch.stack([growth[lag:end], warmth[: end - lag]])  # (2, months)
+    return torch.corrcoef(pair)[0, 1].item()
+
+
+crossed = [correlation(lag) for lag in range(36)]
+print(f"highest: {max(crossed):.2f}, {crossed.index(max(crossed))} months back")
+ax = plotting.curves({"": list(enumerate(crossed))}, xlabel="lag in months", ylabel="correlation", title="growth against warmth before it")
+ax.axhline(0, color="0.6")
+plt.show()
+
+# %% [markdown]
+# ## Windows
+#
+# A window is 24 months to look at, and the 12 that follow. By hand, on a short series with 3 and 2:
+
+# %%
+short, by_hand = torch.arange(8.0), []
+for start in range(len(short) - 3 - 2 + 1):
+    by_hand.append((short[start : start + 3].tolist(), short[start + 3 : start + 5].tolist()))
+    print("look at", by_hand[-1][0], "to forecast", by_hand[-1][1])
+past, future = windows(short, context=3, horizon=2)  # (N, C), (N, F)
+assert by_hand == list(zip(past.tolist(), future.tolist(), strict=True))
+
+# %% [markdown]
+# Neighbouring windows are nearly the same. That is what makes leaks so large.
+#
+# A part gets the windows whose **futures** lie wholly in it. Their pasts may reach back over the cut: by then, that is known.
+
+# %%
+C, H = 24, 12  # months to look at, months to forecast
+own_mean, own_std = growth[:train_end].mean(), growth[:train_end].std()
+other_mean, other_std = warmth[:train_end].mean(), warmth[:train_end].std()
+own, other = (growth - own_mean) / own_std, (warmth - other_mean) / other_std
+
+
+def part_windows(start, end):
+    start = max(start - C, 0)
+    return *windows(own[start:end], C, H), windows(other[start:end], C, H)[0]  # (N, C), (N, F), (N, C)
+
+
+data = {name: part_windows(*months) for name, months in parts.items()}
+print({name: f"{len(past)} windows" for name, (past, *_) in data.items()})
+
+
+# %% [markdown]
+# They overlap: the 275 windows of training stand on 310 months, less than 26 years.
+#
+# ## Break it: three leaks
+#
+# Prediction 2. The mean future of the two training windows that are most alike, as a forecast: once with the years up to 1990 cut
+# in time, once with windows drawn at random.
+
+# %%
+def error(forecast, future):
+    return ((forecast - future).abs().mean() * own_std).item()  # back in ppm
+
+
+def nearest(train, test):
+    place = torch.cdist(test[0], train[0]).topk(2, largest=False).indices  # (N, 2)
+    return error(train[1][place].mean(dim=1), test[1])
+
+
+everything = [*part_windows(0, val_end)]
+shuffled = torch.randperm(len(everything[0]), generator=torch.Generator().manual_seed(0))
+count = len(data["validation"][0])
+at_random = [[tensor[part] for tensor in everything] for part in (shuffled[count:], shuffled[:count])]
+print(f"cut in time:       {nearest(data['train'], data['validation']):.2f} ppm")
+print(f"drawn at random:   {nearest(*at_random):.2f} ppm")
+
+# %% [markdown]
+# It falls, by about a third, and nothing has become better. Drawn at random, the windows of a month before and a month after are in
+# training, and with them eleven twelfths of the answer.
+#
+# The second leak: windows made before the cut. How many of them carry test months into training?
+
+# %%
+past, future = windows(torch.arange(len(own)), C, H)  # months by number
+crossing = (past[:, 0] < val_end) & (future[:, -1] >= val_end)
+print("windows that cross one cut:", crossing.sum().item(), "of", len(past))
+
+# %% [markdown]
+# The third: means over everything. Here it is small, yet it is never in doubt which one is right.
+
+# %%
+shift = (usual(len(sea)) - usual(train_end)).abs()
+print(f"the usual temperatures, with the test years and without: up to {shift.max():.2f} °C apart")
+
+
+# %% [markdown]
+# ## Baselines
+#
+# Whoever forecasts has to beat these. **Seasonal naive**: the level of last year, so no growth. **With drift**: growth
+# stays as it is now. **A line**: least squares on the last $p$ months of CO₂ and the last $q$ of the sea, one line for each of the
+# twelve months ahead.
+
+# %%
+def line(p, q, part):
+    def columns(past, future, other):
+        return torch.cat([torch.ones(len(past), 1), past[:, C - p :], other[:, C - q :]], dim=-1)  # (N, 1 + p + q)
+
+    solution = torch.linalg.lstsq(columns(*data["train"]), data["train"][1]).solution  # (1 + p + q, F)
+    return columns(*data[part]) @ solution
+
+
+choices = [0, 1, 3, 6, 12, 24]
+names = [str(choice) for choice in choices]
+grid = torch.tensor([[error(line(p, q, "validation"), data["validation"][1]) for q in choices] for p in choices])
+plotting.heatmap(grid, rows=names, columns=names, xlabel="q: months of the sea", ylabel="p: months of CO₂", title="error on validation, ppm")
+plt.show()
+
+# %% [markdown]
+# Validation chooses: 24 months of CO₂, and 12 of the sea beside them. In every row some months of the sea help.
+
+# %%
+best = divmod(grid.argmin().item(), len(choices))
+alone = grid[:, 0].argmin().item()
+print("both signals: p, q =", [choices[n] for n in best], f"error {grid[best]:.2f} ppm")
+print("CO₂ alone:    p =", choices[alone], f"error {grid[alone, 0]:.2f} ppm")
+
+
+# %%
+def naive_forecasts(part):
+    past, future, _ = data[part]
+    none = (-own_mean / own_std).expand_as(future)  # a growth of 0, in standard units
+    return {"seasonal naive": none, "with drift": past[:, -1:].expand_as(future)}
+
+
+def baselines(part):
+    lines = {"line, CO₂ alone": line(choices[alone], 0, part), "line, both": line(*(choices[n] for n in best), part)}
+    return naive_forecasts(part) | lines
+
+
+for name, forecast in baselines("validation").items():
+    print(f"{name:16} {error(forecast, data['validation'][1]):.2f} ppm")
+
+# %% [markdown]
+# ## Cross-attention
+#
+# Each future month is a query; the past months of the **other** signal are keys and values. In a loop, for two months ahead and
+# four months back:
+
+# %%
+q, k, v = torch.randn(2, 3), torch.randn(4, 3), torch.randn(4, 3)  # queries of one signal, keys and values of the other
+mixed = torch.zeros(2, 3)
+for i in range(2):
+    scores = torch.tensor([q[i] @ k[j] / math.sqrt(3) for j in range(4)])
+    weights = scores.exp() / scores.exp().sum()  # one share for each past month
+    print(f"month {i + 1} ahead looks back with", [f"{weight:.2f}" for weight in weights])
+    for j in range(4):
+        mixed[i] += weights[j] * v[j]
+
+# %% [markdown]
+# | symbol | variable | shape |
+# |---|---|---|
+# | $q_i$, one for each month ahead | `query` | (B, L, E) |
+# | $k_j, v_j$, one for each month back | `key`, `value` | (B, S, E) |
+# | $w_{ij} = \text{softmax}_j(q_i \cdot k_j / \sqrt D)$ | `weights` | (B, H, L, S) |
+# | $\sum_j w_{ij}\,v_j$ | `output` | (B, L, E) |
+#
+# The matrix need not be square: L months ahead, S months back.
+
+# %%
+scores = q @ k.T / math.sqrt(3)  # (L, S)
+torch.testing.assert_close(scores.softmax(dim=-1) @ v, mixed)
+output, weights = attend(scores, v)
+torch.testing.assert_close(output, mixed)
+print("weights:", tuple(weights.shape), " output:", tuple(output.shape))
+
+
+# %% [markdown]
+# With its projections and one head, it is the layer of notebook 03, given three different inputs:
+
+# %%
+class MyCrossAttention(nn.Module):
+    def __init__(self, embed_dim):
+        super().__init__()
+        self.q_proj, self.k_proj = nn.Linear(embed_dim, embed_dim), nn.Linear(embed_dim, embed_dim)
+        self.v_proj, self.out_proj = nn.Linear(embed_dim, embed_dim), nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, query, key, value):  # (B, L, E), (B, S, E), (B, S, E)
+        q, k, v = self.q_proj(query), self.k_proj(key), self.v_proj(value)
+        weights = (q @ k.mT / math.sqrt(q.shape[-1])).softmax(dim=-1)  # (B, L, S)
+        return self.out_proj(weights @ v)  # (B, L, E)
+
+
+inputs = torch.randn(2, 3, 8), torch.randn(2, 5, 8), torch.randn(2, 5, 8)
+course.assert_same_module(MyCrossAttention(8), MultiHeadAttention(8, 1), *inputs)
+
+
+# %% [markdown]
+# ## The forecaster
+#
+# Who asks, and for what? A future month knows only **when** it is. So queries are times, and so are keys. Values are what is
+# fetched. A key may also say **what** stood there: a mark is added to its time.
+#
+# Beside it, a line reads CO₂'s own past.
+
+# %%
+class CrossForecast(nn.Module):
+    def __init__(self, context, horizon, dim=16, heads=1):
+        super().__init__()
+        times = SinusoidalPositions(dim, context + horizon).table  # (C + F, E)
+        self.register_buffer("past", times[:context])
+        self.register_buffer("future", times[context:])
+        self.mark, self.value = nn.Linear(1, dim, bias=False), nn.Linear(1, dim)
+        self.attention = MultiHeadAttention(dim, heads)
+        self.read, self.own = nn.Linear(dim, 1), nn.Linear(context, horizon)
+        nn.init.zeros_(self.read.weight)  # at first there is only the line
+
+    def look(self, marks, values):  # (B, S), (B, S)
+        query = self.future.expand(len(values), -1, -1)  # (B, L, E)
+        key = self.past + self.mark(marks[..., None])  # (B, S, E)
+        return self.attention(query, key, self.value(values[..., None]), need_weights=True)
+
+    def forward(self, own, marks, values):  # (B, S) each
+        looked, _ = self.look(marks, values)  # (B, L, E)
+        return self.own(own) + self.read(looked).squeeze(-1)  # (B, L)
+
+
+print(f"{sum(p.numel() for p in CrossForecast(C, H).parameters()):,} parameters")
+
+# %% [markdown]
+# Three arms differ only in what they are given:
+#
+# | arm | marks on the keys | values |
+# |---|---|---|
+# | own | – | CO₂: keys and values from the query's own signal |
+# | when | – | the sea |
+# | when and what | the sea | the sea |
+
+# %%
+arms = {
+    "own": lambda own, other: (own, torch.zeros_like(own), own),
+    "when": lambda own, other: (own, torch.zeros_like(own), other),
+    "when and what": lambda own, other: (own, other, other),
+}
+given = {part: [tensor.float() for tensor in data[part]] for part in data}  # past, future, other
+recipe = TrainConfig(steps=400, lr=3e-3, weight_decay=0.1)
+
+
+def trained(arm, seed):
+    torch.manual_seed(seed)
+    model, (past, future, other) = CrossForecast(C, H), given["train"]
+    stream = batches(*arms[arm](past, other), future, batch_size=64, seed=seed)
+    fit(model, stream, F.l1_loss, recipe, progress=False)
+    return model.requires_grad_(False)
+
+
+# %% [markdown]
+# ## Train
+#
+# Five seeds of each arm, a second or two a run. Validation first:
+
+# %%
+models = {arm: [trained(arm, seed) for seed in range(5)] for arm in arms}
+
+
+def errors(arm, part):
+    past, future, other = given[part]
+    return [error(model(*arms[arm](past, other)), future) for model in models[arm]]
+
+
+# %% tags=["nbval-ignore-output"]
+for arm in arms:
+    print("{:14} {:.3f} ± {:.3f} ppm on validation".format(arm, *metrics.mean_and_error(errors(arm, "validation"))))
+
+
+# %% [markdown]
+# With the sea, attention is about as good as the line with both. Between its two arms, validation sees hardly any difference.
+#
+# ## Where does it look?
+#
+# In the arm *when*, keys hold no data, so all windows have the same weights. Each row is one month ahead:
+
+# %%
+def mean_weights(arm, part="validation"):
+    past, _, other = given[part]
+    inputs = arms[arm](past, other)
+    return torch.stack([model.look(*inputs[1:])[1].mean(dim=0) for model in models[arm]])  # (seeds, 1, L, S)
+
+
+seen = mean_weights("when")
+back = [str(n) if n % 3 == 0 else "" for n in range(1 - C, 1)]
+ax = plotting.heatmap(seen.mean(dim=0)[0], rows=[str(n) for n in range(1, H + 1)], columns=back, ylabel="month ahead", xlabel="month of the sea, 0 is now", title="attention, mean of five seeds")
+plt.show()
+
+# %% [markdown]
+# The first months ahead look about half a year back; the later ones move to the newest month. A lag that is always the same would
+# draw a slanted band, and from about the ninth month on it would leave the past: then the newest has to do.
+#
+# The same weights by lag, beside the cross-correlation:
+
+# %%
+lags = torch.arange(1, C + H)
+profile = metrics.attention_by_lag(seen)[0]  # (C + F - 1,)
+shown = {"attention": profile / profile.max(), "cross-correlation": torch.tensor(crossed)[1:] / max(crossed)}
+lines = {name: torch.stack([lags, values], dim=-1) for name, values in shown.items()}
+ax = plotting.curves(lines, xlabel="lag in months", ylabel="highest = 1", title="which lag?")
+ax.axhline(0, color="0.6")
+plt.show()
+
+# %%
+course.verdict("lag at which attention is highest, in months", lags[profile.argmax()].item(), above=4, below=15)
+
+
+# %% [markdown]
+# Both peak at about the same lag. They are not the same question: correlation asks for each lag alone; attention has to share
+# out one unit, and the line beside it already knows CO₂'s past.
+#
+# ## Is the second signal used?
+#
+# Prediction 3: **take it away from a trained model.** Each window gets the sea of another window. If the error stays, it was not
+# used.
+
+# %%
+def without_the_sea(arm, part="validation"):
+    past, future, other = given[part]
+    change = torch.randperm(len(other), generator=torch.Generator().manual_seed(0))
+    return [error(model(*arms[arm](past, other[change])), future) for model in models[arm]]
+
+
+# %% tags=["nbval-ignore-output"]
+for arm in arms:
+    before, after = (sum(values) / len(values) for values in (errors(arm, "validation"), without_the_sea(arm)))
+    print(f"{arm:14} its own sea {before:.3f} ppm, another window's {after:.3f}")
+
+# %%
+growing = [after - before for before, after in zip(errors("when", "validation"), without_the_sea("when"), strict=True)]
+course.verdict("when: the least growth of the error, ppm", min(growing), above=0.02)
+same = [after - before for before, after in zip(errors("own", "validation"), without_the_sea("own"), strict=True)]
+course.verdict("own: the largest change, which has no sea", max(map(abs, same)), below=1e-6)
+
+# %% [markdown]
+# ## The test, once
+#
+# All choices are made. 1991 to 2001:
+
+# %% tags=["nbval-ignore-output"]
+on_test = {arm: errors(arm, "test") for arm in arms}
+fixed = {name: error(forecast, data["test"][1]) for name, forecast in baselines("test").items()}
+for name, value in fixed.items():
+    print(f"{name:16} {value:.3f} ppm")
+for arm, values in on_test.items():
+    print("{:16} {:.3f} ± {:.3f} ppm".format(arm, *metrics.mean_and_error(values)))
+
+# %%
+shown = {name: value for name, value in fixed.items() if name != "seasonal naive"}
+plotting.seeds(on_test, lines=shown, ylabel="mean absolute error, ppm", title="test, 1991 to 2001")
+plt.show()
+
+# %%
+mean = {arm: sum(values) / len(values) for arm, values in on_test.items()}
+course.verdict("error of seasonal naive over that of 'when'", fixed["seasonal naive"] / mean["when"], above=2.5)
+course.verdict("when, less 'own'", mean["when"] - mean["own"], below=0)
+course.verdict("when, less the line with CO₂ alone", mean["when"] - fixed["line, CO₂ alone"], below=0)
+course.verdict("when, less the line with both", mean["when"] - fixed["line, both"], above=0)
+
+
+# %% [markdown]
+# Prediction 1: **the line has the lowest error**, the one that reads both signals. *When* is ahead of all that read CO₂ alone; *when
+# and what*, which validation put first by a hair, hardly is.
+#
+# Error bars over seeds say how much a run varies, not how much eleven years do. Year by year:
+
+# %% tags=["nbval-ignore-output"]
+def by_year(forecast):
+    off = (forecast - data["test"][1]).abs().mean(dim=-1) * own_std  # (N,)
+    return torch.stack([piece.mean() for piece in off.split(12)[:-1]])  # one for each twelve windows
+
+
+past, _, other = given["test"]
+attention = torch.stack([model(*arms["when"](past, other)) for model in models["when"]]).mean(dim=0)
+for name, forecast in baselines("test").items():
+    gap, off = metrics.mean_and_error((by_year(attention) - by_year(forecast)).tolist())
+    print(f"'when' less {name:16} {gap:+.3f} ± {off:.3f} ppm over {len(by_year(forecast))} years")
+
+
+# %% [markdown]
+# Only the seasonal naive forecast is beaten clearly; all else lies within two standard errors. A decade holds few El Niños, and no
+# number of seeds makes more of them.
+#
+# ### Why the line is so hard to beat
+#
+# In *when*, weights do not depend on the data. What is left is a weighted mean of temperatures, **linear** in them:
+
+# %%
+def from_the_sea(other):
+    past, zeros = given["test"][0][:1], torch.zeros_like(other)
+    return models["when"][0](past, zeros, other) - models["when"][0](past, zeros, zeros)
+
+
+one, two = given["test"][2][:1], given["test"][2][60:61]
+print("two forecasts = forecast of the sum:", torch.allclose(from_the_sea(one) + from_the_sea(two), from_the_sea(one + two), atol=1e-5))
+
+
+# %% [markdown]
+# Whatever this arm can say, a line with 24 + 24 numbers for each month ahead can say too. It can say more: a head's weights are
+# positive and share one factor, while a line may take one month off another. Least squares finds the best one at once.
+#
+# Zeng et al. 2022 (arXiv:2205.13504) found lines ahead of transformers on nine common benchmarks.
+
+# %% [markdown]
+# ## What the mechanism is for
+#
+# A second task, made up. Signal one is noise. Signal two is a mark: at one of 24 moments it jumps. The answer is what signal one
+# was **at that moment**. As many training windows as before:
+
+# %%
+def marked(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    signal, marks = torch.randn(2, count, C, generator=generator)
+    place = torch.randint(C, (count, 1), generator=generator)
+    marks = (0.3 * marks).scatter_add(1, place, torch.full((count, 1), 3.0))
+    return signal, marks, signal.gather(1, place)  # (N, S), (N, S), (N, 1)
+
+
+signal, marks, answer = marked(2, seed=5)
+months = torch.arange(1 - C, 1)
+plotting.timeline({"signal": signal[0], "mark": marks[0]}, months, xlabel="month", title=f"the answer is {answer[0].item():.2f}")
+plt.show()
+
+# %% [markdown]
+# The same class: marks go into the keys, signal one into the values. With one head and with four; beside them a line and a small
+# network, which read both signals.
+
+# %%
+train, test = marked(len(data["train"][0]), seed=0), marked(1000, seed=1)
+both = [torch.cat([torch.ones(len(signal), 1), signal, marks], dim=-1) for signal, marks, _ in (train, test)]
+makers = {
+    "network": lambda: nn.Sequential(nn.Linear(1 + 2 * C, 64), nn.GELU(), nn.Linear(64, 1)),
+    "cross-attention,\n1 head": lambda: CrossForecast(C, 1),
+    "cross-attention,\n4 heads": lambda: CrossForecast(C, 1, heads=4),
+}
+
+
+def copier(name, seed):
+    torch.manual_seed(seed)
+    model, inputs = makers[name](), both if name == "network" else [(s, m, s) for s, m, _ in (train, test)]
+    reads = [x if isinstance(x, tuple) else (x,) for x in inputs]  # what the model is given, in training and test
+    settings = TrainConfig(steps=300, lr=1e-2, weight_decay=0.1)
+    fit(model, batches(*reads[0], train[2], batch_size=64, seed=seed), F.l1_loss, settings, progress=False)
+    model.requires_grad_(False)
+    return model, F.l1_loss(model(*reads[1]), test[2]).item()
+
+
+# %%
+copiers = {name: [copier(name, seed) for seed in range(5)] for name in makers}
+found = {"line": [F.l1_loss(both[1] @ torch.linalg.lstsq(both[0], train[2]).solution, test[2]).item()]}
+found |= {name: [off for _, off in runs] for name, runs in copiers.items()}
+always_zero = test[2].abs().mean().item()
+plotting.seeds(found, lines={"always 0": always_zero}, ylabel="mean absolute error", title="copy the marked moment")
+plt.show()
+
+# %%
+ratio = {name: sum(values) / len(values) / always_zero for name, values in found.items()}
+course.verdict("line: error over that of always 0", ratio["line"], above=0.6)
+course.verdict("network: error over that of always 0", ratio["network"], above=0.6)
+course.verdict("four heads: error over that of always 0", ratio["cross-attention,\n4 heads"], below=0.2)
+
+# %% [markdown]
+# No line can do it: the answer is a **product**, mark times signal, summed over moments. A network would have to learn one such
+# product for each moment, from a dozen examples each. Attention learns *look where the mark is* once, for all moments.
+
+# %% [markdown]
+# With one head, some runs fail: a head that at first looks away from the mark brings back nothing useful, so little teaches it to
+# look there. Four heads are four tries. In a run that went well:
+
+# %%
+model, _ = copiers["cross-attention,\n4 heads"][0]
+_, weights = model.look(marks, signal)  # (2, H, 1, S)
+heads = [f"head {n}" for n in range(4)]
+plotting.heatmap(weights[0, :, 0], rows=heads, ylabel="", xlabel="moment", vmax=1, colorbar=False, title=f"weights, dark 0, bright 1; the mark is at moment {marks[0].argmax().item()}")
+plt.show()
+
+# %% [markdown]
+# So: where *which* past matters depends on the data, look. Where it is always the same lag, fit a line.
+
+# %% [markdown]
+# ## The mistakes
+#
+# Back to CO₂. Move the month of the forecast through the test years. The dashed line is *now*, at first in the El Niño of 1997:
+
+# %%
+answers = {"attention": attention.double(), "line, both": baselines("test")["line, both"]}
+
+
+def forecast_from(window):
+    past, future, _ = (tensor[window] * own_std + own_mean for tensor in data["test"])
+    when = years[val_end - 1 + window] + torch.arange(1 - C, H + 1) / 12  # the last month known, and around it
+    drawn = {"measured": torch.cat([past, future])} | {n: a[window] * own_std + own_mean for n, a in answers.items()}
+    lines = {name: torch.stack([when[-len(y) :].double(), y], dim=-1) for name, y in drawn.items()}
+    ax = plotting.curves(lines, xlabel="year", ylabel="CO₂'s yearly growth, ppm")
+    ax.axvline(when[C - 1].item(), color="0.6", linestyle="--")
+    ax.set(ylim=(-0.5, 4.5))
+    return ax
+
+
+explore(
+    forecast_from,
+    alt="Growth of CO₂ before and after the end of 1997: measured, and as attention and the line forecast it.",
+    window=ipywidgets.IntSlider(value=83, min=0, max=len(data["test"][0]) - 1, description="month"),
+)
+
+# %% [markdown]
+# Where in the test are the errors, and how do they grow with the months ahead?
+
+# %%
+off = {name: (answer - data["test"][1]).abs() * own_std for name, answer in answers.items()}  # (N, F)
+_, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
+started = years[val_end : val_end + len(attention)].double()
+over_time = {name: torch.stack([started, values.mean(dim=-1)], dim=-1) for name, values in off.items()}
+plotting.curves(over_time, xlabel="first month of the forecast", ylabel="mean absolute error, ppm", ax=axes[0])
+plotting.curves({name: values.mean(dim=0) for name, values in off.items()}, xlabel="months ahead", ylabel="", ax=axes[1])
+plt.show()
+
+
+# %% [markdown]
+# Both err most from 1992 to 1995. After the El Niño of 1997 growth falls again: the line follows, attention stays too high for
+# most of a year. Its lags all push the same way; a line may take one off another.
+
+# %% [markdown]
+# ## Exercises
+#
+# Write the answer in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
+# fresh numbers each time. Hints and a solution are folded away below each cell.
+#
+# ### Exercise 1 · easy · 6 minutes
+#
+# The seasonal naive forecast of a level: the last season of each window comes again, as often as needed.
+
+# %%
+def seasonal_naive(past, season, horizon):  # (N, C), months in a season, months to forecast
+    raise NotImplementedError  # (N, F)
+
+
+check.seasonal_naive(seasonal_naive)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `past[:, -season:]` is what comes again. Which of its months is the first ahead, and which the one after the season is through?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Month $i$ ahead, from 0, is month $i$ modulo `season` of the last season. A list of such places indexes the columns.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def seasonal_naive(past, season, horizon):
+#     last = past[:, -season:]  # (N, season)
+#     return last[:, torch.arange(horizon) % season]  # (N, F)
+# ```
+#
+# </details>
+#
+# ### Exercise 2 · middle · 10 minutes
+#
+# Windows without a leak, each past and future in one row, standardised (`mean`, `std`). Training ends before month `cut`; the
+# test forecasts month `cut` and all that follow it, each window wholly.
+
+# %%
+def honest_windows(series, context, horizon, cut):  # (T,), three numbers
+    raise NotImplementedError  # training windows (N, C + F), test windows (M, C + F)
+
+
+check.honest_windows(honest_windows)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Which months are known when the first forecast of the test is made? They may enter its past, and the mean.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Cut first, into `series[:cut]` and a part that begins `context` months before the cut. `x.unfold(0, length, 1)` gives all windows.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def honest_windows(series, context, horizon, cut):
+#     train = series[:cut]
+#     series = (series - train.mean()) / train.std()
+#     length = context + horizon
+#     return series[:cut].unfold(0, length, 1), series[cut - context :].unfold(0, length, 1)
+# ```
+#
+# </details>
+#
+# ### Exercise 3 · hard · 15 minutes
+#
+# One head of cross-attention from months ahead to months back, and how far it looks: the mean weight at each lag, over all
+# windows and all pairs of months that many steps apart. The newest month is the last key.
+
+# %%
+def cross_lags(future, past, w_query, w_key):  # (B, L, E), (B, S, E), (E, D), (E, D)
+    raise NotImplementedError  # mean weight at the lags 1, ..., L + S - 1
+
+
+check.cross_lags(cross_lags)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Weights first, (B, L, S): scaled, softmax over the months back, then their mean over the windows. How many steps are there from
+# the newest month to the first one ahead?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The lag of the pair $(i, j)$, both from 0, is $i + S - j$. With a matrix of lags, `weights[lag == r]` picks the pairs at lag $r$.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def cross_lags(future, past, w_query, w_key):
+#     query, key = future @ w_query, past @ w_key  # (B, L, D), (B, S, D)
+#     weights = (query @ key.mT / math.sqrt(query.shape[-1])).softmax(dim=-1).mean(dim=0)  # (L, S)
+#     L, S = weights.shape
+#     lag = torch.arange(L)[:, None] + S - torch.arange(S)  # (L, S)
+#     return torch.stack([weights[lag == r].mean() for r in range(1, L + S)])
+# ```
+#
+# </details>
+
+# %% [markdown]
+# ## Takeaways
+#
+# - Cross-attention: queries from one signal, keys and values from another; the weights need not be square.
+# - Cut in time first. A random split, a window over the cut or a mean over everything forecasts what is already known.
+# - Where the same lag always holds, a line does it. Attention is for pasts that the data point to.
+
+# %% [markdown]
+# ## Check yourself
+#
+# 1. The second signal of each window is exchanged with another's, and the error stays. Name two reasons.
+# 2. Keys are times and nothing else. Why can attention over 24 months do no more than a line?
+# 3. Five seeds agree to 0.002 ppm. Why is the verdict on eleven years still open?
+#
+# <details><summary>Answers</summary>
+#
+# 1. The model does not read it, or reads it and gets nothing from it that its own signal does not say. (A third: all windows have
+#    nearly the same second signal.)
+# 2. The weights are the same for every window, so the output is a fixed weighted sum of the 24 values.
+# 3. Seeds vary the first weights and the order of the batches, not the weather: neighbouring test windows overlap, and few El Niños
+#    are in them.
+#
+# </details>
+
+# %% [markdown]
+# **To read**: Bacastow 1976 (Nature 261, 116–118); Hyndman and Koehler 2006 (International Journal of Forecasting 22, 679–688), how to
+# scale an error by a naive forecast's; Zeng et al. 2022 (arXiv:2205.13504), section 5; Vaswani et al. 2017 (arXiv:1706.03762),
+# section 3.2.3, where cross-attention is called encoder–decoder attention.
+#
+# **Next**: 14, searching for settings at random.
