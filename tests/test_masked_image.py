@@ -139,9 +139,9 @@ def test_every_parameter_is_trained_the_mask_token_too():
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in network.parameters())
 
 
-def test_features_are_the_mean_token_of_the_whole_image():
+def test_features_are_the_tokens_of_the_whole_image_side_by_side():
     network, x = model(), images()
-    assert_close(network.features(x), network.encode(x).mean(dim=1))
+    assert_close(network.features(x), torch.cat(network.encode(x).unbind(dim=1), dim=1))
     assert network.encode(x).shape == (B, 25, E)
     almost = torch.ones(B, 25, dtype=torch.bool)
     almost[:, 7] = False

@@ -139,9 +139,12 @@ class MaskedImageModel(nn.Module):
             tokens, _ = block(tokens)
         return self.norm(tokens)
 
-    def features(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B E"]:
-        """One vector for a whole image: the mean of its tokens, nothing hidden."""
-        return self.encode(images).mean(dim=1)
+    def features(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F"]:
+        """One vector for a whole image, nothing hidden: its F = L · E numbers, token beside token.
+
+        Where the place of a thing does not matter, as in a tile cut anywhere, the tokens' mean is the better summary.
+        """
+        return self.encode(images).flatten(1)
 
     def hidden_pixels(self, images: Float[Tensor, "B C H W"], visible: Bool[Tensor, "B L"]) -> Float[Tensor, "B M P"]:
         """What :meth:`forward` should give: in each patch all of channel 0, row by row, then channel 1.
