@@ -243,8 +243,7 @@ print("restored alike:", torch.equal(packaged(painted, visible), packaged(images
 # %% [markdown]
 # ## Train it
 #
-# The setting that `python -m sciformer record masked-images` runs. Each image is moved a little and hidden anew every time
-# it is seen.
+# The setting that `python -m sciformer record masked-images` runs. Each image is hidden anew every time it is seen.
 
 # %%
 setting = experiments.MASKED_IMAGES[course.profile()]
@@ -442,7 +441,7 @@ held_out = cut(lower)  # (64, 3, 32, 32)
 
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
-of_tissue = MaskedImageModel(32, 8, in_channels=3, **sizes).to(device)
+of_tissue = MaskedImageModel(32, 4, in_channels=3, **sizes).to(device)
 tissue_config = TrainConfig(steps=1000, lr=1e-2, optimizer="muon", warmup_steps=30)
 tissue_history = fit(of_tissue, experiments.masked_batches(of_tissue, crops(0), seed=0), F.mse_loss, tissue_config)
 of_tissue.eval()
@@ -465,16 +464,16 @@ def soap_film(pictures, seen, rounds=400):
 
 
 def restorations(pictures, visible):
-    seen = ~masked(pictures, visible, 8).isnan()
+    seen = ~masked(pictures, visible, 4).isnan()
     colour = (pictures * seen).sum(dim=(2, 3), keepdim=True) / seen.sum(dim=(2, 3), keepdim=True)
     by_model = of_tissue.restore(pictures.to(device), visible.to(device)).cpu()
     return {"mean colour": torch.where(seen, pictures, colour), "soap film": soap_film(pictures, seen), "model": by_model}
 
 
-hole = torch.ones(4, 4, dtype=torch.bool)
-hole[1:3, 1:3] = False
+hole = torch.ones(8, 8, dtype=torch.bool)
+hole[2:6, 2:6] = False  # 4×4 of the 8×8 patches
 hole = hole.flatten().expand(len(held_out), -1)
-scattered = random_visible(len(held_out), 16, generator=torch.Generator().manual_seed(0))
+scattered = random_visible(len(held_out), of_tissue.num_tokens, generator=torch.Generator().manual_seed(0))
 
 # %% [markdown]
 # Squared errors of hidden pixels; 1 is the variance of the upper part's colours.
@@ -482,27 +481,28 @@ scattered = random_visible(len(held_out), 16, generator=torch.Generator().manual
 # %% tags=["nbval-ignore-output"]
 errors = {}
 for case, mask in (("three quarters hidden", scattered), ("a hole", hole)):
-    gone = masked(held_out, mask, 8).isnan()
+    gone = masked(held_out, mask, 4).isnan()
     for name, restored in restorations(held_out, mask).items():
         errors[case, name] = F.mse_loss(restored[gone], held_out[gone]).item()
         print(f"{case:22} {name:12} {errors[case, name]:.3f}")
 
 # %%
 for case in ("three quarters hidden", "a hole"):
-    course.verdict(f"{case}: model over mean colour", errors[case, "model"] / errors[case, "mean colour"], below=1.15)
-    course.verdict(f"{case}: soap film over model", errors[case, "soap film"] / errors[case, "model"], below=1)
+    course.verdict(f"{case}: model over mean colour", errors[case, "model"] / errors[case, "mean colour"], below=1)
+course.verdict("a hole: soap film over model", errors["a hole", "soap film"] / errors["a hole", "model"], below=1)
 
 # %%
 shown = torch.tensor([1, 6, 19, 24, 37, 42, 52, 59])
-columns = {"original": held_out, "visible": masked(held_out, hole, 8), **restorations(held_out, hole)}
+columns = {"original": held_out, "visible": masked(held_out, hole, 4), **restorations(held_out, hole)}
 rows = torch.cat([pictures[shown] * spread + middle for pictures in columns.values()])
 titles = [name if n == 0 else "" for name in columns for n in range(len(shown))]
 plotting.images(rows, titles, columns=8, size=1.1)
 plt.show()
 
 # %% [markdown]
-# Measured: the soap film wins. Close to a border, the best guess is the border, and a model that saw a minute of one slide
-# has learned colours and little texture. Both blur: where several textures are possible, squared error rewards their mean.
+# The model beats the mean colour, and the soap film beats the model. Close to a border the best guess is the border, and
+# a minute with one slide is not enough to learn more of its texture than that. Both blur: where several textures are
+# possible, squared error rewards their mean.
 
 # %% [markdown]
 # ### What the slide is made of

@@ -84,6 +84,11 @@ _HIDDEN_LOSS_FAULTS = (
         average=lambda errors, counted: errors[counted].sum(),
     ),
     Fault(
+        "sum of the patches' means",
+        "The means of the hidden patches are summed. One mean over all of them is wanted.",
+        average=lambda errors, counted: errors[counted].mean(dim=-1).sum(),
+    ),
+    Fault(
         "one sum for each image",
         "The means of the images are summed. One mean over all of them is wanted.",
         average=lambda errors, counted: errors[counted].mean() * len(errors),
@@ -249,12 +254,13 @@ def frozen_features(
     test: Tensor,
     *,
     frozen: bool = True,
+    prepare: Callable[..., Tensor] = lambda images, train: images,
     middle: Callable[..., Tensor] = lambda own, train, test: train.mean(dim=0),
     spread: Callable[..., Tensor | float] = lambda own, train, test: train.std(dim=0),
 ) -> tuple[Tensor, Tensor]:
     """Features without a graph, less the training features' mean, over their standard deviation."""
     with torch.set_grad_enabled(not frozen):
-        one, two = encoder(train), encoder(test)
+        one, two = encoder(prepare(train, train)), encoder(prepare(test, train))
         return tuple((x - middle(x, one, two)) / spread(x, one, two) for x in (one, two))  # type: ignore[return-value]
 
 
@@ -262,9 +268,9 @@ def _call_frozen_features(answer: Callable[..., Any], weight: Tensor, train: Ten
     """The encoder is tanh(x W), and W still wants gradients."""
     weight = weight.clone().requires_grad_()
     features = answer(lambda images: torch.tanh(images @ weight), train, test)
-    if isinstance(features, list | tuple) and len(features) == 2:
-        return *features, not any(isinstance(x, Tensor) and x.requires_grad for x in features)
-    return features
+    if not isinstance(features, list | tuple) or len(features) != 2:
+        raise TypeError("two results are wanted: the training features, and the test features")
+    return *features, not any(isinstance(x, Tensor) and x.requires_grad for x in features)
 
 
 def _frozen_features_cases(draw: Draw) -> Iterator[Case]:
@@ -359,6 +365,19 @@ _FROZEN_FEATURES_FAULTS = (
         spread=lambda own, train, test: 1.0,
     ),
     Fault(
+        "pixels in place of features",
+        "The images are standardised, and then encoded. Encode first: it is the features that should be standardised.",
+        prepare=lambda images, train: (images - train.mean(dim=0)) / train.std(dim=0),
+        middle=lambda own, train, test: torch.zeros_like(train[0]),
+        spread=lambda own, train, test: 1.0,
+    ),
+    Fault(
+        "brackets missing",
+        "Only the mean is divided: division goes first. Write (features − mean) / deviation, with the brackets.",
+        middle=lambda own, train, test: train.mean(dim=0) / train.std(dim=0),
+        spread=lambda own, train, test: 1.0,
+    ),
+    Fault(
         "test features as they are",
         "Only the training features are standardised. The test features need the same treatment, by the same numbers.",
         middle=lambda own, train, test: train.mean(dim=0) if own is train else torch.zeros_like(train[0]),
@@ -372,10 +391,11 @@ def _at(places: Tensor) -> tuple[Tensor, Tensor]:
     return torch.arange(len(places), device=places.device)[:, None], places
 
 
-def _hidden_places(kept: Tensor, length: int) -> Tensor:
-    """The places that are not kept, ascending, (B, L - V)."""
+def _drawn_order(kept: Tensor, length: int) -> Tensor:
+    """The places that are kept, then the others, ascending, (B, L)."""
     is_kept = torch.zeros(len(kept), length, dtype=torch.bool, device=kept.device).scatter(1, kept, True)
-    return is_kept.long().argsort(dim=1, stable=True)[:, : length - kept.shape[1]]
+    hidden = is_kept.long().argsort(dim=1, stable=True)[:, : length - kept.shape[1]]
+    return torch.cat([kept, hidden], dim=1)
 
 
 def _put_back(seen: Tensor, kept: Tensor, tokens: Tensor, mask_token: Tensor) -> Tensor:
@@ -391,8 +411,7 @@ def _appended(seen: Tensor, kept: Tensor, tokens: Tensor, mask_token: Tensor) ->
 
 
 def _there_again(seen: Tensor, kept: Tensor, tokens: Tensor, mask_token: Tensor) -> Tensor:
-    order = torch.cat([kept, _hidden_places(kept, tokens.shape[1])], dim=1)
-    return _appended(seen, kept, tokens, mask_token)[_at(order)]
+    return _appended(seen, kept, tokens, mask_token)[_at(_drawn_order(kept, tokens.shape[1]))]
 
 
 def _hidden_replaced(tokens: Tensor, kept: Tensor, by: Tensor) -> Tensor:
@@ -527,6 +546,20 @@ _DECODED_FROM_VISIBLE_FAULTS = (
         "not put back",
         "Visible tokens stand in front and mask tokens behind. Each belongs to its place before positions are added.",
         put_back=_appended,
+    ),
+    Fault(
+        "left in the order drawn",
+        "Each token has its own position, but the result is in the order in which patches were drawn. "
+        "Row n has to belong to place n.",
+        put_back=_appended,
+        place_again=lambda tokens, kept, positions, decoder_positions: (
+            tokens + decoder_positions[_drawn_order(kept, tokens.shape[1])]
+        ),
+    ),
+    Fault(
+        "put back at the first image's places",
+        "In every image the visible tokens are put back at the first image's places. Each has its own row of kept.",
+        put_back=lambda seen, kept, tokens, mask_token: _put_back(seen, kept[:1].expand_as(kept), tokens, mask_token),
     ),
     Fault(
         "put back in ascending order",
