@@ -46,7 +46,6 @@ from sciformer.training import TrainConfig, evaluate, fit
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
-
 # %% [markdown]
 # ## Predict first
 #
@@ -170,6 +169,7 @@ for name, placed in (("without", everywhere), ("with", decoder_positions(everywh
     decoded = block(placed)[0][0, ~visible[0]]  # (M, D): what stands at the first image's hidden places
     print(f"{name:8} positions, all hidden places alike:", torch.allclose(decoded, decoded[:1], atol=1e-5))
 
+
 # %% [markdown]
 # ## The loss: only what was hidden
 #
@@ -182,7 +182,6 @@ for name, placed in (("without", everywhere), ("with", decoder_positions(everywh
 # | $z_n$, encoded, $n \in V$ | `encoded` | (B, V, E) |
 # | mask token | `mask_token` | (D,) |
 # | $\hat p_n$, restored, $n \in M$ | `model(images, visible)` | (B, M, P) |
-
 
 # %% [markdown]
 # Visible patches are known; copying them is no task. He et al. (2021, arXiv:2111.06377, sections 3 and 4.1) found that
@@ -297,6 +296,7 @@ explore(
     hidden_share=ipywidgets.FloatSlider(value=0.75, min=0.5, max=0.95, step=0.05, description="hidden share"),
 )
 
+
 # %% [markdown]
 # ## What did it learn? A linear probe
 #
@@ -368,7 +368,6 @@ for profile in ("quick", "full"):
         ax = plotting.seeds(groups, ylabel="probe accuracy", title=f"masked-images, {profile} profile")
         ax.set(ylim=(min(map(min, groups.values())) - 0.01, 1))
         plt.show()
-
 
 # %% [markdown]
 # ## What the encoder saves
@@ -446,6 +445,7 @@ tissue_config = TrainConfig(steps=1000, lr=1e-2, optimizer="muon", warmup_steps=
 tissue_history = fit(of_tissue, experiments.masked_batches(of_tissue, crops(0), seed=0), F.mse_loss, tissue_config)
 of_tissue.eval()
 print(f"loss {statistics.fmean(tissue_history.loss[-50:]):.3f} in {tissue_history.seconds:.0f} s")
+
 
 # %% [markdown]
 # ### A missing region
@@ -536,7 +536,6 @@ for n in range(4):
 # %%
 plotting.regions(slide, labels_of["model"].view(61, 61), step=8, start=12, line=384)
 plt.show()
-
 
 # %% [markdown]
 # How much of the brown stain do the clusters explain in the held-out part? The share of its variance that lies between them:
