@@ -3,17 +3,17 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/12_masked_images.ipynb)
 #
-# Needs: notebook 06 · about 110 s on two CPU cores
+# Needs: notebook 06, and scikit-image, which the course installs · about 100 s on two CPU cores
 
 # %% [markdown]
 # After this notebook you can
 #
-# - hide three quarters of an image, and let an encoder see nothing but the rest;
-# - restore what is hidden with a small decoder, and say what the mask token and the positions are for;
-# - judge what was learned without labels by a linear probe, against baselines;
-# - do the same on a slide of tissue, and compare with plain interpolation.
+# - hide three quarters of an image and show an encoder nothing but the rest;
+# - restore what is hidden with a small decoder;
+# - judge what was learned without labels, by a linear probe;
+# - do the same on a slide of tissue, against plain interpolation.
 #
-# New against 06: no labels, and an encoder and a decoder that see different tokens.
+# New against 06: no labels; encoder and decoder see different tokens.
 
 # %%
 # Set-up: does nothing where sciformer is installed; elsewhere (Colab) it fetches it and leaves torch alone.
@@ -274,7 +274,7 @@ course.verdict("the model's squared error over the mean digit's", loss / by_mean
 
 # %%
 lines = {"model": history.loss, "mean digit": [(1, by_mean), (len(history.loss), by_mean)]}
-plotting.curves(lines, smooth=20, ylabel="loss on hidden pixels")
+plotting.curves(lines, smooth=20, ylabel="loss on hidden pixels", logy=True)
 plt.show()
 
 
@@ -350,6 +350,9 @@ for name in ("pixels", "untrained encoder"):
     course.verdict(f"probe accuracy, trained less {name}", probes["trained encoder"] - probes[name], above=0.0)
 
 # %% [markdown]
+# Predictions 1 and 2: a random network's many numbers are worth a little more than the pixels, training is worth more, and the
+# tokens' mean alone falls behind. No label was needed until the last layer.
+#
 # ### The recorded runs
 #
 # All training digits, several seeds: mean ± standard error.
@@ -538,7 +541,7 @@ plotting.regions(slide, labels_of["model"].view(61, 61), step=8, start=12, line=
 plt.show()
 
 # %% [markdown]
-# How much of the brown stain do the clusters explain in the held-out part? The share of its variance that lies between them:
+# Glands and the tissue between them fall apart. How much of the brown stain do the clusters explain in the held-out part? The share of its variance that lies between them:
 
 # %% tags=["nbval-ignore-output"]
 is_lower = torch.arange(61 * 61) // 61 * 8 >= 384
@@ -555,10 +558,12 @@ for name, found in labels_of.items():
 
 # %%
 course.verdict("share of the held-out stain that the model's clusters explain", explained(labels_of["model"]), above=0.5)
+gap = explained(labels_of["mean colour"]) - explained(labels_of["model"])
+course.verdict("the same, clusters of mean colours less the model's", gap, above=-0.05)
 
 # %% [markdown]
-# The model was told nothing of stains. But stain is colour, and clusters of nothing but mean colours explain as much, or more:
-# always ask what the plainest feature does.
+# The model was told nothing of stains. But stain is colour, and clusters of nothing but mean colours explain as much or
+# more. Always ask what the plainest feature does.
 
 # %% [markdown]
 # ## Look at the mistakes
@@ -578,7 +583,7 @@ plotting.images(torch.cat([digits[worst], masked(digits[worst], seen[worst], set
 plt.show()
 
 # %% [markdown]
-# Broad strokes and rare shapes: much ink, of which little is visible.
+# Here the visible quarter happens to miss what tells the digit. Several would fit, and the model paints their mean: a blur.
 
 # %% [markdown]
 # ## What is refused

@@ -191,6 +191,23 @@ def test_masked_batches_can_be_repeated():
     assert not torch.equal(runs[0][0][1], runs[2][0][1])
 
 
+@pytest.mark.parametrize("profile", ["quick", "full"])
+def test_settings_build_a_decoder_that_is_the_smaller_part(profile):
+    network = experiments.MASKED_IMAGES[profile].model()
+    encoder, decoder = (sum(p.numel() for p in part.parameters()) for part in (network.blocks, network.decoder_blocks))
+    assert network.num_tokens == 49
+    assert decoder < encoder / 10
+
+
+def test_half_precision_in_training_is_no_obstacle():
+    network, x, mask = model().float(), images().float(), visible()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = F.mse_loss(network(x, mask), network.hidden_pixels(x, mask))
+        restored = network.restore(x, mask)
+    assert loss.dtype == restored.dtype == torch.float32
+    assert_close(restored, network.restore(x, mask), rtol=0, atol=0.05)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
