@@ -28,7 +28,15 @@ from sciformer.functional import (
     separable_additive_scores,
     softmax_exponential_well,
 )
-from sciformer.models import CharTransformer, Classifier, ImageToSequence, ImageTransformer, sample
+from sciformer.models import (
+    CharTransformer,
+    Classifier,
+    ImageToSequence,
+    ImageTransformer,
+    MaskedImageModel,
+    random_visible,
+    sample,
+)
 from sciformer.positions import POSITIONS, LearnedPositions, NoPositions, SinusoidalPositions
 from sciformer.scores import (
     SCORES,
@@ -57,6 +65,7 @@ __all__ = [
     "ImageToSequence",
     "ImageTransformer",
     "LearnedPositions",
+    "MaskedImageModel",
     "MultiHeadAttention",
     "NoPositions",
     "NormalizedScore",
@@ -80,6 +89,7 @@ __all__ = [
     "naive_attention",
     "padding_mask",
     "pairwise_distances",
+    "random_visible",
     "rotate",
     "sample",
     "separable_additive_scores",

@@ -8,7 +8,7 @@ import json
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -24,8 +24,8 @@ from torch import Tensor, nn
 from sciformer.blocks import SquaredReLU
 from sciformer.data import batches, mnist, random_affine, shakespeare, text_batches
 from sciformer.files import written_whole
-from sciformer.metrics import accuracy, attention_distance, mean_and_error
-from sciformer.models import CharTransformer, ImageTransformer
+from sciformer.metrics import accuracy, attention_distance, mean_and_error, probe_accuracy
+from sciformer.models import CharTransformer, ImageTransformer, MaskedImageModel, random_visible
 from sciformer.positions import POSITIONS, NoPositions
 from sciformer.scores import SCORES, WELLS, NormalizedScore, RotaryScore
 from sciformer.training import Batch, History, OnStep, TrainConfig, evaluate, fit, next_token_loss, text_loss
@@ -202,6 +202,74 @@ class LanguageSetting:
         )
 
 
+@dataclass(frozen=True)
+class MaskedImageSetting:
+    """One masked image model on MNIST: data, model and training.
+
+    Args:
+        size: which MNIST, see :func:`sciformer.data.mnist`.
+        augmentation: arguments of :func:`sciformer.data.random_affine`.
+    """
+
+    size: Literal["small", "full"]
+    patch_size: int
+    embed_dim: int
+    num_heads: int
+    num_layers: int
+    decoder_dim: int
+    decoder_layers: int
+    expansion: float
+    batch_size: int
+    train: TrainConfig
+    hidden_share: float = 0.75
+    score: str = "dot"
+    augmentation: dict[str, float] = field(default_factory=dict)
+
+    def model(self) -> MaskedImageModel:
+        """A fresh model, random as torch's global generator has it.
+
+        Raises:
+            ValueError: if the score has an unknown name.
+        """
+        check_names((self.score, SCORES))
+        return MaskedImageModel(
+            28,
+            self.patch_size,
+            1,
+            self.embed_dim,
+            self.num_heads,
+            self.num_layers,
+            decoder_dim=self.decoder_dim,
+            decoder_layers=self.decoder_layers,
+            score=SCORES[self.score],
+            expansion=self.expansion,
+        )
+
+    def training_batches(
+        self, model: MaskedImageModel, seed: int, device: torch.device | str = "cpu"
+    ) -> Iterator[Batch]:
+        """Endless shuffled batches (images, visible, pixels of the hidden patches), another mask for every image."""
+        images = mnist("train", size=self.size)[0].to(device)
+        augment = partial(random_affine, **self.augmentation) if self.augmentation else None  # type: ignore[arg-type]
+        stream = batches(images, batch_size=self.batch_size, seed=seed, augment=augment)
+        return masked_batches(model, (images for (images,) in stream), seed, hidden_share=self.hidden_share)
+
+
+def masked_batches(
+    model: MaskedImageModel, stream: Iterable[Tensor], seed: int, *, hidden_share: float = 0.75
+) -> Iterator[Batch]:
+    """For each batch of images (images, visible, pixels of the hidden patches): what :func:`fit` wants.
+
+    Every image has a mask of its own. The masks come from a generator of their own, so the same seed gives the same.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for images in stream:
+        visible = random_visible(
+            len(images), model.num_tokens, hidden_share=hidden_share, generator=generator, device=images.device
+        )
+        yield images, visible, model.hidden_pixels(images, visible)
+
+
 def check_names(*choices: tuple[str, Mapping[str, Any]]) -> None:
     """Refuse a name that is not among those known.
 
@@ -302,6 +370,39 @@ def train_language(
     history = fit(model, stream, next_token_loss, setting.train, look, checkpoint=checkpoint, progress=progress)
     losses = [loss for _, loss in history.metrics["validation loss"]]
     return Run(seed, model, history, {"validation loss": losses[-1], "lowest validation loss": min(losses)})
+
+
+def train_masked_images(
+    setting: MaskedImageSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: bool = True,
+    looks: int = 10,
+) -> Run:
+    """Train once, without labels; then see how well linear probes read the class of a digit, from 0 to 1.
+
+    "probe accuracy" is that of the trained encoder's features. Beside it stand the same probe of the encoder before
+    training and of the pixels themselves. About ``looks`` times the loss on the test digits' hidden patches is
+    measured, always with the same masks.
+    """
+    torch.manual_seed(seed)
+    model = setting.model().to(device)
+    images, labels = (tensor.to(device) for tensor in mnist("train", size=setting.size))
+    test_images, test_labels = (tensor.to(device) for tensor in mnist("test", size=setting.size))
+    probe = partial(probe_accuracy, train=(images, labels), test=(test_images, test_labels))
+    figures = {"probe accuracy of pixels": probe(nn.Flatten()), "probe accuracy untrained": probe(model.features)}
+
+    test_batches = list(masked_batches(model, test_images.split(1000), 0, hidden_share=setting.hidden_share))
+    look = now_and_then(
+        "test loss", lambda model: evaluate(model, test_batches, F.mse_loss), setting.train.steps, looks
+    )
+    stream = setting.training_batches(model, seed, device)
+    history = fit(model, stream, F.mse_loss, setting.train, look, checkpoint=checkpoint, progress=progress)
+    model.eval()
+    figures = {"probe accuracy": probe(model.features), **figures, "test loss": history.metrics["test loss"][-1][1]}
+    return Run(seed, model, history, figures)
 
 
 _SMALL_MOVES = {"degrees": 10.0, "translate": 2.0, "scale": 0.1}
@@ -529,6 +630,37 @@ ENERGY_WELLS_TEXT: dict[Profile, dict[str, LanguageSetting]] = {
 }
 
 
+# Quick was chosen by the probe's accuracy on the last 2,000 of its training digits, which were then not trained on; the
+# test digits took no part in it. Full is the same with more of everything.
+MASKED_IMAGES: dict[Profile, MaskedImageSetting] = {
+    "quick": MaskedImageSetting(
+        size="small",
+        patch_size=4,
+        embed_dim=64,
+        num_heads=4,
+        num_layers=3,
+        decoder_dim=32,
+        decoder_layers=1,
+        expansion=2,
+        batch_size=128,
+        train=TrainConfig(steps=600, lr=1e-2, optimizer="muon", weight_decay=0.01, warmup_steps=50),
+    ),
+    "full": MaskedImageSetting(
+        size="full",
+        patch_size=4,
+        embed_dim=256,
+        num_heads=8,
+        num_layers=6,
+        decoder_dim=128,
+        decoder_layers=2,
+        expansion=4,
+        batch_size=512,
+        train=TrainConfig(steps=20_000, lr=3e-3, optimizer="muon", weight_decay=0.05, warmup_steps=500),
+        augmentation=_SMALL_MOVES,
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A name that ``python -m sciformer record`` knows.
@@ -557,6 +689,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "shakespeare-lengths": Experiment(SHAKESPEARE_LENGTHS, train_lengths, seeds=3),
     "energy-wells": Experiment(ENERGY_WELLS, train_image_transformer, seeds=3),
     "energy-wells-text": Experiment(ENERGY_WELLS_TEXT, train_language, seeds=3),
+    "masked-images": Experiment(MASKED_IMAGES, train_masked_images, seeds=3),
 }
 
 

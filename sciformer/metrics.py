@@ -1,10 +1,11 @@
 """Numbers that say how good a model is, and how sure that is."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from sciformer.functional import steps_between
 
@@ -121,3 +122,78 @@ def _mean_attention_to(
         return share.mean(dim=-1)
     chosen = queries[..., None, :]  # (B, 1, L)
     return (share * chosen).sum(dim=-1) / chosen.sum(dim=-1)
+
+
+def linear_probe(
+    features: Float[Tensor, "N F"], labels: Int[Tensor, "N"], *, penalties: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1)
+) -> nn.Linear:
+    r"""How much of the classes can be read off frozen features by a linear map: logistic regression.
+
+    .. math:: \min_{W, b}\ \frac{1}{N} \sum_n -\log p(y_n \mid W \tilde x_n + b) + \frac{\lambda}{2} \|W\|^2
+
+    x̃ are the features less their mean, over their standard deviation. Mean, deviation and λ come from these examples
+    alone: λ is the best of ``penalties`` on the last fifth of them, and then all are fitted. Full batch, L-BFGS.
+    Source: Alain and Bengio 2016, arXiv:1610.01644, section 3.
+
+    Returns:
+        A linear map of the features as they are, to the logits of classes 0 to the largest label.
+
+    Raises:
+        ValueError: if there are fewer than five examples, or not a label for each.
+    """
+    if len(features) < 5 or labels.shape != features.shape[:1]:
+        raise ValueError(
+            f"a probe needs five examples or more and a label for each, got {len(features)} examples, "
+            f"labels of {tuple(labels.shape)}"
+        )
+    features, num_classes, kept = features.detach(), int(labels.max()) + 1, len(features) * 4 // 5
+    scores = {}
+    for penalty in penalties if len(penalties) > 1 else ():
+        probe = _logistic_regression(features[:kept], labels[:kept], num_classes, penalty)
+        scores[penalty] = accuracy(probe(features[kept:]), labels[kept:]).item()
+    best = max(scores, key=scores.__getitem__) if scores else penalties[0]
+    return _logistic_regression(features, labels, num_classes, best)
+
+
+@torch.no_grad()
+def probe_accuracy(
+    encode: Callable[[Tensor], Tensor],
+    train: tuple[Float[Tensor, "N C H W"], Int[Tensor, "N"]],
+    test: tuple[Float[Tensor, "M C H W"], Int[Tensor, "M"]],
+) -> float:
+    """Accuracy, from 0 to 1, of :func:`linear_probe` on what a frozen encoder makes of images.
+
+    Args:
+        encode: from images to features (B, F), such as ``model.features``, or ``torch.nn.Flatten()`` for the pixels.
+        train: images and labels to fit the probe on.
+        test: images and labels that nothing was fitted on.
+    """
+
+    def features(images: Tensor) -> Tensor:
+        return torch.cat([encode(part) for part in images.split(1000)])
+
+    probe = linear_probe(features(train[0]), train[1])
+    return accuracy(probe(features(test[0])), test[1]).item()
+
+
+@torch.enable_grad()
+def _logistic_regression(features: Tensor, labels: Tensor, num_classes: int, penalty: float) -> nn.Linear:
+    mean, deviation = features.mean(dim=0), features.std(dim=0)
+    deviation = torch.where(deviation > 0, deviation, 1.0)  # a feature that never changes says nothing
+    scaled = (features - mean) / deviation
+    probe = nn.Linear(features.shape[1], num_classes).to(features)
+    for parameter in probe.parameters():
+        nn.init.zeros_(parameter)
+    optimizer = torch.optim.LBFGS(probe.parameters(), max_iter=100, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        value = F.cross_entropy(probe(scaled), labels) + penalty / 2 * probe.weight.square().sum()
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    with torch.no_grad():  # W (x - mean) / deviation + b, as a map of x
+        probe.weight.div_(deviation)
+        probe.bias.sub_(probe.weight @ mean)
+    return probe.requires_grad_(False)

@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import torch
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
@@ -118,7 +119,7 @@ def heads(
 
 
 def images(
-    pictures: Float[Tensor, "N 1 height width"],
+    pictures: Float[Tensor, "N C height width"],
     titles: Sequence[str] | None = None,
     *,
     columns: int = 10,
@@ -126,6 +127,8 @@ def images(
     size: float = 1.0,
 ) -> Figure:
     """Grey pictures in a grid; signed ones red and blue around 0, all on one scale.
+
+    Those of three channels are drawn in their own colours, from 0 to 1. What is NaN is left out, in pale blue.
 
     Args:
         size: width of one picture in inches.
@@ -137,14 +140,21 @@ def images(
     figure, axes = plt.subplots(
         rows, columns, figsize=(size * columns, height * rows), squeeze=False, layout="constrained"
     )
-    top = float(pictures.abs().max())
+    top = float(pictures.nan_to_num().abs().max())
+    left_out = torch.tensor(to_rgb("#B3D9F2"))
     for ax in axes.flat[len(pictures) :]:
         ax.axis("off")
     for n, picture in enumerate(pictures):
         ax = axes.flat[n]
         ax.set(xticks=[], yticks=[])
         ax.spines[:].set_color("0.8")
-        ax.imshow(picture[0].numpy(), cmap="RdBu_r" if signed else "gray_r", vmin=-top if signed else 0.0, vmax=top)
+        ax.set_facecolor(left_out.tolist())
+        if len(picture) == 3:
+            pixels = picture.permute(1, 2, 0)  # (height, width, 3)
+            ax.imshow(torch.where(pixels.isnan(), left_out, pixels.clamp(0, 1)).numpy())
+        else:
+            colors = "RdBu_r" if signed else "gray_r"
+            ax.imshow(picture[0].numpy(), cmap=colors, vmin=-top if signed else 0.0, vmax=top)
         if titles is not None:
             ax.set_title(titles[n], fontsize=9)
     return figure
@@ -559,4 +569,38 @@ def timeline(
             start = end
     axes[-1, 0].set_xlabel(xlabel)
     figure.suptitle(title, fontsize="large")
+
+
+def regions(
+    picture: Float[Tensor, "3 height width"],
+    labels: Int[Tensor, "rows columns"],
+    *,
+    step: int,
+    start: int = 0,
+    line: int | None = None,
+) -> Figure:
+    """A colour picture, and beside it the same under the colours of its regions.
+
+    Args:
+        labels: one for each square of ``step`` pixels, row by row.
+        start: where in the picture the first square begins, in pixels from the left and from above.
+        line: draw a dashed line at this height, in pixels from above.
+    """
+    pixels, numbers = picture.detach().permute(1, 2, 0).clamp(0, 1).cpu().numpy(), labels.detach().cpu()
+    figure, axes = plt.subplots(1, 2, figsize=(9.4, 4.4), layout="constrained")
+    rows, columns = numbers.shape
+    edges = (start - 0.5, start + columns * step - 0.5, start + rows * step - 0.5, start - 0.5)
+    for ax in axes:
+        ax.imshow(pixels)
+        ax.set(xlabel="pixels", ylabel="pixels")
+    palette = ListedColormap(COLORS[: int(numbers.max()) + 1])
+    axes[1].imshow(numbers.numpy(), cmap=palette, extent=edges, alpha=0.5, vmin=0, vmax=palette.N - 1)
+    if line is not None:
+        for ax in axes:
+            ax.axhline(line, color="black", linestyle="--", linewidth=1)
+    for ax in axes:
+        ax.set(xlim=(-0.5, pixels.shape[1] - 0.5), ylim=(pixels.shape[0] - 0.5, -0.5))
+    for n in range(palette.N):
+        axes[1].plot([], [], "s", color=COLORS[n], alpha=0.6, label=f"cluster {n}")
+    axes[1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure

@@ -5,6 +5,7 @@ import math
 import ipywidgets
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -172,6 +173,30 @@ def test_images_fill_a_grid_and_share_a_scale():
     assert len(figure.axes) == 9
     assert [ax.get_title() for ax in figure.axes[:7]] == [str(n) for n in range(7)]
     assert len({ax.images[0].get_clim() for ax in figure.axes[:7]}) == 1
+
+
+def test_what_is_nan_in_a_picture_is_left_out():
+    grey, colour = torch.rand(1, 1, 4, 4), torch.rand(1, 3, 4, 4)
+    grey[..., :2], colour[..., :2] = math.nan, math.nan
+    blue = torch.tensor([0.702, 0.851, 0.949])
+    for picture in (grey, colour):
+        figure = plotting.images(picture)
+        figure.canvas.draw()
+        pixels = torch.from_numpy(np.array(figure.canvas.buffer_rgba()))[..., :3] / 255
+        middle = pixels[pixels.shape[0] // 2]
+        assert_close(middle[pixels.shape[1] // 4], blue, rtol=0, atol=0.02)
+        assert not torch.allclose(middle[3 * pixels.shape[1] // 4], blue, atol=0.02)
+    drawn = torch.from_numpy(np.array(plotting.images(colour).axes[0].images[0].get_array()))
+    assert_close(drawn[:, 2:], colour[0].permute(1, 2, 0)[:, 2:])
+
+
+def test_regions_lie_where_their_squares_are():
+    labels = torch.tensor([[0, 1, 2], [2, 1, 0]])
+    figure = plotting.regions(torch.rand(3, 20, 30), labels, step=8, start=2, line=10)
+    overlay = figure.axes[1].images[1]
+    assert overlay.get_array().tolist() == labels.tolist()
+    assert overlay.get_extent() == [1.5, 25.5, 17.5, 1.5]
+    assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == [f"cluster {n}" for n in range(3)]
 
 
 def test_attention_on_image_frames_the_query():

@@ -43,7 +43,8 @@ def test_committed_records_are_whole_and_of_todays_setting(name, profile):
 
 
 QUOTED = re.findall(
-    r"\| `([a-z0-9-]+)`(?:, (.+?))?, ((?:test|validation) [\w ]+?) \|(.*)\|(.*)\|", (ROOT / "README.md").read_text()
+    r"\| `([a-z0-9-]+)`(?:, (.+?))?, ((?:test|validation|probe) [\w ]+?) \|(.*)\|(.*)\|",
+    (ROOT / "README.md").read_text(),
 )
 
 
@@ -323,6 +324,23 @@ def test_arms_of_energy_wells_differ_in_the_score_alone(arms, profile):
             assert name == f"{scores[0].well.__name__.removesuffix('_well')}, {scores[0].form}"
         else:
             assert (scores[0].scale == 0) == (name == "uniform")
+
+
+def test_masked_images_are_probed(tmp_path, monkeypatch):
+    """With 50 digits to train on and 20 to test; the probes of pixels need no training, so every seed has the same."""
+    digits = {split: tuple(x[:count] for x in data.mnist(split)) for split, count in (("train", 50), ("test", 20))}
+    monkeypatch.setattr(experiments, "mnist", lambda split, size: digits[split])
+    name = "masked-images"
+    tiny = replace(experiments.MASKED_IMAGES["quick"], embed_dim=8, num_heads=2, num_layers=1, batch_size=10)
+    monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": tiny}))
+    record(name, "quick", seeds=2, steps=2, out=tmp_path)
+    first, second = load_record(name, "quick", tmp_path)["runs"]
+    assert list(first["figures"]) == [
+        "probe accuracy", "probe accuracy of pixels", "probe accuracy untrained", "test loss"
+    ]  # fmt: skip
+    assert all(0 <= value <= 1 for value in first["figures"].values())
+    assert first["figures"]["probe accuracy of pixels"] == second["figures"]["probe accuracy of pixels"]
+    assert first["curves"]["test loss"][-1][1] == first["figures"]["test loss"] != second["figures"]["test loss"]
 
 
 @pytest.mark.usefixtures("short_text")

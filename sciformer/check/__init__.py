@@ -17,6 +17,7 @@ from sciformer.check import (
     notebook_08,
     notebook_09,
     notebook_10,
+    notebook_12,
     notebook_13,
 )
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Fault
@@ -36,6 +37,7 @@ EXERCISES: dict[str, Exercise] = {
         notebook_08,
         notebook_09,
         notebook_10,
+        notebook_12,
         notebook_13,
     )
     for exercise in module.EXERCISES

@@ -2,5 +2,14 @@
 
 from sciformer.models.image import Classifier, ImageToSequence, ImageTransformer
 from sciformer.models.language import CharTransformer, sample
+from sciformer.models.masked_image import MaskedImageModel, random_visible
 
-__all__ = ["CharTransformer", "Classifier", "ImageToSequence", "ImageTransformer", "sample"]
+__all__ = [
+    "CharTransformer",
+    "Classifier",
+    "ImageToSequence",
+    "ImageTransformer",
+    "MaskedImageModel",
+    "random_visible",
+    "sample",
+]

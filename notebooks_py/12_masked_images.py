@@ -1,0 +1,785 @@
+# %% [markdown]
+# # 12 Masked images
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/12_masked_images.ipynb)
+#
+# Needs: notebook 06, and scikit-image, which the course installs · about 100 s on two CPU cores
+
+# %% [markdown]
+# After this notebook you can
+#
+# - hide three quarters of an image and show an encoder nothing but the rest;
+# - restore what is hidden with a small decoder;
+# - judge what was learned without labels, by a linear probe;
+# - do the same on a slide of tissue, against plain interpolation.
+#
+# New against 06: no labels; encoder and decoder see different tokens.
+
+# %%
+# Set-up: does nothing where sciformer is installed; elsewhere (Colab) it fetches it and leaves torch alone.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("sciformer") is None:
+    address = "sciformer @ git+https://github.com/sciformer/sciformer"
+    subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])
+
+# %%
+import statistics
+import time
+
+import ipywidgets
+import matplotlib.pyplot as plt
+import skimage
+import torch
+import torch.nn.functional as F
+from scipy.cluster.vq import kmeans2
+from torch import nn
+
+from sciformer import ImageToSequence, LearnedPositions, MaskedImageModel, TransformerBlock, random_visible
+from sciformer import check, course, experiments, metrics, plotting
+from sciformer.data import mnist
+from sciformer.explore import explore
+from sciformer.training import TrainConfig, evaluate, fit
+
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+
+# %% [markdown]
+# ## Predict first
+#
+# A model is shown a quarter of each digit's patches and learns to paint the rest. It never sees a label.
+#
+# 1. A linear classifier reads the digits off the pixels: nine in ten. Off this model's tokens: worse, the same, better?
+# 2. And off the tokens of the same model before training?
+# 3. The encoder leaves hidden patches out. At a quarter of the tokens, how many times faster is it?
+
+# %% [markdown]
+# ## Hide three quarters
+#
+# Every image gets random numbers of its own, one for each patch. The patches with the largest stay visible. By hand, for
+# an image of four patches:
+
+# %%
+tiny = torch.arange(16.0).view(1, 1, 4, 4)
+patches = F.unfold(tiny, 2, stride=2).mT[0]  # (4 patches, 4 pixels)
+noise = torch.tensor([0.3, 0.1, 0.8, 0.4])
+largest = max(range(4), key=lambda n: noise[n])
+visible = torch.tensor([n == largest for n in range(4)])  # True = may be seen
+print(visible.tolist())
+print("the encoder will see:", patches[visible].tolist())
+
+# %% [markdown]
+# For a batch at once. On digits, patches of 4×4 pixels make 49 tokens; 12 stay visible.
+
+# %%
+images, labels = mnist("test")  # (2000, 1, 28, 28)
+generator = torch.Generator().manual_seed(0)
+noise = torch.rand(8, 49, generator=generator)  # (B, L)
+places = noise.topk(49 - round(0.75 * 49)).indices  # (B, V)
+visible = torch.zeros(8, 49, dtype=torch.bool).scatter(1, places, True)  # (B, L)
+package = random_visible(8, 49, hidden_share=0.75, generator=torch.Generator().manual_seed(0))
+print("same as the package's:", torch.equal(visible, package), "· visible in each:", visible.sum(dim=1).tolist())
+
+
+# %%
+def masked(pictures, visible, patch_size):
+    """The pictures with NaN where they are hidden, which is drawn in blue."""
+    grid = pictures.shape[-1] // patch_size
+    seen = visible.view(-1, 1, grid, grid).repeat_interleave(patch_size, 2).repeat_interleave(patch_size, 3)
+    return torch.where(seen, pictures, torch.nan)
+
+
+plotting.images(torch.cat([images[:8], masked(images[:8], visible, 4)]), columns=8, size=1.1)
+plt.show()
+
+# %% [markdown]
+# ### Break it: a coin for each patch
+#
+# Why not toss a coin for every patch, hidden with probability 3/4? Then images differ in how many are visible, and no
+# longer fit into one tensor:
+
+# %%
+by_coin = noise > 0.75
+print("visible by coin:", by_coin.sum(dim=1).tolist())
+
+# %% [markdown]
+# ## The encoder sees what is left
+#
+# Patches become tokens as in notebook 06, each gets the vector of its place, and **then** the hidden ones are left out. No
+# token stands in for them. Indexing with a mask runs row by row, so the order within an image stays.
+
+# %%
+torch.manual_seed(0)
+to_sequence, positions = ImageToSequence(28, 4, 1, 64), LearnedPositions(64, 49)
+tokens = positions(to_sequence(images[:8]))  # (B, L, E)
+selected = tokens[visible].view(8, -1, 64)  # (B, V, E)
+in_a_loop = torch.stack([torch.stack([tokens[b, n] for n in range(49) if visible[b, n]]) for b in range(8)])
+torch.testing.assert_close(selected, in_a_loop)
+selected.shape
+
+# %% [markdown]
+# ### Break it: positions after the selection
+#
+# Select first, then add positions 0, 1, 2, …, and a token knows only its rank among the visible. One stroke, in the middle
+# of an image or moved to its lower edge, with as many visible patches before it:
+
+# %%
+stroke, low_stroke = torch.zeros(2, 1, 1, 28, 28)
+stroke[..., 12:16, 12:16], low_stroke[..., 24:28, 12:16] = 1, 1
+here, there = torch.zeros(2, 1, 49, dtype=torch.bool)
+here[0, [0, 24]], there[0, [0, 45]] = True, True  # the first patch, and the one with the stroke
+
+
+def both(place_first):
+    for picture, mask in ((stroke, here), (low_stroke, there)):
+        tokens = to_sequence(picture)
+        yield positions(tokens)[mask] if place_first else positions(tokens[mask][None])[0]
+
+
+for name, place_first in (("after the selection:", False), ("before the selection:", True)):
+    print(f"positions {name:22} same tokens for both strokes:", torch.equal(*both(place_first)))
+
+# %% [markdown]
+# ## The decoder sees every place
+#
+# Encoded tokens go back to their places. At every hidden place stands the **mask token**: one learned vector, the same
+# everywhere. Then every place gets its position once more, and the decoder's blocks fill in.
+
+# %%
+encoded, mask_token = torch.randn(8, 12, 32), torch.zeros(32)
+everywhere = mask_token.expand(8, 49, -1).masked_scatter(visible[..., None], encoded)  # (B, L, D)
+in_a_loop = torch.zeros(8, 49, 32)
+for b in range(8):
+    waiting = iter(encoded[b])
+    for n in range(49):
+        in_a_loop[b, n] = next(waiting) if visible[b, n] else mask_token
+torch.testing.assert_close(everywhere, in_a_loop)
+
+# %% [markdown]
+# ### Break it: a decoder without positions
+#
+# All mask tokens are equal, and attention treats equal tokens equally:
+
+# %%
+block = TransformerBlock(32, 4)
+decoder_positions = LearnedPositions(32, 49)
+for name, placed in (("without", everywhere), ("with", decoder_positions(everywhere))):
+    decoded = block(placed)[0][0, ~visible[0]]  # (M, D): what stands at the first image's hidden places
+    print(f"{name:8} positions, all hidden places alike:", torch.allclose(decoded, decoded[:1], atol=1e-5))
+
+
+# %% [markdown]
+# ## The loss: only what was hidden
+#
+# $$\mathcal L = \frac{1}{|M|\,P} \sum_{n \in M} \|\hat p_n - p_n\|^2$$
+#
+# | symbol | variable | shape |
+# |---|---|---|
+# | $p_n$, pixels of a patch | `patches` | (B, L, P) |
+# | $V$, $M$: visible, hidden places | `visible`, `~visible` | (B, L) |
+# | $z_n$, encoded, $n \in V$ | `encoded` | (B, V, E) |
+# | mask token | `mask_token` | (D,) |
+# | $\hat p_n$, restored, $n \in M$ | `model(images, visible)` | (B, M, P) |
+
+# %% [markdown]
+# Visible patches are known; copying them is no task. He et al. (2021, arXiv:2111.06377, sections 3 and 4.1) found that
+# counting them too costs a little accuracy, and that targets normalised patch by patch gain a little; here they are plain
+# pixels.
+#
+# ## The class
+
+# %%
+class MyMaskedImageModel(nn.Module):
+    def __init__(self, image_size, patch_size, embed_dim, num_heads, num_layers, decoder_dim, expansion):
+        super().__init__()
+        self.to_sequence = ImageToSequence(image_size, patch_size, 1, embed_dim)
+        num_tokens = self.to_sequence.num_tokens
+        self.positions = LearnedPositions(embed_dim, num_tokens)
+        self.blocks = nn.ModuleList(
+            TransformerBlock(embed_dim, num_heads, expansion=expansion) for _ in range(num_layers)
+        )
+        self.norm = nn.LayerNorm(embed_dim)
+        self.to_decoder = nn.Linear(embed_dim, decoder_dim)
+        self.mask_token = nn.Parameter(torch.zeros(decoder_dim))
+        self.decoder_positions = LearnedPositions(decoder_dim, num_tokens)
+        self.decoder_blocks = nn.ModuleList([TransformerBlock(decoder_dim, num_heads, expansion=expansion)])
+        self.decoder_norm = nn.LayerNorm(decoder_dim)
+        self.to_pixels = nn.Linear(decoder_dim, patch_size**2)
+
+    def encode(self, images, visible):
+        tokens = self.positions(self.to_sequence(images))  # (B, L, E)
+        tokens = tokens[visible].unflatten(0, (len(images), -1))  # (B, V, E)
+        for block in self.blocks:
+            tokens, _ = block(tokens)
+        return self.norm(tokens)
+
+
+# %%
+class MyWholeModel(MyMaskedImageModel):
+    def forward(self, images, visible):
+        encoded = self.to_decoder(self.encode(images, visible))  # (B, V, D)
+        tokens = self.mask_token.expand(*visible.shape, -1).masked_scatter(visible[..., None], encoded)  # (B, L, D)
+        tokens = self.decoder_positions(tokens)
+        for block in self.decoder_blocks:
+            tokens, _ = block(tokens)
+        hidden = tokens[~visible].unflatten(0, (len(images), -1))  # (B, M, D)
+        return self.to_pixels(self.decoder_norm(hidden))  # (B, M, P)
+
+
+sizes = {"embed_dim": 64, "num_heads": 4, "num_layers": 3, "decoder_dim": 32, "expansion": 2}
+packaged = MaskedImageModel(28, 4, in_channels=1, **sizes)
+course.assert_same_module(MyWholeModel(28, 4, **sizes), packaged, images[:8], visible=visible)
+
+# %% [markdown]
+# And the test that every such model should pass: paint over what is hidden, and nothing may change.
+
+# %%
+painted = torch.where(masked(images[:8], visible, 4).isnan(), torch.rand(8, 1, 28, 28), images[:8])
+print("restored alike:", torch.equal(packaged(painted, visible), packaged(images[:8], visible)))
+
+# %% [markdown]
+# ## Train it
+#
+# The setting that `python -m sciformer record masked-images` runs. Each image is hidden anew every time it is seen.
+
+# %%
+setting = experiments.MASKED_IMAGES[course.profile()]
+torch.manual_seed(0)
+model = setting.model().to(device)
+untrained = setting.model().to(device).eval()
+stream = setting.training_batches(model, seed=0, device=device)
+for name in ("blocks", "decoder_blocks"):
+    print(f"{name:15}{sum(p.numel() for p in getattr(model, name).parameters()):8,} parameters")
+
+# %% tags=["nbval-ignore-output"]
+history = fit(model, stream, F.mse_loss, setting.train)
+model.eval()
+test_batches = list(experiments.masked_batches(model, images.to(device).split(500), seed=0))
+loss = evaluate(model, test_batches, F.mse_loss)
+print(f"squared error of hidden pixels {loss:.4f} after {setting.train.steps} steps in {history.seconds:.0f} s")
+
+# %% [markdown]
+# What is that worth? The plainest guess for a hidden pixel is its mean over all training digits, at that place.
+
+# %%
+train_images, train_labels = mnist("train")
+mean_digit = train_images.mean(dim=0, keepdim=True).to(device)  # (1, 1, 28, 28)
+by_mean = statistics.fmean(
+    F.mse_loss(model.hidden_pixels(mean_digit.expand_as(x), seen), hidden).item() for x, seen, hidden in test_batches
+)
+print(f"mean digit: {by_mean:.3f}")
+course.verdict("the model's squared error over the mean digit's", loss / by_mean, below=0.9)
+
+# %%
+lines = {"model": history.loss, "mean digit": [(1, by_mean), (len(history.loss), by_mean)]}
+plotting.curves(lines, smooth=20, ylabel="loss on hidden pixels", logy=True)
+plt.show()
+
+
+# %% [markdown]
+# Digits from the test set: original, what the encoder sees, restored. The visible patches are drawn as they were. Move the
+# slider: the model was trained at 0.75, and asked for anything.
+
+# %%
+def draw(hidden_share):
+    digits = images[:10]
+    seen = random_visible(10, model.num_tokens, hidden_share=hidden_share, generator=torch.Generator().manual_seed(1))
+    restored = model.restore(digits.to(device), seen.to(device)).cpu().clamp(0, 1)
+    return plotting.images(torch.cat([digits, masked(digits, seen, setting.patch_size), restored]), size=0.95)
+
+
+explore(
+    draw,
+    alt="ten digits, what is visible of them, and how the model restores them",
+    hidden_share=ipywidgets.FloatSlider(value=0.75, min=0.5, max=0.95, step=0.05, description="hidden share"),
+)
+
+
+# %% [markdown]
+# ## What did it learn? A linear probe
+#
+# To finish a stroke it has to know what the stroke is part of: this is why restoring pixels can make a representation. To
+# see what is in it, freeze the encoder, show it whole digits, and fit **one linear layer** on its tokens with labels.
+# A linear layer can only read off what already lies open.
+
+# %% [markdown]
+# Two baselines take part: the same probe on the pixels, and on the same encoder **before** training, since a random network
+# already sorts the input a little. Features are standardised by the training digits, the penalty is chosen on some of
+# those, and test digits are used once. As a sketch:
+
+# %%
+def probe_by_hand(features, labels, test_features, test_labels, penalty=0.01):
+    mean, deviation = features.mean(dim=0), features.std(dim=0).clamp(min=1e-6)
+    features, test_features = (features - mean) / deviation, (test_features - mean) / deviation
+    probe = nn.Linear(features.shape[1], 10)
+    optimizer = torch.optim.LBFGS(probe.parameters(), max_iter=50, line_search_fn="strong_wolfe")
+
+    def loss():
+        optimizer.zero_grad()
+        value = F.cross_entropy(probe(features), labels) + penalty / 2 * probe.weight.square().sum()
+        value.backward()
+        return value
+
+    optimizer.step(loss)
+    return metrics.accuracy(probe(test_features), test_labels).item()
+
+
+few = [tensor[:2000] for tensor in (train_images, train_labels)]
+with torch.no_grad():
+    means = [torch.cat([model.encode(part.to(device)).mean(dim=1) for part in x.split(500)]).cpu() for x in (few[0], images)]
+by_hand = probe_by_hand(means[0], few[1], means[1], labels)
+
+# %% [markdown]
+# The mean over tokens forgets where a thing was, and in a digit that matters. The package's `features` are all tokens side
+# by side; its probe, `metrics.linear_probe`, is the sketch with a choice of the penalty. Here with 2,000 digits; the record
+# has all.
+
+# %% tags=["nbval-ignore-output"]
+train, test = ([tensor.to(device) for tensor in pair] for pair in (few, (images, labels)))
+encoders = {"pixels": nn.Flatten(), "untrained encoder": untrained.features, "trained encoder": model.features}
+probes = {name: metrics.probe_accuracy(encode, train, test) for name, encode in encoders.items()}
+for name, accuracy in probes.items():
+    print(f"{name:20} {accuracy:.3f}")
+print(f"trained, mean token  {by_hand:.3f}")
+
+# %%
+course.verdict("probe accuracy, trained encoder", probes["trained encoder"], above=0.88)
+for name in ("pixels", "untrained encoder"):
+    course.verdict(f"probe accuracy, trained less {name}", probes["trained encoder"] - probes[name], above=0.0)
+
+# %% [markdown]
+# Predictions 1 and 2: a random network's many numbers are worth a little more than the pixels, training is worth more, and the
+# tokens' mean alone falls behind. No label was needed until the last layer.
+#
+# ### The recorded runs
+#
+# All training digits, several seeds: mean ± standard error.
+
+# %%
+figures = ("probe accuracy of pixels", "probe accuracy untrained", "probe accuracy")
+for profile in ("quick", "full"):
+    for figure in figures:
+        print(experiments.describe_record("masked-images", figure, profile))
+
+# %%
+for profile in ("quick", "full"):
+    record = experiments.load_record("masked-images", profile)
+    if record:
+        groups = {figure.replace("probe accuracy", "").strip() or "trained": [run["figures"][figure] for run in record["runs"]] for figure in figures}
+        ax = plotting.seeds(groups, ylabel="probe accuracy", title=f"masked-images, {profile} profile")
+        ax.set(ylim=(min(map(min, groups.values())) - 0.01, 1))
+        plt.show()
+
+# %% [markdown]
+# ## What the encoder saves
+#
+# Prediction 3. Three encoder blocks, forward and back, on 256 tokens of width 64, and on the quarter that is visible. The
+# feed-forward's work falls by 4, that of attention's pairs by 16.
+
+# %%
+large = MaskedImageModel(64, 4, in_channels=1, **sizes)
+pictures, quarter = torch.rand(8, 1, 64, 64), random_visible(8, large.num_tokens)
+
+
+def cost(visible):
+    """Median seconds of a step, and how many numbers it keeps for the way back."""
+    times, kept = [], []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        for _ in range(5):
+            began = time.perf_counter()
+            large.encode(pictures, visible).sum().backward()
+            times.append(time.perf_counter() - began)
+    return statistics.median(times), sum(kept) / 5
+
+
+# %% tags=["nbval-ignore-output"]
+(all_seconds, all_numbers), (seconds, numbers) = cost(None), cost(quarter)
+print(f"all tokens take {all_seconds / seconds:.1f} times the time of a quarter, and {all_numbers / numbers:.1f} times the memory")
+
+# %%
+course.verdict("time of all tokens over a quarter", all_seconds / seconds, above=1.8)
+course.verdict("numbers kept, all tokens over a quarter", all_numbers / numbers, above=3)
+
+# %% [markdown]
+# So hidden tokens cost nothing in the encoder, the larger part. The decoder pays for every place, and is kept small for that.
+
+# %% [markdown]
+# ## A slide of tissue
+#
+# Labels are dear in medicine: a pathologist has to draw them. Slides are plenty. scikit-image ships one:
+
+# %%
+print(skimage.data.immunohistochemistry.__doc__.split("Returns")[0].strip())
+
+# %% [markdown]
+# DAB is brown, the counterstain blue. Training tiles are cut from the upper three quarters, anywhere, and turned and
+# mirrored: tissue has no upper side. The lowest quarter is held out.
+
+# %%
+slide = torch.from_numpy(skimage.data.immunohistochemistry()).permute(2, 0, 1) / 255  # (3, 512, 512)
+middle, spread = (f(slide[:, :384], dim=(1, 2)).view(3, 1, 1) for f in (torch.mean, torch.std))
+upper, lower = ((part - middle) / spread for part in slide.split(384, dim=1))  # (3, 384, 512), (3, 128, 512)
+
+
+def crops(seed, count=32, size=32):
+    """Endless batches of squares from anywhere in the upper part."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        corners = torch.rand(count, 2, generator=generator) * torch.tensor([384 - size + 1, 512 - size + 1])
+        batch = torch.stack([upper[:, y : y + size, x : x + size] for y, x in corners.long().tolist()])
+        turns, mirror = torch.randint(4, (2,), generator=generator).tolist()
+        batch = batch.rot90(turns, (2, 3))
+        yield (batch.flip(3) if mirror % 2 else batch).to(device)
+
+
+def cut(picture, size=32):
+    """Tiles (N, 3, size, size), row by row."""
+    return picture.unfold(1, size, size).unfold(2, size, size).permute(1, 2, 0, 3, 4).flatten(0, 1).contiguous()
+
+
+held_out = cut(lower)  # (64, 3, 32, 32)
+
+# %% tags=["nbval-ignore-output"]
+torch.manual_seed(0)
+of_tissue = MaskedImageModel(32, 4, in_channels=3, **sizes).to(device)
+tissue_config = TrainConfig(steps=1000, lr=1e-2, optimizer="muon", warmup_steps=30)
+tissue_history = fit(of_tissue, experiments.masked_batches(of_tissue, crops(0), seed=0), F.mse_loss, tissue_config)
+of_tissue.eval()
+print(f"loss {statistics.fmean(tissue_history.loss[-50:]):.3f} in {tissue_history.seconds:.0f} s")
+
+
+# %% [markdown]
+# ### A missing region
+#
+# A hole of 16×16 pixels in each held-out tile. A fair opponent needs no training: the **soap film**, every hidden pixel
+# the mean of its four neighbours. A weak one: the mean colour of what is visible.
+
+# %%
+def soap_film(pictures, seen, rounds=400):
+    filled = torch.where(seen, pictures, 0.0)
+    for _ in range(rounds):
+        padded = F.pad(filled, (1, 1, 1, 1), mode="replicate")
+        up, down, left, right = padded[..., :-2, 1:-1], padded[..., 2:, 1:-1], padded[..., 1:-1, :-2], padded[..., 1:-1, 2:]
+        filled = torch.where(seen, pictures, (up + down + left + right) / 4)
+    return filled
+
+
+def restorations(pictures, visible):
+    seen = ~masked(pictures, visible, 4).isnan()
+    colour = (pictures * seen).sum(dim=(2, 3), keepdim=True) / seen.sum(dim=(2, 3), keepdim=True)
+    by_model = of_tissue.restore(pictures.to(device), visible.to(device)).cpu()
+    return {"mean colour": torch.where(seen, pictures, colour), "soap film": soap_film(pictures, seen), "model": by_model}
+
+
+hole = torch.ones(8, 8, dtype=torch.bool)
+hole[2:6, 2:6] = False  # 4×4 of the 8×8 patches
+hole = hole.flatten().expand(len(held_out), -1)
+scattered = random_visible(len(held_out), of_tissue.num_tokens, generator=torch.Generator().manual_seed(0))
+
+# %% [markdown]
+# Squared errors of hidden pixels; 1 is the variance of the upper part's colours.
+
+# %% tags=["nbval-ignore-output"]
+errors = {}
+for case, mask in (("three quarters hidden", scattered), ("a hole", hole)):
+    gone = masked(held_out, mask, 4).isnan()
+    for name, restored in restorations(held_out, mask).items():
+        errors[case, name] = F.mse_loss(restored[gone], held_out[gone]).item()
+        print(f"{case:22} {name:12} {errors[case, name]:.3f}")
+
+# %%
+for case in ("three quarters hidden", "a hole"):
+    course.verdict(f"{case}: model over mean colour", errors[case, "model"] / errors[case, "mean colour"], below=1)
+course.verdict("a hole: soap film over model", errors["a hole", "soap film"] / errors["a hole", "model"], below=1)
+
+# %%
+shown = torch.tensor([1, 6, 19, 24, 37, 42, 52, 59])
+columns = {"original": held_out, "visible": masked(held_out, hole, 4), **restorations(held_out, hole)}
+rows = torch.cat([pictures[shown] * spread + middle for pictures in columns.values()])
+titles = [name if n == 0 else "" for name in columns for n in range(len(shown))]
+plotting.images(rows, titles, columns=8, size=1.1)
+plt.show()
+
+# %% [markdown]
+# The model beats the mean colour, and the soap film beats the model. Close to a border the best guess is the border, and
+# a minute with one slide is not enough to learn more of its texture than that. Both blur: where several textures are
+# possible, squared error rewards their mean.
+
+# %% [markdown]
+# ### What the slide is made of
+#
+# Is there something in the representation, then? Slide a window over the whole slide; each gets the mean token. Four clusters
+# by k-means, fitted on the upper part alone; the lower windows join the nearest.
+
+# %%
+windows = F.unfold(((slide - middle) / spread)[None], 32, stride=8)[0].T.view(-1, 3, 32, 32)  # (61 · 61, 3, 32, 32)
+is_upper = torch.arange(61 * 61) // 61 * 8 + 32 <= 384  # no pixel of the lower part
+haematoxylin_eosin_dab = torch.from_numpy(skimage.color.rgb2hed(slide.permute(1, 2, 0).numpy())).float()
+brown = F.avg_pool2d(haematoxylin_eosin_dab[None, None, ..., 2], 32, stride=8).flatten()  # of each window
+
+
+def clusters_of(features, count=4):
+    features = (features - features[is_upper].mean(dim=0)) / features[is_upper].std(dim=0)
+    centres, _ = kmeans2(features[is_upper].double().numpy(), count, minit="++", seed=0)
+    labels = torch.cdist(features.double(), torch.from_numpy(centres)).argmin(dim=1)
+    by_brown = torch.stack([brown[labels == n].mean() for n in range(count)]).argsort()
+    return by_brown.argsort()[labels]  # cluster 0 has the least brown
+
+
+# %% tags=["nbval-ignore-output"]
+with torch.no_grad():
+    tokens = torch.cat([of_tissue.encode(part.to(device)).mean(dim=1).cpu() for part in windows.split(500)])
+labels_of = {"model": clusters_of(tokens), "mean colour": clusters_of(windows.mean(dim=(2, 3)))}
+for n in range(4):
+    own = labels_of["model"] == n
+    print(f"cluster {n}: {own.float().mean():.0%} of the slide, DAB {brown[own].mean():.3f} ± {brown[own].std():.3f}")
+
+# %%
+plotting.regions(slide, labels_of["model"].view(61, 61), step=8, start=12, line=384)
+plt.show()
+
+# %% [markdown]
+# Glands and the tissue between them fall apart. How much of the brown stain do the clusters explain in the held-out part? The share of its variance that lies between them:
+
+# %% tags=["nbval-ignore-output"]
+is_lower = torch.arange(61 * 61) // 61 * 8 >= 384
+
+
+def explained(labels):
+    y, labels = brown[is_lower], labels[is_lower]
+    within = sum(((y[labels == n] - y[labels == n].mean()) ** 2).sum() for n in labels.unique())
+    return 1 - (within / ((y - y.mean()) ** 2).sum()).item()
+
+
+for name, found in labels_of.items():
+    print(f"{name:12} {explained(found):.2f}")
+
+# %%
+course.verdict("share of the held-out stain that the model's clusters explain", explained(labels_of["model"]), above=0.5)
+gap = explained(labels_of["mean colour"]) - explained(labels_of["model"])
+course.verdict("the same, clusters of mean colours less the model's", gap, above=-0.05)
+
+# %% [markdown]
+# The model was told nothing of stains. But stain is colour, and clusters of nothing but mean colours explain as much or
+# more. Always ask what the plainest feature does.
+
+# %% [markdown]
+# ## Look at the mistakes
+#
+# Back to the digits: the ten that are restored worst, and how.
+
+# %% tags=["nbval-ignore-output"]
+seen = random_visible(500, model.num_tokens, generator=torch.Generator().manual_seed(2))
+digits = images[:500]
+restored = model.restore(digits.to(device), seen.to(device)).cpu().clamp(0, 1)
+worst = (restored - digits).square().mean(dim=(1, 2, 3)).topk(10).indices
+kinds = labels[worst].tolist()
+print("the ten are", kinds)
+
+# %%
+plotting.images(torch.cat([digits[worst], masked(digits[worst], seen[worst], setting.patch_size), restored[worst]]), size=0.95)
+plt.show()
+
+# %% [markdown]
+# Here the visible quarter happens to miss what tells the digit. Several would fit, and the model paints their mean: a blur.
+
+# %% [markdown]
+# ## What is refused
+
+# %%
+bad = {
+    "patches that do not fit": lambda: MaskedImageModel(28, 5, 1, **sizes),
+    "nothing hidden": lambda: random_visible(1, 49, hidden_share=0.001),
+    "nothing visible": lambda: random_visible(1, 49, hidden_share=0.999),
+    "per cent": lambda: random_visible(1, 49, hidden_share=75),
+    "masks that differ in number": lambda: packaged(images[:8], by_coin),
+    "masks of other images": lambda: packaged(images[:7], visible),
+    "a colour image": lambda: packaged(torch.zeros(8, 3, 28, 28), visible),
+}
+for name, call in bad.items():
+    try:
+        call()
+    except ValueError as error:
+        print(f"{name}: {error}")
+
+
+# %% [markdown]
+# ## Exercises
+#
+# Write the function in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is,
+# on fresh numbers each time. Hints and a solution are folded away below each cell.
+#
+# ### Exercise 1 · easy · 4 minutes
+#
+# The mean squared error over the pixels of the hidden patches.
+
+# %%
+def hidden_loss(predicted, patches, visible):  # (B, L, P), (B, L, P), (B, L) with True = visible
+    raise NotImplementedError  # one number
+
+
+check.hidden_loss(hidden_loss)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Which patches count? `~` turns a mask round.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `patches[mask]` is (number of True, P). How many numbers does the mean run over?
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def hidden_loss(predicted, patches, visible):
+#     return F.mse_loss(predicted[~visible], patches[~visible])
+# ```
+#
+# </details>
+#
+# ### Exercise 2 · middle · 8 minutes
+#
+# A mask from given noise. In each row, round(hidden_share · L) patches are hidden, those with the **largest** noise. The paper
+# does it by sorting; try it without `topk`.
+
+# %%
+def choose_visible(noise, hidden_share):  # (B, L), no two numbers of a row alike
+    raise NotImplementedError  # (B, L), True = visible
+
+
+check.choose_visible(choose_visible)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Patch n is visible if its rank in its row is small enough. What does `argsort` give: ranks, or the order?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The order says which patch comes first. Its own argsort is the inverse: at which rank each patch comes.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def choose_visible(noise, hidden_share):
+#     L = noise.shape[1]
+#     rank = noise.argsort(dim=1).argsort(dim=1)  # (B, L): 0 for the smallest of its row
+#     return rank < L - round(hidden_share * L)
+# ```
+#
+# </details>
+#
+# ### Exercise 3 · middle · 6 minutes
+#
+# Features for a probe: from a **frozen** encoder, standardised (mean 0, deviation 1, by `.std`) without a look at the test
+# set.
+
+# %%
+def frozen_features(encoder, train, test):  # a function from images to (N, F), images, images
+    raise NotImplementedError  # training features (N, F), test features (M, F)
+
+
+check.frozen_features(frozen_features)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# One mean and one deviation for each feature, from one of the two sets, used for both.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Frozen: nothing that is computed later may send a gradient into the encoder. `torch.no_grad()`.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def frozen_features(encoder, train, test):
+#     with torch.no_grad():
+#         train, test = encoder(train), encoder(test)  # (N, F), (M, F)
+#     mean, deviation = train.mean(dim=0), train.std(dim=0)  # (F,)
+#     return (train - mean) / deviation, (test - mean) / deviation
+# ```
+#
+# </details>
+#
+# ### Exercise 4 · hard · 15 minutes
+#
+# From patches to what the decoder gives at every place. `kept[b]` are the visible places of image b, in the random order in
+# which they were drawn. Encoder and decoder are functions from (B, any number, E) to the same.
+
+# %%
+def decoded_from_visible(patches, kept, embedding, positions, encoder, mask_token, decoder_positions, decoder):
+    # (B, L, P), (B, V), (P, E), (L, E), a function, (E,), (L, E), a function
+    raise NotImplementedError  # (B, L, E), in the order of the image
+
+
+check.decoded_from_visible(decoded_from_visible)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# In turn: embed, place, select, encode, put back among mask tokens, place again, decode.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# With `rows = torch.arange(B)[:, None]`, `tokens[rows, kept]` is (B, V, E), and can also stand left of an `=`.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def decoded_from_visible(patches, kept, embedding, positions, encoder, mask_token, decoder_positions, decoder):
+#     tokens = patches @ embedding + positions  # (B, L, E)
+#     rows = torch.arange(len(kept), device=kept.device)[:, None]  # (B, 1)
+#     seen = encoder(tokens[rows, kept])  # (B, V, E)
+#     everywhere = mask_token.expand_as(tokens).clone()
+#     everywhere[rows, kept] = seen
+#     return decoder(everywhere + decoder_positions)
+# ```
+#
+# </details>
+
+# %% [markdown]
+# ## Takeaways
+#
+# - The encoder sees visible tokens only, each with the position of its place; mask tokens join in the decoder. So hiding more
+#   costs less.
+# - Restoring pixels needs no labels and leaves features from which a linear layer reads more than from pixels or from an
+#   untrained encoder.
+# - Compare with the plainest thing: an untrained encoder, a soap film, a mean colour. Sometimes it wins.
+
+# %% [markdown]
+# ## Check yourself
+#
+# 1. Text models hide 15 % of the words (BERT), this one 75 % of the patches. Why so many?
+# 2. A colleague's loss falls to 0.0001 within minutes. What do you test first?
+# 3. After training, which half do you keep?
+#
+# <details><summary>Answers</summary>
+#
+# 1. Neighbouring pixels are nearly alike: with few hidden, a soap film solves the task, and there is nothing to understand.
+#    Words are dense in meaning (He et al. 2021, section 1).
+# 2. Whether hidden pixels reach the encoder: paint over them, and nothing may change. Then whether the loss counts visible
+#    patches, which a model can copy.
+# 3. The encoder. It has never seen a mask token, so whole images are nothing strange to it, beside their number of tokens.
+#
+# </details>
+
+# %% [markdown]
+# **To read**: He et al. 2021 (arXiv:2111.06377), sections 3 and 4.1; Vincent et al. 2008, denoising autoencoders; Alain and
+# Bengio 2016 (arXiv:1610.01644), section 3, probes; Devlin et al. 2018 (arXiv:1810.04805), section 3.1, masked words.
+#
+# **Next**: 13, two signals.

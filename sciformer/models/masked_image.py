@@ -1,0 +1,186 @@
+"""Images of which most is hidden: an encoder sees the rest, a small decoder restores what is missing."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from sciformer.blocks import TransformerBlock
+from sciformer.models.image import ImageToSequence
+from sciformer.positions import LearnedPositions
+from sciformer.scores import DistanceBiasedScore, DotProductScore, RotaryScore
+
+
+def random_visible(
+    count: int,
+    num_tokens: int,
+    *,
+    hidden_share: float = 0.75,
+    generator: torch.Generator | None = None,
+    device: torch.device | str = "cpu",
+) -> Bool[Tensor, "B L"]:
+    """For each of ``count`` images another random choice of patches that stay visible; True = may be seen.
+
+    Of L patches, round(``hidden_share`` · L) are hidden, as many in every image. Source: He et al. 2021,
+    arXiv:2111.06377, section 3, "Masking": uniformly, without replacement.
+
+    Args:
+        generator: on the CPU, whatever the device, so that every device sees the same choice.
+
+    Raises:
+        ValueError: if the share is not between 0 and 1, or hides no patch or every patch.
+    """
+    if not 0 < hidden_share < 1:
+        raise ValueError(f"hidden_share must lie between 0 and 1, got {hidden_share}")
+    num_visible = num_tokens - round(hidden_share * num_tokens)
+    if not 0 < num_visible < num_tokens:
+        raise ValueError(
+            f"a hidden_share of {hidden_share} leaves {num_visible} of {num_tokens} patches visible; "
+            "at least one has to be visible and one hidden"
+        )
+    chosen = torch.rand(count, num_tokens, generator=generator).topk(num_visible).indices  # (B, V)
+    return torch.zeros(count, num_tokens, dtype=torch.bool).scatter(1, chosen, True).to(device)
+
+
+class MaskedImageModel(nn.Module):
+    r"""A masked autoencoder: from the visible patches of an image, the pixels of those that are hidden.
+
+    .. math:: z = \text{encoder}\big((W p_n + e_n)_{n \in V}\big), \qquad
+              \hat p = \text{decoder}\big(u_1 + d_1, \dots, u_L + d_L\big), \quad
+              u_n = \begin{cases} A z_n & n \in V \\ m & \text{else} \end{cases}
+
+    V are the visible patches, e and d positions, m a learned vector, the mask token. The encoder's cost is that of the
+    visible tokens; the decoder is narrow and shallow, and after training it is thrown away. The loss is
+    ``F.mse_loss(model(images, visible), model.hidden_pixels(images, visible))``. Source: He et al. 2021,
+    arXiv:2111.06377, section 3. Where they predict pixels normalised patch by patch, these are the pixels.
+
+    Args:
+        decoder_dim: width of the decoder's tokens.
+        score: recipe for the score of every attention, called as ``score(num_heads, head_dim)``.
+        positions: recipe for the positions of encoder and decoder, called as ``positions(width, max_length)``.
+        expansion: width of the feed-forwards' hidden layers, in multiples of the tokens' width.
+
+    Raises:
+        ValueError: if the patches do not tile the image, the heads do not divide a width, or the score takes a token's
+            place in the sequence for its place in the image, which it is not when most tokens are left out.
+    """
+
+    def __init__(
+        self,
+        image_size: int,
+        patch_size: int,
+        in_channels: int,
+        embed_dim: int,
+        num_heads: int,
+        num_layers: int,
+        *,
+        decoder_dim: int,
+        decoder_layers: int = 1,
+        score: Callable[[int, int], nn.Module] = DotProductScore,
+        positions: Callable[[int, int], nn.Module] = LearnedPositions,
+        expansion: float = 4,
+    ):
+        super().__init__()
+        self.patch_size = patch_size
+        self.to_sequence = ImageToSequence(image_size, patch_size, in_channels, embed_dim)
+        self.num_tokens = self.to_sequence.num_tokens
+
+        def blocks(width: int, layers: int) -> nn.ModuleList:
+            return nn.ModuleList(
+                TransformerBlock(width, num_heads, expansion=expansion, score=score) for _ in range(layers)
+            )
+
+        self.positions = positions(embed_dim, self.num_tokens)
+        self.blocks = blocks(embed_dim, num_layers)
+        self.norm = nn.LayerNorm(embed_dim)
+
+        self.to_decoder = nn.Linear(embed_dim, decoder_dim)
+        self.mask_token = nn.Parameter(0.02 * torch.randn(decoder_dim))
+        self.decoder_positions = positions(decoder_dim, self.num_tokens)
+        self.decoder_blocks = blocks(decoder_dim, decoder_layers)
+        self.decoder_norm = nn.LayerNorm(decoder_dim)
+        self.to_pixels = nn.Linear(decoder_dim, in_channels * patch_size**2)
+        for module in self.modules():
+            if isinstance(module, DistanceBiasedScore | RotaryScore):
+                raise ValueError(
+                    f"{type(module).__name__} counts tokens from one to the next, and between two visible ones any "
+                    "number may be hidden; give a score without distances, and positions"
+                )
+
+    def forward(self, images: Float[Tensor, "B C H W"], visible: Bool[Tensor, "B L"]) -> Float[Tensor, "B M P"]:
+        """The pixels of the M hidden patches of each image, patch by patch in reading order.
+
+        Raises:
+            ValueError: if images or mask have a wrong shape, or the mask hides not as many patches in every image.
+        """
+        seen = self.to_decoder(self.encode(images, visible))  # (B, V, decoder_dim)
+        mask_tokens = self.mask_token.to(seen.dtype).expand(*visible.shape, -1)
+        tokens = mask_tokens.masked_scatter(visible[..., None], seen)  # (B, L, decoder_dim), each at its own place
+        tokens = self.decoder_positions(tokens)
+        for block in self.decoder_blocks:
+            tokens, _ = block(tokens)
+        return self.to_pixels(self.decoder_norm(_select(tokens, ~visible)))
+
+    def encode(
+        self, images: Float[Tensor, "B C H W"], visible: Bool[Tensor, "B L"] | None = None
+    ) -> Float[Tensor, "B V E"]:
+        """The tokens of the visible patches, in reading order; of all patches without ``visible``.
+
+        Raises:
+            ValueError: if images or mask have a wrong shape, or the mask hides not as many patches in every image.
+        """
+        tokens = self.positions(self.to_sequence(images))  # (B, L, E): a place is told before anything is left out
+        if visible is not None:
+            self._check(images, visible)
+            tokens = _select(tokens, visible)
+        for block in self.blocks:
+            tokens, _ = block(tokens)
+        return self.norm(tokens)
+
+    def features(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F"]:
+        """One vector for a whole image, nothing hidden: its F = L · E numbers, token beside token.
+
+        Where the place of a thing does not matter, as in a tile cut anywhere, the tokens' mean is the better summary.
+        """
+        return self.encode(images).flatten(1)
+
+    def hidden_pixels(self, images: Float[Tensor, "B C H W"], visible: Bool[Tensor, "B L"]) -> Float[Tensor, "B M P"]:
+        """What :meth:`forward` should give: in each patch all of channel 0, row by row, then channel 1.
+
+        Raises:
+            ValueError: if the mask has a wrong shape, or hides not as many patches in every image.
+        """
+        self._check(images, visible)
+        return _select(F.unfold(images, self.patch_size, stride=self.patch_size).mT, ~visible)
+
+    @torch.no_grad()
+    def restore(self, images: Float[Tensor, "B C H W"], visible: Bool[Tensor, "B L"]) -> Float[Tensor, "B C H W"]:
+        """The images, with what is hidden filled in; of the visible patches nothing is changed.
+
+        Raises:
+            ValueError: if images or mask have a wrong shape, or the mask hides not as many patches in every image.
+        """
+        pixels = self(images, visible).to(images.dtype)
+        patches = F.unfold(images, self.patch_size, stride=self.patch_size).mT  # (B, L, P)
+        patches = patches.masked_scatter(~visible[..., None], pixels)
+        return F.fold(patches.mT, images.shape[2:], self.patch_size, stride=self.patch_size)
+
+    def _check(self, images: Tensor, visible: Tensor) -> None:
+        wanted = (len(images), self.num_tokens)
+        if visible.dtype != torch.bool or visible.shape != wanted:
+            raise ValueError(f"visible must be {wanted} booleans, got {visible.dtype} of {tuple(visible.shape)}")
+        counts = visible.sum(dim=1)
+        fewest, most = int(counts.min()), int(counts.max())
+        if fewest != most:
+            raise ValueError(
+                f"as many patches must be visible in every image, got {fewest} in one and {most} in another"
+            )
+        if most in (0, self.num_tokens):
+            raise ValueError(f"{most} of {self.num_tokens} patches are visible; at least one has to be, and one hidden")
+
+
+def _select(tokens: Float[Tensor, "B L E"], chosen: Bool[Tensor, "B L"]) -> Float[Tensor, "B V E"]:
+    """The chosen tokens of each row, in their order."""
+    return tokens[chosen].unflatten(0, (len(tokens), -1))
