@@ -569,6 +569,7 @@ def timeline(
             start = end
     axes[-1, 0].set_xlabel(xlabel)
     figure.suptitle(title, fontsize="large")
+    return figure
 
 
 def regions(
