@@ -9,7 +9,7 @@ import importlib
 from types import ModuleType
 
 from sciformer.attention import MultiHeadAttention
-from sciformer.blocks import FeedForward, SquaredReLU, TokenShift, TransformerBlock
+from sciformer.blocks import DecoderBlock, FeedForward, SquaredReLU, TokenShift, TransformerBlock
 from sciformer.functional import (
     additive_scores,
     attend,
@@ -28,7 +28,7 @@ from sciformer.functional import (
     separable_additive_scores,
     softmax_exponential_well,
 )
-from sciformer.models import CharTransformer, Classifier, ImageToSequence, ImageTransformer, sample
+from sciformer.models import CharTransformer, Classifier, ImageToSequence, ImageTransformer, Transformer, sample
 from sciformer.positions import POSITIONS, LearnedPositions, NoPositions, SinusoidalPositions
 from sciformer.scores import (
     SCORES,
@@ -50,6 +50,7 @@ __all__ = [
     "AdditiveScore",
     "CharTransformer",
     "Classifier",
+    "DecoderBlock",
     "DistanceBiasedScore",
     "DotProductScore",
     "EnergyWellScore",
@@ -66,6 +67,7 @@ __all__ = [
     "SinusoidalPositions",
     "SquaredReLU",
     "TokenShift",
+    "Transformer",
     "TransformerBlock",
     "additive_scores",
     "attend",

@@ -30,6 +30,7 @@ LAYERS = [
     "blocks",
     "models.image",
     "models.language",
+    "models.encoder_decoder",
     "models",
     "data",
     "optim",
@@ -111,7 +112,15 @@ def test_everything_public_is_documented():
 def test_all_is_complete_and_true():
     exported = set(sciformer.__all__)
     assert all(hasattr(sciformer, name) for name in exported)
-    for layer in ("scores", "attention", "blocks", "models.image", "positions"):
+    for layer in (
+        "scores",
+        "attention",
+        "blocks",
+        "models.image",
+        "models.language",
+        "models.encoder_decoder",
+        "positions",
+    ):
         module = importlib.import_module(f"sciformer.{layer}")
         modules = {
             name

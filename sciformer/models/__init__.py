@@ -1,6 +1,7 @@
 """Whole models. Every one takes the score and the positions as recipes."""
 
+from sciformer.models.encoder_decoder import Transformer
 from sciformer.models.image import Classifier, ImageToSequence, ImageTransformer
 from sciformer.models.language import CharTransformer, sample
 
-__all__ = ["CharTransformer", "Classifier", "ImageToSequence", "ImageTransformer", "sample"]
+__all__ = ["CharTransformer", "Classifier", "ImageToSequence", "ImageTransformer", "Transformer", "sample"]
