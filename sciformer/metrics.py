@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
@@ -12,6 +13,15 @@ from sciformer.functional import steps_between
 def accuracy(logits: Float[Tensor, "B K"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:
     """Share of examples whose largest logit is that of the label, from 0 to 1."""
     return (logits.argmax(dim=-1) == labels).float().mean()
+
+
+def agreement(written: Int[Tensor, "B N"], wanted: Int[Tensor, "B L"], *, pad: int = 0) -> Bool[Tensor, "B M"]:
+    """Where a sequence that was written is the one that was wanted, place by place; M is the longer of N and L.
+
+    The shorter is filled up with padding, so ``agreement(...).all(dim=1)`` is True where both are the same text.
+    """
+    missing = wanted.shape[1] - written.shape[1]
+    return F.pad(written, (0, max(0, missing)), value=pad) == F.pad(wanted, (0, max(0, -missing)), value=pad)
 
 
 def confusion_matrix(predicted: Int[Tensor, "N"], labels: Int[Tensor, "N"], num_classes: int) -> Int[Tensor, "K K"]:
