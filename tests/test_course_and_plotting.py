@@ -102,6 +102,15 @@ def test_accuracy_and_confusion_by_hand():
     assert metrics.confusion_matrix(logits.argmax(-1), labels, 2).tolist() == [[1, 0], [1, 1]]
 
 
+def test_agreement_of_sequences_that_differ_in_length():
+    wanted = torch.tensor([[1, 5, 6, 2, 0], [1, 5, 2, 0, 0]])
+    assert metrics.agreement(wanted, wanted).all()
+    assert metrics.agreement(wanted[1:, :3], wanted[1:]).tolist() == [[True] * 5]
+    too_short, too_long = wanted[:, :3], torch.cat([wanted, torch.tensor([[0], [7]])], dim=1)
+    assert metrics.agreement(too_short, wanted).tolist() == [[True, True, True, False, True], [True] * 5]
+    assert metrics.agreement(too_long, wanted).all(dim=1).tolist() == [True, False]
+
+
 def test_attention_distance_by_hand():
     looks_at_itself, looks_at_the_first = torch.eye(4), torch.eye(4)[[0, 0, 0, 0]]
     weights = torch.stack([looks_at_itself, looks_at_the_first]).expand(3, 2, 4, 4)

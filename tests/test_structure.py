@@ -52,6 +52,7 @@ LAYERS = [
     "check.notebook_08",
     "check.notebook_09",
     "check.notebook_10",
+    "check.notebook_11",
     "check",
     "check.assignment",
     "check.grading",

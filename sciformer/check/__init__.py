@@ -17,6 +17,7 @@ from sciformer.check import (
     notebook_08,
     notebook_09,
     notebook_10,
+    notebook_11,
 )
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Fault
 
@@ -35,6 +36,7 @@ EXERCISES: dict[str, Exercise] = {
         notebook_08,
         notebook_09,
         notebook_10,
+        notebook_11,
     )
     for exercise in module.EXERCISES
 }
