@@ -696,14 +696,15 @@ REVERSAL: dict[Profile, dict[str, SequenceSetting]] = {
 DATES: dict[Profile, SequenceSetting] = {
     "quick": SequenceSetting(
         task="dates",
-        embed_dim=64,
+        embed_dim=32,
         num_heads=4,
         num_layers=2,
         expansion=2,
-        batch_size=96,
+        batch_size=160,
         examples=60_000,
         max_length=40,
-        train=TrainConfig(steps=800, lr=2e-2, optimizer="muon", weight_decay=0.0, warmup_steps=30),
+        train=TrainConfig(steps=750, lr=3e-2, optimizer="muon", weight_decay=0.0, warmup_steps=30),
+        norm_first=True,
     ),
     "full": SequenceSetting(
         task="dates",
@@ -715,6 +716,7 @@ DATES: dict[Profile, SequenceSetting] = {
         examples=500_000,
         max_length=40,
         train=TrainConfig(steps=5000, lr=5e-3, optimizer="muon", weight_decay=0.0, warmup_steps=100),
+        norm_first=True,
     ),
 }
 
