@@ -308,8 +308,13 @@ def _best(candidates: Tensor) -> tuple[Tensor, Tensor]:
 
 def _each_its_best(candidates: Tensor) -> tuple[Tensor, Tensor]:
     values, tokens = candidates.max(dim=1)
+    return torch.arange(len(candidates), device=values.device) * candidates.shape[1] + tokens, values
+
+
+def _each_its_best_in_order(candidates: Tensor) -> tuple[Tensor, Tensor]:
+    places, values = _each_its_best(candidates)
     order = values.argsort(descending=True)
-    return (torch.arange(len(candidates), device=values.device) * candidates.shape[1] + tokens)[order], values[order]
+    return places[order], values[order]
 
 
 def _worst(candidates: Tensor) -> tuple[Tensor, Tensor]:
@@ -399,6 +404,11 @@ _WIDEN_AND_KEEP_FAULTS = (
     Fault(
         "each its best",
         "Each target goes on with its own best token. Take the K best of all K · V: two may begin alike, one may die.",
+        best=_each_its_best_in_order,
+    ),
+    Fault(
+        "each its best, not sorted",
+        "Each target goes on with its own best token, in its old place. Take the K best of all K · V, best first.",
         best=_each_its_best,
     ),
     Fault("the worst", "The K worst are kept. topk takes the largest by itself.", best=_worst),
@@ -420,6 +430,13 @@ _WIDEN_AND_KEEP_FAULTS = (
         ),
     ),
     Fault(
+        "padding free for all",
+        "Padding costs nothing for any target. Only one that has ended gets it for nothing.",
+        freeze=lambda log_p, ended, pad: torch.where(
+            torch.arange(log_p.shape[1], device=log_p.device) == pad, 0.0, log_p.masked_fill(ended[:, None], -math.inf)
+        ),
+    ),
+    Fault(
         "padding is 0",
         "Ended targets are filled up with token 0. Which token it is, `pad` says.",
         freeze=lambda log_p, ended, pad: _freeze(log_p, ended, 0),
@@ -435,9 +452,19 @@ _WIDEN_AND_KEEP_FAULTS = (
         split=lambda place, V, K: (place % V, place // V),
     ),
     Fault(
+        "not divided",
+        "The parent is the place among all K · V candidates. Which row that is, place // V says.",
+        split=lambda place, V, K: (place, place % V),
+    ),
+    Fault(
         "divided by K",
         "The place among all candidates is divided by K. Each row has V of them: place // V and place % V.",
         split=lambda place, V, K: (place // K, place % K),
+    ),
+    Fault(
+        "probabilities",
+        "What is returned are probabilities. Their logarithms are wanted.",
+        value=lambda values, log_p, parent: values.exp(),
     ),
     Fault(
         "log-probability of the step",
@@ -479,6 +506,6 @@ EXERCISES = (
         minutes=15,
         cases=_widen_and_keep_cases,
         faults=_WIDEN_AND_KEEP_FAULTS,
-        returns=("parents", "tokens", "log-probabilities"),
+        returns=("parent", "token", "log-probability"),
     ),
 )
