@@ -8,9 +8,9 @@
 # %% [markdown]
 # After this notebook you can
 #
-# - build the decoder block of 2017, and say where its queries, keys and values come from;
-# - train a model that turns one sequence into another, and write with it greedily or with a beam;
-# - find out by a test whether a decoder looks at its source at all;
+# - build the decoder block of 2017, and say where queries, keys and values come from;
+# - train a model from sequence to sequence, and write with it, greedily or with a beam;
+# - find out by a test whether a decoder reads its source;
 # - say what happens at ten times the trained length.
 #
 # New against 08: a second sequence, and attention from one to the other.
@@ -273,7 +273,7 @@ exact = experiments.exact_match(model, setting, new, [text[::-1] for text in new
 print(f"{len(new)} new strings: {exact:.2%} right to the last letter")
 
 # %%
-course.verdict("share of new strings reversed without a mistake", exact, above=0.995)
+course.verdict("share of new strings reversed without a mistake", exact, above=0.998)
 
 # %% [markdown]
 # ## Dates
@@ -308,7 +308,7 @@ for name, share in right.items():
     print(f"{name}: {share:.2%} of {len(tests[name][0]):,} right to the last digit")
 
 # %%
-course.verdict("share right, new days in known forms", right["new days, known forms"], above=0.995)
+course.verdict("share right, new days in known forms", right["new days, known forms"], above=0.998)
 course.verdict("share right, new forms", right["known days, new forms"], above=0.9)
 course.verdict("share right, new days in new forms", right["new days, new forms"], above=0.9)
 
@@ -391,14 +391,14 @@ def deafened(kind):
 
 # %% tags=["nbval-ignore-output"]
 deaf, losses = {"deaf": deafened(Deaf), "deaf, no causal mask": deafened(DeafUnmasked)}, {}
-few = date_setting.train.with_steps(100)
+few = date_setting.train.with_steps(120)
 for name, broken in deaf.items():
     losses[name] = fit(broken, date_setting.training_batches(0, device), loss_fn, few).loss
     print(f"{name}: training loss {sum(losses[name][-10:]) / 10:.3f}")
 
 # %%
-losses["reads its source"] = date_history.loss[:100]
-plotting.curves(losses, ylabel="training loss", smooth=10, title="dates, the first 100 steps")
+losses["reads its source"] = date_history.loss[:120]
+plotting.curves(losses, ylabel="training loss", smooth=10, title="dates, the first 120 steps")
 plt.show()
 
 # %% [markdown]
@@ -513,14 +513,16 @@ plt.show()
 # %%
 at = {arm: dict(values) for arm, values in whole.items()}
 course.verdict("sinusoidal: whole strings of 10", at["sinusoidal"][10], above=0.98)
-course.verdict("sinusoidal: whole strings of 12", at["sinusoidal"][12], below=0.5)
-course.verdict("sinusoidal: whole strings of 100", at["sinusoidal"][100], below=0.01)
+course.verdict("sinusoidal: whole strings of 11", at["sinusoidal"][11], below=0.5)
+course.verdict("rotary: whole strings of 10", at["rotary"][10], above=0.98)
+course.verdict("rotary: whole strings of 20", at["rotary"][20], below=0.1)
+course.verdict("either: whole strings of 100", max(at["sinusoidal"][100], at["rotary"][100]), below=0.01)
 course.verdict("none: whole strings of 10", at["none"][10], below=0.1)
 
 # %% [markdown]
-# One letter more, and hardly a string is right. The model has learned places, not a rule: with absolute positions it has never read
-# the eleventh, with rotary ones no way that long. Without positions the encoder sees a bag of letters, and no length is right.
-# Nothing in the loss had warned of it.
+# With sinusoids, one letter more is too many: the model has learned places, not a rule, and never saw the eleventh. Rotary positions
+# fall more gently, and fall. At ten times the length nothing is left of either. Without positions the encoder sees a bag of letters,
+# and no length is right. Nothing in the loss had warned of it.
 
 # %% tags=["nbval-ignore-output"]
 for length in (10, 12, 20):

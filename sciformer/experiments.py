@@ -674,7 +674,7 @@ _REVERSAL: dict[Profile, SequenceSetting] = {
         batch_size=128,
         examples=60_000,
         max_length=128,
-        train=TrainConfig(steps=700, lr=3e-2, optimizer="muon", weight_decay=0.0, warmup_steps=30),
+        train=TrainConfig(steps=850, lr=3e-2, optimizer="muon", weight_decay=0.0, warmup_steps=30),
     ),
     "full": SequenceSetting(
         task="reversal",
@@ -700,10 +700,10 @@ DATES: dict[Profile, SequenceSetting] = {
         num_heads=4,
         num_layers=2,
         expansion=2,
-        batch_size=160,
-        examples=60_000,
+        batch_size=192,
+        examples=100_000,
         max_length=40,
-        train=TrainConfig(steps=750, lr=3e-2, optimizer="muon", weight_decay=0.0, warmup_steps=30),
+        train=TrainConfig(steps=900, lr=3e-2, optimizer="muon", weight_decay=0.0, warmup_steps=30),
         norm_first=True,
     ),
     "full": SequenceSetting(

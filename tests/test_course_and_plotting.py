@@ -90,6 +90,23 @@ def test_other_modules_are_not_the_same(fault, message):
         course.assert_same_module(mine, MultiHeadAttention(6, 2), torch.randn(2, 5, 6))
 
 
+class Pair(nn.Module):
+    """Two maps, one after the other, built in either order."""
+
+    def __init__(self, *order):
+        super().__init__()
+        for name in order:
+            setattr(self, name, nn.Linear(*{"first": (3, 5), "second": (5, 2)}[name]))
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+def test_the_same_module_may_be_built_in_another_order(capsys):
+    course.assert_same_module(Pair("second", "first"), Pair("first", "second"), torch.randn(2, 3))
+    assert "4 parameter gradients agree" in capsys.readouterr().out
+
+
 def test_modules_with_other_parameters_are_not_the_same():
     with pytest.raises(AssertionError, match=r"differ in name: \['bias'\]"):
         course.assert_same_module(nn.Linear(3, 5, bias=False), nn.Linear(3, 5), torch.randn(2, 3))
