@@ -229,6 +229,7 @@ print(f"{setting.train.steps} steps, {setting.batch_size} strings each, in {hist
 plotting.curves({"reversal": history.loss}, ylabel="training loss", smooth=20, logy=True)
 plt.show()
 
+
 # %% [markdown]
 # ## Greedy
 #
@@ -359,6 +360,7 @@ for step, character in enumerate(answer[1:]):
     shares = {name: weights[:, step, place].sum(dim=-1).max().item() for name, place in places.items()}
     print(f"writes {character}  " + "  ".join(f"{name} {share:.2f}" for name, share in shares.items()))
 
+
 # %% [markdown]
 # (The head that looks there most.) An encoder mixes characters before the decoder looks, so a weight on one place is not a weight on
 # one character alone. Maps suggest; only changing the source proves.
@@ -401,6 +403,7 @@ losses["reads its source"] = date_history.loss[:120]
 plotting.curves(losses, ylabel="training loss", smooth=10, title="dates, the first 120 steps")
 plt.show()
 
+
 # %% [markdown]
 # By the loss, the worst model is the best by far: without a causal mask, its second attention sees the very tokens it has to
 # predict. The other one stops early: it has learned how dates look, and cannot know which. What do they write?
@@ -416,6 +419,7 @@ def writes(model, text):
 
 for text in ("Tue March 5th 1985", "1.1.2001", "24/DEC/2040"):
     print(f"{text:20}" + "".join(f"{name}: {writes(m, text)}   " for name, m in ({"honest": date_model} | deaf).items()))
+
 
 # %% [markdown]
 # Prediction 2: dates, well formed, always the same. Such a mistake hides behind a falling loss and fluent output. A test finds it
