@@ -382,6 +382,9 @@ def test_writing_leaves_the_mode_alone():
     model, (source, _) = build(dropout=0.5).train(), pair()
     assert torch.equal(model.greedy(source), model.greedy(source))
     model.beam(source, 2)
+    for write in (model.greedy, partial(model.beam, width=2)):
+        with pytest.raises(ValueError, match="nothing but padding"):
+            write(0 * source)
     assert model.training
 
 

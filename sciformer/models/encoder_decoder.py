@@ -1,7 +1,8 @@
 """From one sequence to another: an encoder reads the source, a decoder writes the target, token by token."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -21,8 +22,8 @@ class Transformer(nn.Module):
 
     With its defaults it is the architecture of 2017: post-norm, ReLU, sinusoidal positions. A target token that is read
     and one that is written are one vector (section 3.4): a row of the target's embedding is also a row of the read-out.
-    Rows of length about 1 suit a read-out, but would drown in positions, whose numbers are about 1 each; so a token
-    that is read is multiplied by √E.
+    Rows of length about 1 suit a read-out, but would drown in positions, whose numbers reach 1; so a token that is read
+    is multiplied by √E.
 
     Padding is a token. Every mask is then read off the tokens themselves, and none can be forgotten or disagree with
     them. The target needs none: its padding comes last, where no real token looks. A loss must leave it out.
@@ -216,20 +217,18 @@ class Transformer(nn.Module):
             ValueError: as :meth:`forward`, or if ``count`` is out of its range.
         """
         count = self._count(count)
-        was_training = self.training
-        self.eval()
-        encoded, source_mask = self.encode(source)
-        cache: dict[nn.Module, Any] = {}
-        tokens = new = torch.full((len(source), 1), self.start, device=source.device)
-        ended = torch.zeros_like(new, dtype=torch.bool)  # (B, 1)
-        for _ in range(count):
-            logits = self.decode(new, encoded, source_mask, cache=cache)[:, -1]  # (B, V)
-            new = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, self.pad)
-            tokens = torch.cat((tokens, new), dim=1)
-            ended |= new == self.end
-            if ended.all():
-                break
-        self.train(was_training)
+        with evaluating(self):
+            encoded, source_mask = self.encode(source)
+            cache: dict[nn.Module, Any] = {}
+            tokens = new = torch.full((len(source), 1), self.start, device=source.device)
+            ended = torch.zeros_like(new, dtype=torch.bool)  # (B, 1)
+            for _ in range(count):
+                logits = self.decode(new, encoded, source_mask, cache=cache)[:, -1]  # (B, V)
+                new = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, self.pad)
+                tokens = torch.cat((tokens, new), dim=1)
+                ended |= new == self.end
+                if ended.all():
+                    break
         return tokens
 
     @torch.no_grad()
@@ -263,37 +262,35 @@ class Transformer(nn.Module):
             raise ValueError(
                 f"width must be at least 1 and length_penalty a number from 0, got {width} and {length_penalty}"
             )
-        was_training = self.training
-        self.eval()
-        B, K, V = len(source), width, self.target_embedding.num_embeddings
-        encoded, source_mask = (x.repeat_interleave(K, dim=0) for x in self.encode(source))  # (B * K, ...)
-        cache: dict[nn.Module, Any] = {}
-        tokens = torch.full((B * K, 1), self.start, device=source.device)
-        log_p = encoded.new_full((B, K), -math.inf)
-        log_p[:, 0] = 0.0  # the K targets begin alike: only one of them counts
-        lengths = torch.zeros_like(log_p)
-        ended = torch.zeros_like(log_p, dtype=torch.bool)
-        only_pad = encoded.new_full((V,), -math.inf)
-        only_pad[self.pad] = 0.0
-        first_of_source = K * torch.arange(B, device=source.device)[:, None]  # (B, 1)
-        for _ in range(count):
-            logits = self.decode(tokens[:, -1:], encoded, source_mask, cache=cache)[:, -1]  # (B * K, V)
-            next_log_p = logits.log_softmax(dim=-1).view(B, K, V)
-            next_log_p = torch.where(ended[..., None], only_pad, next_log_p)
-            lengths = lengths + ~ended
-            penalty = ((5 + lengths) / 6) ** length_penalty  # (B, K)
-            candidates = log_p[..., None] + next_log_p  # (B, K, V)
-            best = (candidates / penalty[..., None]).flatten(1).topk(K).indices  # (B, K)
-            parent, token = best // V, best % V
-            log_p = candidates.flatten(1).gather(1, best)
-            lengths = lengths.gather(1, parent)
-            rows = (first_of_source + parent).flatten()  # (B * K,)
-            tokens = torch.cat((tokens[rows], token.view(-1, 1)), dim=1)
-            keep_rows(cache, rows)
-            ended = ended.gather(1, parent) | (token == self.end)
-            if (ended | log_p.isinf()).all():
-                break
-        self.train(was_training)
+        with evaluating(self):
+            B, K, V = len(source), width, self.target_embedding.num_embeddings
+            encoded, source_mask = (x.repeat_interleave(K, dim=0) for x in self.encode(source))  # (B * K, ...)
+            cache: dict[nn.Module, Any] = {}
+            tokens = torch.full((B * K, 1), self.start, device=source.device)
+            log_p = encoded.new_full((B, K), -math.inf)
+            log_p[:, 0] = 0.0  # the K targets begin alike: only one of them counts
+            lengths = torch.zeros_like(log_p)
+            ended = torch.zeros_like(log_p, dtype=torch.bool)
+            only_pad = encoded.new_full((V,), -math.inf)
+            only_pad[self.pad] = 0.0
+            first_of_source = K * torch.arange(B, device=source.device)[:, None]  # (B, 1)
+            for _ in range(count):
+                logits = self.decode(tokens[:, -1:], encoded, source_mask, cache=cache)[:, -1]  # (B * K, V)
+                next_log_p = logits.log_softmax(dim=-1).view(B, K, V)
+                next_log_p = torch.where(ended[..., None], only_pad, next_log_p)
+                lengths = lengths + ~ended
+                penalty = ((5 + lengths) / 6) ** length_penalty  # (B, K)
+                candidates = log_p[..., None] + next_log_p  # (B, K, V)
+                best = (candidates / penalty[..., None]).flatten(1).topk(K).indices  # (B, K)
+                parent, token = best // V, best % V
+                log_p = candidates.flatten(1).gather(1, best)
+                lengths = lengths.gather(1, parent)
+                rows = (first_of_source + parent).flatten()  # (B * K,)
+                tokens = torch.cat((tokens[rows], token.view(-1, 1)), dim=1)
+                keep_rows(cache, rows)
+                ended = ended.gather(1, parent) | (token == self.end)
+                if (ended | log_p.isinf()).all():
+                    break
         return tokens.view(B, K, -1), log_p / ((5 + lengths) / 6) ** length_penalty
 
     def _count(self, count: int | None) -> int:
@@ -303,3 +300,14 @@ class Transformer(nn.Module):
         if not 1 <= count <= self.max_length:
             raise ValueError(f"count must be from 1 to max_length {self.max_length}, got {count}")
         return count
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout, and afterwards, also after an error, in the mode that the model was in."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
