@@ -27,6 +27,8 @@ if importlib.util.find_spec("sciformer") is None:
 
 # %%
 import math
+import re
+from collections import Counter
 from functools import partial
 
 import ipywidgets
@@ -458,7 +460,8 @@ narrow, _ = date_model.beam(some, width=1)
 print("width 1 is greedy:", torch.equal(narrow[:, 0], date_model.greedy(some)))
 
 # %% [markdown]
-# A beam shows doubt. `03/05/1985` is a known form; with blanks between the numbers nobody has said which is the month:
+# A beam shows doubt. `03/05/1985` is a known form; with blanks between the numbers nobody has said which is the month. The four best,
+# with their probabilities:
 
 # %% tags=["nbval-ignore-output"]
 for text in ("03/05/1985", "03 05 1985", "03-05 1985"):
@@ -471,6 +474,8 @@ _, wide = date_model.beam(some, width=4)
 course.verdict("the best of four targets less likely than the second, in 200", (wide[:, 0] < wide[:, 1]).sum().item(), below=1)
 
 # %% [markdown]
+# Where the best takes nearly all, the model is sure. Where they share, it is not; and then the right one need not be among them.
+#
 # Every further token makes a text less likely, so sums of logarithms favour short ones. Wu et al. 2016 divide by
 # $\left((5 + |y|)/6\right)^\alpha$. Two translations, of 4 and of 9 tokens:
 
@@ -550,17 +555,22 @@ for profile in ("quick", "full"):
 # %% [markdown]
 # ## The mistakes
 #
-# Which dates did the model get wrong?
+# Which dates did the model get wrong, and do they share a shape? With 9 for a digit and a for a letter:
 
 # %% tags=["nbval-ignore-output"]
 for name, (written, iso) in tests.items():
     source, _ = date_setting.tokens(written[:3000], iso[:3000])
     said = [ISO_DATES.decode(row).strip("_<>") for row in date_model.greedy(source.to(device), 12)]
     wrong = [(text, answer, got) for text, answer, got in zip(written, iso, said, strict=False) if got != answer]
-    print(f"{name}: {len(wrong)} of {len(said)}")
-    for text, answer, got in wrong[:5]:
+    shapes = Counter(re.sub("[a-z]", "a", re.sub("[0-9]", "9", text.lower())) for text, *_ in wrong)
+    print(f"{name}: {len(wrong)} of {len(said)}", dict(shapes.most_common(3)))
+    for text, answer, got in wrong[:4]:
         print(f"    {text:24} {answer}, and it says {got}")
 
+
+# %% [markdown]
+# A new day in a known form is new in its digits only, and each of them was seen in its place. A new form can put parts side by side
+# that never stood so. Which of the two a test holds out decides what it finds.
 
 # %% [markdown]
 # ## Exercises

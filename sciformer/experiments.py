@@ -674,7 +674,7 @@ _REVERSAL: dict[Profile, SequenceSetting] = {
         batch_size=128,
         examples=60_000,
         max_length=128,
-        train=TrainConfig(steps=850, lr=3e-2, optimizer="muon", weight_decay=0.0, warmup_steps=30),
+        train=TrainConfig(steps=650, lr=3e-2, optimizer="muon", weight_decay=0.0, warmup_steps=30),
     ),
     "full": SequenceSetting(
         task="reversal",
