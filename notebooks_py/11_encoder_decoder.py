@@ -530,8 +530,8 @@ course.verdict("none: whole strings of 10", at["none"][10], below=0.1)
 
 # %% [markdown]
 # With sinusoids, one letter more is too many: the model has learned places, not a rule, and never saw the eleventh. Rotary positions
-# fall more gently, and fall. At ten times the length nothing is left of either. Without positions the encoder sees a bag of letters,
-# and no length is right. Nothing in the loss had warned of it.
+# fall more gently, and fall. At ten times the length no string is right, and letters are no better than a guess among the five that a
+# string is made of. Without positions the encoder sees a bag of letters. Nothing in the loss had warned of it.
 
 # %% tags=["nbval-ignore-output"]
 for length in (10, 12, 20):
