@@ -9,7 +9,7 @@ import importlib
 from types import ModuleType
 
 from sciformer.attention import MultiHeadAttention
-from sciformer.blocks import FeedForward, SquaredReLU, TokenShift, TransformerBlock
+from sciformer.blocks import DecoderBlock, FeedForward, SquaredReLU, TokenShift, TransformerBlock
 from sciformer.functional import (
     additive_scores,
     attend,
@@ -34,6 +34,7 @@ from sciformer.models import (
     ImageToSequence,
     ImageTransformer,
     MaskedImageModel,
+    Transformer,
     random_visible,
     sample,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "AdditiveScore",
     "CharTransformer",
     "Classifier",
+    "DecoderBlock",
     "DistanceBiasedScore",
     "DotProductScore",
     "EnergyWellScore",
@@ -75,6 +77,7 @@ __all__ = [
     "SinusoidalPositions",
     "SquaredReLU",
     "TokenShift",
+    "Transformer",
     "TransformerBlock",
     "additive_scores",
     "attend",

@@ -6,7 +6,7 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sciformer.cache import memory_for
+from sciformer.cache import KeyValueCache, memory_for
 from sciformer.fast import attention
 from sciformer.scores import DotProductScore
 
@@ -72,28 +72,28 @@ class MultiHeadAttention(nn.Module):
             attn_mask: (L, S), or (B, H, L, S) with ones where it repeats; True where a query may attend.
             is_causal: no query looks past its own place; together with ``attn_mask`` both hold.
             need_weights: also return the weights, which takes the readable path.
-            cache: what each module remembers of the tokens before, by module; starts as ``{}``. The queries are then
-                the next tokens of a text, and each attends to itself and to all before it.
+            cache: what each module remembers of the tokens before, by module; starts as ``{}``. In self-attention the
+                queries are then the next tokens of a text, and each attends to itself and to all before it. With a
+                ``key`` of its own, such as a source to translate, the keys and values of the first call are kept.
 
         Returns:
             The output, and the weights or None.
 
         Raises:
-            ValueError: if an input is not (B, L, embed_dim), batches or lengths differ, the mask does not fit, or a
-                cache is asked for more than causal self-attention.
+            ValueError: if an input is not (B, L, embed_dim), batches or lengths differ, the mask does not fit, or with
+                a cache self-attention is given a mask or asked for weights, or a source changes its length.
         """
         key = query if key is None else key
         value = key if value is None else value
         self._check_inputs(query, key, value, attn_mask)
-        if cache is not None and (key is not query or value is not query or attn_mask is not None or need_weights):
-            raise ValueError("a cache serves causal self-attention: no key, value, attn_mask or need_weights beside it")
-        q, k, v = (
-            projection(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)  # (B, H, L or S, D)
-            for projection, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value))
-        )
-        if cache is not None:
+        q = self._heads(self.q_proj, query)
+        if cache is not None and key is query:
+            if value is not query or attn_mask is not None or need_weights:
+                raise ValueError("with a cache self-attention is causal: no value, attn_mask or need_weights beside it")
+            k, v = self._heads(self.k_proj, key), self._heads(self.v_proj, value)
             output, weights = cache.setdefault(self, memory_for(self.score)).attend(self.score, q, k, v), None
         else:
+            k, v = self._keys_and_values(key, value, cache)
             output, weights = attention(
                 self.score,
                 q,
@@ -105,6 +105,19 @@ class MultiHeadAttention(nn.Module):
                 need_weights=need_weights,
             )
         return self.out_proj(output.transpose(1, 2).flatten(-2)), weights  # (B, L, E)
+
+    def _heads(self, projection: nn.Module, x: Float[Tensor, "B L E"]) -> Float[Tensor, "B H L D"]:
+        return projection(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    def _keys_and_values(
+        self, key: Tensor, value: Tensor, cache: dict[nn.Module, Any] | None
+    ) -> tuple[Float[Tensor, "B H S D"], Float[Tensor, "B H S D"]]:
+        memory = KeyValueCache() if cache is None else cache.setdefault(self, KeyValueCache())
+        if memory.key is None or memory.value is None:
+            memory.key, memory.value = self._heads(self.k_proj, key), self._heads(self.v_proj, value)
+        if memory.key.shape[2] != key.shape[1]:
+            raise ValueError(f"the cache belongs to a source of {memory.key.shape[2]} tokens, got {key.shape[1]}")
+        return memory.key, memory.value
 
     def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None) -> None:
         embed_dim = self.q_proj.in_features

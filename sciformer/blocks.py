@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sciformer.attention import MultiHeadAttention
-from sciformer.scores import DotProductScore
+from sciformer.scores import DotProductScore, measuring_places
 
 
 class FeedForward(nn.Module):
@@ -145,14 +145,109 @@ class TransformerBlock(nn.Module):
         Returns:
             The tokens, and the attention weights or None.
         """
-        read = self.attention_norm(x) if self.norm_first else x
-        read = self.attention_shift(read, cache=cache) if self.attention_shift else read
-        looked, weights = self.attention(
-            read, attn_mask=attn_mask, is_causal=is_causal, need_weights=need_weights, cache=cache
+        x, weights = self._look(x, cache, attn_mask=attn_mask, is_causal=is_causal, need_weights=need_weights)
+        return self._think(x, cache), weights
+
+    def _look(self, x: Tensor, cache: dict[nn.Module, Any] | None, **options: Any) -> tuple[Tensor, Tensor | None]:
+        def look(read: Tensor) -> tuple[Tensor, Tensor | None]:
+            read = self.attention_shift(read, cache=cache) if self.attention_shift else read
+            return self.attention(read, cache=cache, **options)
+
+        return self._around(self.attention_norm, look, x)
+
+    def _think(self, x: Tensor, cache: dict[nn.Module, Any] | None) -> Tensor:
+        def think(read: Tensor) -> tuple[Tensor, None]:
+            read = self.feed_forward_shift(read, cache=cache) if self.feed_forward_shift else read
+            return self.feed_forward(read), None
+
+        return self._around(self.feed_forward_norm, think, x)[0]
+
+    def _around(
+        self, norm: nn.Module, f: Callable[[Tensor], tuple[Tensor, Tensor | None]], x: Float[Tensor, "B L E"]
+    ) -> tuple[Float[Tensor, "B L E"], Tensor | None]:
+        """f with its norm and its residual; beside its output, f gives attention weights or None."""
+        branch, weights = f(norm(x) if self.norm_first else x)
+        x = x + self.dropout(branch)
+        return x if self.norm_first else norm(x), weights
+
+
+class DecoderBlock(TransformerBlock):
+    r"""A causal block that also looks at a source, between its own attention and its feed-forward.
+
+    .. math:: x + f(\text{norm}(x)) \ \text{ or } \ \text{norm}(x + f(x)), \qquad
+              f = \text{causal self-attention},\ \text{cross-attention},\ \text{feed-forward}
+
+    In cross-attention the queries come from x, the keys and values from the source: what an encoder made of it. Source:
+    Vaswani et al. 2017, arXiv:1706.03762, sections 3.1 and 3.2.3.
+
+    Args:
+        score: recipe for the score of self-attention.
+        cross_score: recipe for the score of cross-attention. With a separable additive score, which ignores the query,
+            every place sees the same summary of the source.
+        expansion, activation, norm, norm_first, dropout, bias: as in :class:`TransformerBlock`.
+
+    Raises:
+        ValueError: if ``cross_score`` measures places, since a target and its source have none in common.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        expansion: float = 4,
+        score: Callable[[int, int], nn.Module] = DotProductScore,
+        cross_score: Callable[[int, int], nn.Module] = DotProductScore,
+        activation: Callable[[], nn.Module] = nn.GELU,
+        norm: Callable[[int], nn.Module] | None = None,
+        norm_first: bool = True,
+        dropout: float = 0.0,
+        bias: bool = True,
+    ):
+        norm = norm or partial(nn.LayerNorm, bias=bias)
+        super().__init__(
+            embed_dim,
+            num_heads,
+            expansion=expansion,
+            score=score,
+            activation=activation,
+            norm=norm,
+            norm_first=norm_first,
+            dropout=dropout,
+            bias=bias,
         )
-        x = x + self.dropout(looked)
-        x = x if self.norm_first else self.attention_norm(x)
-        read = self.feed_forward_norm(x) if self.norm_first else x
-        read = self.feed_forward_shift(read, cache=cache) if self.feed_forward_shift else read
-        x = x + self.dropout(self.feed_forward(read))
-        return x if self.norm_first else self.feed_forward_norm(x), weights
+        self.cross_attention_norm = norm(embed_dim)
+        self.cross_attention = MultiHeadAttention(embed_dim, num_heads, score=cross_score, dropout=dropout, bias=bias)
+        if places := measuring_places(self.cross_attention):
+            raise ValueError(
+                f"{places[0]} compares places in one sequence and cannot serve cross-attention, "
+                "where queries and keys stand in two"
+            )
+
+    def forward(  # type: ignore[override]
+        self,
+        x: Float[Tensor, "B L E"],
+        source: Float[Tensor, "B S E"],
+        *,
+        source_mask: Bool[Tensor, "..."] | None = None,
+        need_weights: bool = False,
+        cache: dict[nn.Module, Any] | None = None,
+    ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L L"] | None, Float[Tensor, "B H L S"] | None]:
+        """Look back, look at the source, think.
+
+        Args:
+            source: the encoder's output. With a cache, its keys and values are computed in the first call only.
+            source_mask: (B, 1, 1, S), True at the tokens of the source that are not padding.
+            need_weights: also return the weights of both attentions; not with a cache.
+            cache: as in :class:`MultiHeadAttention`.
+
+        Returns:
+            The tokens, the weights of self-attention or None, and those of cross-attention or None.
+        """
+
+        def look_across(read: Tensor) -> tuple[Tensor, Tensor | None]:
+            return self.cross_attention(read, source, attn_mask=source_mask, need_weights=need_weights, cache=cache)
+
+        x, weights = self._look(x, cache, is_causal=True, need_weights=need_weights)
+        x, cross_weights = self._around(self.cross_attention_norm, look_across, x)
+        return self._think(x, cache), weights, cross_weights

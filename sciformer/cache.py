@@ -1,10 +1,10 @@
 """What attention remembers of the tokens before, so that generating one more does not start again from the first."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sciformer.fast import attention, running_mean
@@ -24,9 +24,16 @@ class Memory(Protocol):
         """Take in L more tokens; each attends to itself and to all before it."""
         ...
 
+    def keep(self, rows: Int[Tensor, "N"]) -> None:
+        """Remember only these texts of the batch, in this order; one may come more than once."""
+        ...
+
 
 class KeyValueCache:
-    """Every key and value so far: right for any score, and as large as the text is long."""
+    """Every key and value so far: right for any score, and as large as the text is long.
+
+    Attention to a source keeps the source's keys and values in one of these, filled once.
+    """
 
     def __init__(self) -> None:
         self.key: Tensor | None = None
@@ -43,6 +50,11 @@ class KeyValueCache:
         self.key = key if self.key is None else torch.cat((self.key, key), dim=-2)  # (B, H, S, D)
         self.value = value if self.value is None else torch.cat((self.value, value), dim=-2)
         return attention(score, query, self.key, self.value, is_causal=True)[0]
+
+    def keep(self, rows: Int[Tensor, "N"]) -> None:
+        """Remember only these texts of the batch, in this order; one may come more than once."""
+        if self.key is not None and self.value is not None:
+            self.key, self.value = self.key[rows], self.value[rows]
 
 
 class SeparableState:
@@ -74,6 +86,11 @@ class SeparableState:
         self.past = total[:, :, -1:], mean[:, :, -1:]
         return mean[:, :, -key.shape[2] :].to(value.dtype)
 
+    def keep(self, rows: Int[Tensor, "N"]) -> None:
+        """Remember only these texts of the batch, in this order; one may come more than once."""
+        if self.past is not None:
+            self.past = self.past[0][rows], self.past[1][rows]
+
 
 #: Exact class of a score -> what its attention remembers, where that is not every key and value.
 MEMORIES: dict[type[nn.Module], Callable[[], Memory]] = {SeparableAdditiveScore: SeparableState}
@@ -82,3 +99,15 @@ MEMORIES: dict[type[nn.Module], Callable[[], Memory]] = {SeparableAdditiveScore:
 def memory_for(score: nn.Module) -> Memory:
     """An empty memory for attention under this score."""
     return MEMORIES.get(type(score), KeyValueCache)()
+
+
+def keep_rows(cache: dict[nn.Module, Any], rows: Int[Tensor, "N"]) -> None:
+    """Let a whole cache remember only these texts of its batch, in this order; one may come more than once.
+
+    Beam search goes on from the best texts, two of which may have begun as the same one.
+    """
+    for module, kept in cache.items():
+        if isinstance(kept, Tensor):
+            cache[module] = kept[rows]
+        elif not isinstance(kept, int):  # which is how many tokens a model has read, the same for every text
+            kept.keep(rows)

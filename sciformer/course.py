@@ -63,7 +63,9 @@ def assert_same_module(mine: nn.Module, package: nn.Module, *inputs: Tensor, **k
         output = output[0] if isinstance(output, tuple) else output
         # A plain sum would hide what cancels, for instance in a row that sums to 1.
         probe = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
-        gradients = torch.autograd.grad((output * probe).sum(), [*leaves, *module.parameters()], allow_unused=True)
+        parameters = dict(module.named_parameters())  # by name: the two may have been built in different orders
+        wanted = [*leaves, *(parameters[name] for name in ours)]
+        gradients = torch.autograd.grad((output * probe).sum(), wanted, allow_unused=True)
         results.append((output, gradients))
     (mine_output, mine_gradients), (package_output, package_gradients) = results
     names = [f"gradient of input {i}" for i in range(len(inputs))] + [f"gradient of {name}" for name in ours]

@@ -15,6 +15,15 @@ def accuracy(logits: Float[Tensor, "B K"], labels: Int[Tensor, "B"]) -> Float[Te
     return (logits.argmax(dim=-1) == labels).float().mean()
 
 
+def agreement(written: Int[Tensor, "B N"], wanted: Int[Tensor, "B L"], *, pad: int = 0) -> Bool[Tensor, "B M"]:
+    """Where a sequence that was written is the one that was wanted, place by place; M is the longer of N and L.
+
+    The shorter is filled up with padding, so ``agreement(...).all(dim=1)`` is True where both are the same text.
+    """
+    missing = wanted.shape[1] - written.shape[1]
+    return F.pad(written, (0, max(0, missing)), value=pad) == F.pad(wanted, (0, max(0, -missing)), value=pad)
+
+
 def confusion_matrix(predicted: Int[Tensor, "N"], labels: Int[Tensor, "N"], num_classes: int) -> Int[Tensor, "K K"]:
     """How often an example of class (row) was taken for class (column)."""
     return torch.bincount(labels * num_classes + predicted, minlength=num_classes**2).view(num_classes, num_classes)

@@ -3,6 +3,9 @@
 A score owns everything up to the softmax's input, the scale included, so that no mechanism copies another's forward.
 Models take the recipe, not an instance (``score=DotProductScore`` or ``functools.partial(...)``), so that layers never
 share a parameter by accident.
+
+A score that compares the places of query and key says ``measures_places = True``: it needs both to stand in one
+sequence, and so cannot serve attention from a target to a source.
 """
 
 import inspect
@@ -75,6 +78,8 @@ class DistanceBiasedScore(nn.Module):
     Raises:
         ValueError: if ``start`` does not broadcast to ``strength``.
     """
+
+    measures_places = True
 
     def __init__(
         self,
@@ -149,7 +154,7 @@ class SeparableAdditiveScore(nn.Module):
     .. math:: s_{ij} = w_h \cdot \tanh(q_i) + w_h \cdot \tanh(k_j)
 
     w starts as in :func:`additive_weight`. The softmax cancels the query's term, so that attention does not depend on
-    the query.
+    the query. From a target to a source, every place of the target then sees the same summary of the source.
     """
 
     def __init__(self, num_heads: int, head_dim: int):
@@ -307,6 +312,8 @@ class RotaryScore(PreparedScore):
     ``R`` is :func:`~sciformer.functional.rotate`. Source: Su et al. 2021, arXiv:2104.09864.
     """
 
+    measures_places = True
+
     def prepare(
         self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
     ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
@@ -341,3 +348,8 @@ SCORES: dict[str, Callable[..., nn.Module]] = {
     "softmax_exponential_well": partial(EnergyWellScore, well="softmax_exponential"),
     "lorentzian_well": partial(EnergyWellScore, well="lorentzian"),
 }
+
+
+def measuring_places(module: nn.Module) -> list[str]:
+    """Names of the scores in a module that compare places, and so need one sequence with nothing left out."""
+    return [type(part).__name__ for part in module.modules() if getattr(part, "measures_places", False)]

@@ -185,9 +185,15 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], metric: Callable[[Tenso
     return total / count
 
 
-def next_token_loss(logits: Float[Tensor, "B L V"], targets: Int[Tensor, "B L"]) -> Float[Tensor, ""]:
-    """Mean of −log p(target) over all places, in nats."""
-    return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+def next_token_loss(
+    logits: Float[Tensor, "B L V"], targets: Int[Tensor, "B L"], *, pad: int | None = None
+) -> Float[Tensor, ""]:
+    """Mean of −log p(target) over all places, in nats.
+
+    Args:
+        pad: the token of padding; places where it is the target are left out.
+    """
+    return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=-100 if pad is None else pad)
 
 
 def text_loss(model: nn.Module, tokens: Int[Tensor, "N"], length: int, *, batch_size: int = 64) -> float:

@@ -91,6 +91,23 @@ def test_other_modules_are_not_the_same(fault, message):
         course.assert_same_module(mine, MultiHeadAttention(6, 2), torch.randn(2, 5, 6))
 
 
+class Pair(nn.Module):
+    """Two maps, one after the other, built in either order."""
+
+    def __init__(self, *order):
+        super().__init__()
+        for name in order:
+            setattr(self, name, nn.Linear(*{"first": (3, 5), "second": (5, 2)}[name]))
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+def test_the_same_module_may_be_built_in_another_order(capsys):
+    course.assert_same_module(Pair("second", "first"), Pair("first", "second"), torch.randn(2, 3))
+    assert "4 parameter gradients agree" in capsys.readouterr().out
+
+
 def test_modules_with_other_parameters_are_not_the_same():
     with pytest.raises(AssertionError, match=r"differ in name: \['bias'\]"):
         course.assert_same_module(nn.Linear(3, 5, bias=False), nn.Linear(3, 5), torch.randn(2, 3))
@@ -101,6 +118,15 @@ def test_accuracy_and_confusion_by_hand():
     labels = torch.tensor([0, 1, 1])
     assert metrics.accuracy(logits, labels).item() == pytest.approx(2 / 3)
     assert metrics.confusion_matrix(logits.argmax(-1), labels, 2).tolist() == [[1, 0], [1, 1]]
+
+
+def test_agreement_of_sequences_that_differ_in_length():
+    wanted = torch.tensor([[1, 5, 6, 2, 0], [1, 5, 2, 0, 0]])
+    assert metrics.agreement(wanted, wanted).all()
+    assert metrics.agreement(wanted[1:, :3], wanted[1:]).tolist() == [[True] * 5]
+    too_short, too_long = wanted[:, :3], torch.cat([wanted, torch.tensor([[0], [7]])], dim=1)
+    assert metrics.agreement(too_short, wanted).tolist() == [[True, True, True, False, True], [True] * 5]
+    assert metrics.agreement(too_long, wanted).all(dim=1).tolist() == [True, False]
 
 
 def test_attention_distance_by_hand():

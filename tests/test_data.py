@@ -9,6 +9,7 @@ import gzip
 import hashlib
 import math
 import os
+import re
 import runpy
 import shutil
 import signal
@@ -19,6 +20,7 @@ import sys
 import threading
 import warnings
 from collections import Counter
+from datetime import date
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import islice
 from pathlib import Path
@@ -30,14 +32,24 @@ from torchvision.datasets import MNIST
 
 from sciformer import data
 from sciformer.data import (
+    DATE_FORMS,
+    FIRST_DAY,
+    ISO_DATES,
+    LAST_DAY,
+    LETTERS,
+    WRITTEN_DATES,
     DataError,
     DataFile,
+    DateForm,
     Vocabulary,
     affine,
     batches,
     clustered_tokens,
+    dates,
     lookup,
     random_affine,
+    reversals,
+    token_rows,
     windows,
 )
 
@@ -700,6 +712,91 @@ def test_clustered_tokens_depend_on_their_seed_alone():
 def test_clustered_tokens_refuse_impossible_sizes(sizes):
     with pytest.raises(ValueError, match="clustered_tokens needs a set, 2 clusters and a token in each"):
         clustered_tokens(**{"count": 10, "seed": 0, **sizes})
+
+
+def test_token_rows_are_filled_up_behind():
+    vocabulary = Vocabulary("_ab")
+    assert token_rows(["ab", "", "b"], vocabulary).tolist() == [[1, 2], [0, 0], [2, 0]]
+    assert token_rows([], vocabulary).shape == (0, 0)
+    with pytest.raises(ValueError, match="character 'c' of 'bc' is not in the vocabulary"):
+        token_rows(["ab", "bc"], vocabulary)
+
+
+def test_reversals():
+    texts, reversed_texts = reversals(2000, seed=0, shortest=2, longest=5)
+    assert all(text[::-1] == other for text, other in zip(texts, reversed_texts, strict=True))
+    lengths = Counter(map(len, texts))
+    assert set(lengths) == {2, 3, 4, 5}
+    assert all(count == pytest.approx(500, abs=80) for count in lengths.values())
+    assert set("".join(texts)) == set(LETTERS.characters[3:])
+    assert reversals(20, seed=3) == reversals(20, seed=3) != reversals(20, seed=4)
+    for sizes in ({"count": 0}, {"shortest": 0}, {"shortest": 6, "longest": 5}):
+        with pytest.raises(
+            ValueError, match="reversals needs 1 string or more and 1 <= shortest <= longest, got count"
+        ):
+            reversals(**{"count": 10, "seed": 0, **sizes})
+
+
+def test_dates_by_hand():
+    day = date(1985, 3, 22)
+    for form, written in [
+        (DateForm(False, "dmy", "5", "March", " "), "22 March 1985"),
+        (DateForm(True, "mdy", "5th", "MAR", ", "), "Fri MAR, 22nd, 1985"),
+        (DateForm(False, "mdy", "05", "03", "/"), "03/22/1985"),
+        (DateForm(False, "dmy", "5", "3", "."), "22.3.1985"),
+        (DateForm(True, "ymd", "05", "Mar", "-"), "Fri 1985-Mar-22"),
+    ]:
+        assert form.write(day) == written
+        assert form in DATE_FORMS
+    form = DateForm(False, "dmy", "5th", "Mar", " ")
+    ordinals = [form.write(date(2001, 1, n)).split()[0] for n in (1, 2, 3, 4, 11, 12, 13, 21, 22, 23, 30, 31)]
+    assert ordinals == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "23rd", "30th", "31st"]
+
+
+def test_no_date_is_written_like_another():
+    """A string of characters means one day, whichever form it was written in."""
+    meaning: dict[str, date] = {}
+    for day in (date(1905, 3, 5), date(1905, 5, 3), date(2005, 12, 11), date(2005, 11, 12), date(2010, 2, 1)):
+        for form in DATE_FORMS:
+            assert meaning.setdefault(form.write(day), day) == day
+
+
+@pytest.mark.parametrize("days", ["train", "test"])
+@pytest.mark.parametrize("forms", ["train", "test"])
+def test_dates_are_what_they_say_and_keep_to_their_split(days, forms):
+    written, iso = dates(3000, seed=0, days=days, forms=forms)
+    kept = [form for n, form in enumerate(DATE_FORMS) if (n % 11 == 0) == (forms == "test")]
+    for text, answer in zip(written, iso, strict=True):
+        day = date.fromisoformat(answer)
+        assert FIRST_DAY <= day <= LAST_DAY
+        assert (day.toordinal() % 10 == 0) == (days == "test")
+        assert text in {form.write(day) for form in kept}
+    assert set("".join(written)) <= set(WRITTEN_DATES.characters[3:])
+    assert set("".join(iso)) == set(ISO_DATES.characters[3:])
+    numeric = sum(re.fullmatch(r"([A-Z][a-z]{2} )?[\d./-]+", text) is not None for text in written)
+    assert numeric == pytest.approx(2 / 5 * 3000, abs=120)
+
+
+def test_what_is_new_in_a_form_kept_for_testing_is_how_it_is_put_together():
+    known, kept = ([f for n, f in enumerate(DATE_FORMS) if (n % 11 == 0) == test] for test in (False, True))
+    assert len(set(DATE_FORMS)) == len(DATE_FORMS) == len(known) + len(kept) == 294
+    for field in DateForm._fields:
+        assert {getattr(form, field) for form in kept} <= {getattr(form, field) for form in known}
+
+
+def test_dates_depend_on_their_seed_alone():
+    first, again, other = dates(20, seed=3), dates(20, seed=3), dates(20, seed=4)
+    assert first == again != other
+    assert set("".join(dates(20_000, seed=0)[0])) == set(WRITTEN_DATES.characters[3:])
+
+
+def test_dates_refuse():
+    with pytest.raises(ValueError, match="dates needs 1 date or more, got 0"):
+        dates(0, seed=0)
+    with pytest.raises(ValueError, match="days must be 'train' or 'test', got 'val'"):
+        dates(1, seed=0, days="val")
+    with pytest.raises(ValueError, match="forms must be 'train' or 'test', got 'new'"):
+        dates(1, seed=0, forms="new")
 
 
 def test_windows_are_all_stretches_of_a_series():

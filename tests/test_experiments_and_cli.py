@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from sciformer import EnergyWellScore, NoPositions, cli, data, experiments, plotting
 from sciformer.experiments import EXPERIMENTS, describe_record, load_record, record, results_folder
@@ -341,6 +342,55 @@ def test_masked_images_are_probed(tmp_path, monkeypatch):
     assert all(0 <= value <= 1 for value in first["figures"].values())
     assert first["figures"]["probe accuracy of pixels"] == second["figures"]["probe accuracy of pixels"]
     assert first["curves"]["test loss"][-1][1] == first["figures"]["test loss"] != second["figures"]["test loss"]
+
+
+@pytest.mark.parametrize("task", ["reversal", "dates"])
+def test_sequence_models_are_judged_on_what_was_kept_for_testing(tmp_path, monkeypatch, task):
+    tiny = {"embed_dim": 8, "num_heads": 2, "num_layers": 1, "batch_size": 4, "examples": 50}
+    settings = EXPERIMENTS[task].arms("quick")
+    arms = {arm: replace(setting, **tiny) for arm, setting in settings.items()}
+    monkeypatch.setitem(EXPERIMENTS, task, replace(EXPERIMENTS[task], settings={"quick": arms.get(None, arms)}))
+    asked = []
+    monkeypatch.setattr(
+        experiments, "exact_match", lambda model, setting, texts, answers: asked.append((texts, answers)) or 0.5
+    )
+    record(task, "quick", seeds=1, steps=2, out=tmp_path)
+    content = load_record(task, "quick", tmp_path)
+    assert content.get("arms", [None]) == list(settings)
+    kinds = {"reversal": ["", " at ten times the length"], "dates": ["", " on new forms", " on new days and forms"]}
+    for one in content["runs"]:
+        assert list(one["figures"]) == [f"test exact match{kind}" for kind in kinds[task]]
+        assert one["curves"]["exact match of 1,000"] == [[1, 0.5], [2, 0.5]]
+    assert len(asked) == len(arms) * (2 + len(kinds[task]))
+    setting = next(iter(arms.values()))
+    for texts, answers in asked:
+        source, target = setting.tokens(texts, answers)
+        assert max(source.shape[1], target.shape[1]) <= setting.max_length
+        if task == "reversal":
+            assert not set(texts) & set(data.reversals(50, seed=0, longest=10)[0])
+            assert answers == [text[::-1] for text in texts]
+    assert [len(texts) for texts, _ in asked[:3]] == [1000, 1000, 10_000]
+
+
+def test_exact_match_counts_what_is_right_to_the_last_character():
+    setting = experiments.REVERSAL["quick"]["sinusoidal"]
+
+    class Reverser(nn.Module):
+        """Reverses what begins with a letter up to m, and forgets to stop after the rest."""
+
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(1))
+
+        def greedy(self, source, count):
+            texts = [data.LETTERS.decode(row).strip("_>") for row in source]
+            return data.token_rows([f"<{t[::-1]}{'>' if t[0] < 'n' else 'a'}" for t in texts], data.LETTERS)[
+                :, : count + 1
+            ]
+
+    texts, answers = data.reversals(1500, seed=0)
+    expected = sum(text[0] < "n" for text in texts) / 1500
+    assert experiments.exact_match(Reverser(), setting, texts, answers) == pytest.approx(expected)
 
 
 @pytest.mark.usefixtures("short_text")

@@ -212,9 +212,13 @@ def test_the_model_refuses_what_it_cannot_read():
 def test_attention_refuses_a_cache_beside_what_it_cannot_serve():
     layer = build().blocks[0].attention
     x = torch.zeros(1, 3, E, dtype=torch.float64)
-    for options in ({"attn_mask": torch.ones(3, 3, dtype=torch.bool)}, {"key": x.clone()}, {"need_weights": True}):
-        with pytest.raises(ValueError, match="a cache serves causal self-attention"):
+    for options in ({"attn_mask": torch.ones(3, 3, dtype=torch.bool)}, {"value": x.clone()}, {"need_weights": True}):
+        with pytest.raises(ValueError, match="with a cache self-attention is causal"):
             layer(x, cache={}, **options)
+    cache = {}
+    layer(x, x.clone(), cache=cache)
+    with pytest.raises(ValueError, match="the cache belongs to a source of 3 tokens, got 2"):
+        layer(x, x[:, :2], cache=cache)
 
 
 def test_text_batches_read_every_token_before_any_twice():

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from sciformer import ImageTransformer
 from sciformer.metrics import accuracy
 from sciformer.optim import Muon, orthogonalize
-from sciformer.training import TrainConfig, evaluate, fit, make_optimizers
+from sciformer.training import TrainConfig, evaluate, fit, make_optimizers, next_token_loss
 
 
 class Stacked(nn.Module):
@@ -235,3 +235,11 @@ def test_compiled_training_is_the_same_training():
         pytest.skip(f"torch.compile does not work here: {error!r:.100}")
     assert_close(torch.tensor(history.loss), torch.tensor(expected.loss))
     assert compiled.state_dict().keys() == plain.state_dict().keys()
+
+
+def test_next_token_loss_leaves_padding_out():
+    logits, targets = torch.randn(2, 3, 5), torch.tensor([[4, 1, 0], [2, 0, 0]])
+    log_p = logits.log_softmax(-1)
+    expected = -(log_p[0, 0, 4] + log_p[0, 1, 1] + log_p[1, 0, 2]) / 3
+    assert_close(next_token_loss(logits, targets, pad=0), expected)
+    assert_close(next_token_loss(logits, targets), F.cross_entropy(logits.flatten(0, 1), targets.flatten()))

@@ -30,6 +30,7 @@ LAYERS = [
     "blocks",
     "models.image",
     "models.language",
+    "models.encoder_decoder",
     "models.masked_image",
     "models",
     "data",
@@ -52,6 +53,7 @@ LAYERS = [
     "check.notebook_08",
     "check.notebook_09",
     "check.notebook_10",
+    "check.notebook_11",
     "check.notebook_12",
     "check.notebook_13",
     "check",
@@ -114,7 +116,16 @@ def test_everything_public_is_documented():
 def test_all_is_complete_and_true():
     exported = set(sciformer.__all__)
     assert all(hasattr(sciformer, name) for name in exported)
-    for layer in ("scores", "attention", "blocks", "models.image", "models.masked_image", "positions"):
+    for layer in (
+        "scores",
+        "attention",
+        "blocks",
+        "models.image",
+        "models.language",
+        "models.encoder_decoder",
+        "models.masked_image",
+        "positions",
+    ):
         module = importlib.import_module(f"sciformer.{layer}")
         modules = {
             name

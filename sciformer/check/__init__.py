@@ -17,6 +17,7 @@ from sciformer.check import (
     notebook_08,
     notebook_09,
     notebook_10,
+    notebook_11,
     notebook_12,
     notebook_13,
 )
@@ -37,6 +38,7 @@ EXERCISES: dict[str, Exercise] = {
         notebook_08,
         notebook_09,
         notebook_10,
+        notebook_11,
         notebook_12,
         notebook_13,
     )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sciformer.blocks import TransformerBlock
 from sciformer.models.image import ImageToSequence
 from sciformer.positions import LearnedPositions
-from sciformer.scores import DistanceBiasedScore, DotProductScore, RotaryScore
+from sciformer.scores import DotProductScore, measuring_places
 
 
 def random_visible(
@@ -102,12 +102,11 @@ class MaskedImageModel(nn.Module):
         self.decoder_blocks = blocks(decoder_dim, decoder_layers)
         self.decoder_norm = nn.LayerNorm(decoder_dim)
         self.to_pixels = nn.Linear(decoder_dim, in_channels * patch_size**2)
-        for module in self.modules():
-            if isinstance(module, DistanceBiasedScore | RotaryScore):
-                raise ValueError(
-                    f"{type(module).__name__} counts tokens from one to the next, and between two visible ones any "
-                    "number may be hidden; give a score without distances, and positions"
-                )
+        if places := measuring_places(self):
+            raise ValueError(
+                f"{places[0]} counts tokens from one to the next, and between two visible ones any "
+                "number may be hidden; give a score without distances, and positions"
+            )
 
     def forward(self, images: Float[Tensor, "B C H W"], visible: Bool[Tensor, "B L"]) -> Float[Tensor, "B M P"]:
         """The pixels of the M hidden patches of each image, patch by patch in reading order.

@@ -1,0 +1,717 @@
+# %% [markdown]
+# # 11 Encoder and decoder
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/11_encoder_decoder.ipynb)
+#
+# Needs: notebooks 05 and 08 · about 110 s on two CPU cores
+
+# %% [markdown]
+# After this notebook you can
+#
+# - build the decoder block of 2017, and say where queries, keys and values come from;
+# - train a model from sequence to sequence, and write with it, greedily or with a beam;
+# - find out by a test whether a decoder reads its source;
+# - say what happens at ten times the trained length.
+#
+# New against 08: a second sequence, and attention from one to the other.
+
+# %%
+# Set-up: does nothing where sciformer is installed; elsewhere (Colab) it fetches it and leaves torch alone.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("sciformer") is None:
+    address = "sciformer @ git+https://github.com/sciformer/sciformer"
+    subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])
+
+# %%
+import math
+import re
+from collections import Counter
+from functools import partial
+
+import ipywidgets
+import matplotlib.pyplot as plt
+import torch
+from torch import nn
+
+from sciformer import DecoderBlock, DistanceBiasedScore, FeedForward, MultiHeadAttention, Transformer, attend
+from sciformer import causal_mask, check, course, dot_product_scores, experiments, metrics, padding_mask, plotting
+from sciformer.data import ISO_DATES, LETTERS, WRITTEN_DATES, dates, reversals, token_rows
+from sciformer.explore import explore
+from sciformer.training import fit, next_token_loss
+
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+
+# %% [markdown]
+# ## Predict first
+#
+# A model learns to write `Tue March 5th 1985` as `1985-03-05`, character by character.
+#
+# 1. When it writes the month, where in the source does it look?
+# 2. If its decoder could not see the source at all, what would it write: nonsense, or dates?
+# 3. It learns to reverse strings of up to 10 letters. What does it do with 12, and with 100?
+
+# %% [markdown]
+# ## Two sequences
+#
+# The simplest task of this kind: the source is a string, the target the same string from last to first.
+
+# %%
+texts, answers = reversals(4, seed=0)
+for text, answer in zip(texts, answers, strict=True):
+    print(f"{text:12} → {answer}")
+
+# %% [markdown]
+# As tokens: `_` is padding (0), `<` start (1), `>` end (2). A source closes with `>`, so that its end can be seen; a target stands
+# between `<` and `>`.
+
+# %%
+source = token_rows([f"{text}>" for text in texts], LETTERS)  # (B, S)
+target = token_rows([f"<{answer}>" for answer in answers], LETTERS)  # (B, L + 1)
+for row in (*source, *target):
+    print(LETTERS.decode(row))
+
+# %% [markdown]
+# An **encoder** reads the source, all of it at once. A **decoder** writes the target from left to right, as notebook 08's model did,
+# and looks at what the encoder made of the source. That makes three attentions:
+#
+# | attention | queries from | keys and values from | mask |
+# |---|---|---|---|
+# | encoder | source | source | padding |
+# | decoder | target | target | causal |
+# | cross | target | **encoder's output** | padding of the source |
+
+# %%
+words = ["the", "cat", "sat", "on", "the", "mat", "_", "_"]  # two places of padding
+written = ["<", "mat", "the", "on"]  # the sentence backwards, so far
+source_mask, target_mask = padding_mask([6], 8)[0, 0], causal_mask(4)  # (1, S), (L, L)
+shown = {"encoder": source_mask.expand(8, 8), "decoder": target_mask, "cross": source_mask.expand(4, 8)}
+labels = [(words, words), (written, written), (written, words)]
+figure, axes = plt.subplots(1, 3, figsize=(10, 3.4), layout="constrained", width_ratios=(8, 4, 8))
+for ax, (name, mask), (rows, columns) in zip(axes, shown.items(), labels, strict=True):
+    plotting.heatmap(mask.float(), rows=rows, columns=columns, title=name, colorbar=False, ax=ax)
+plt.show()
+
+# %% [markdown]
+# Cross-attention has no causal mask: the whole source is there before the first word is written. The decoder needs no padding mask:
+# its padding stands last, where no real token looks.
+
+# %% [markdown]
+# ## Cross-attention
+#
+# In a loop. Three target tokens ask, six source tokens answer:
+
+# %%
+torch.manual_seed(0)
+x, encoded = torch.randn(3, 4), torch.randn(6, 4)  # (L, E) from the decoder, (S, E) from the encoder
+w_q, w_k, w_v = torch.randn(3, 4, 4) / 2  # (E, E) each
+output = torch.zeros(3, 4)
+for i in range(3):
+    query = x[i] @ w_q
+    scores = torch.stack([query @ (encoded[j] @ w_k) / math.sqrt(4) for j in range(6)])
+    weights = scores.softmax(dim=0)  # over the source
+    for j in range(6):
+        output[i] += weights[j] * (encoded[j] @ w_v)
+output.round(decimals=3)
+
+# %% [markdown]
+# | symbol | variable | shape |
+# |---|---|---|
+# | $x$, target so far | `x` | (B, L, E) |
+# | $z$, encoder's output | `source`, `encoded` | (B, S, E) |
+# | $q_i = x_i W^Q$ | `query` | (B, H, L, D) |
+# | $k_j = z_j W^K,\ v_j = z_j W^V$ | `key`, `value` | (B, H, S, D) |
+# | $w_{ij} = \text{softmax}_j(q_i \cdot k_j / \sqrt D)$ | `weights` | (B, H, L, S) |
+#
+# It is the attention of notebook 02; only the inputs come from two places.
+
+# %%
+scores = dot_product_scores((x @ w_q)[None, None], (encoded @ w_k)[None, None])  # (1, 1, L, S)
+package, weights = attend(scores, (encoded @ w_v)[None, None])
+torch.testing.assert_close(package[0, 0], output)
+print("weights:", tuple(weights.shape), "and each row adds up to", round(weights.sum(dim=-1).mean().item(), 3))
+
+# %% [markdown]
+# A score may compare contents across two sequences. It cannot compare **places**: place 3 of a target is no nearer to place 3 of a
+# source than to place 7. The package says so:
+
+# %%
+try:
+    DecoderBlock(8, 2, cross_score=DistanceBiasedScore)
+except ValueError as error:
+    print(error)
+
+
+# %% [markdown]
+# ## The decoder block
+#
+# Three branches, each with its residual and its norm. In 2017 the norm came after the sum (post-norm); since, mostly before the
+# branch (pre-norm), as in notebook 05.
+
+# %%
+class MyDecoderBlock(nn.Module):
+    def __init__(self, embed_dim, num_heads, hidden_dim, norm_first=False):
+        super().__init__()
+        self.norm_first = norm_first
+        self.attention = MultiHeadAttention(embed_dim, num_heads)
+        self.cross_attention = MultiHeadAttention(embed_dim, num_heads)
+        self.feed_forward = FeedForward(embed_dim, hidden_dim, activation=nn.ReLU)
+        self.attention_norm, self.cross_attention_norm, self.feed_forward_norm = (
+            nn.LayerNorm(embed_dim) for _ in range(3)
+        )
+
+    def branch(self, x, norm, f):
+        return x + f(norm(x)) if self.norm_first else norm(x + f(x))
+
+    def forward(self, x, source, source_mask=None):  # (B, L, E), (B, S, E), (B, 1, 1, S)
+        x = self.branch(x, self.attention_norm, lambda y: self.attention(y, is_causal=True)[0])
+        x = self.branch(
+            x, self.cross_attention_norm, lambda y: self.cross_attention(y, source, attn_mask=source_mask)[0]
+        )
+        return self.branch(x, self.feed_forward_norm, self.feed_forward)
+
+
+# %%
+x, encoded = torch.randn(2, 5, 12), torch.randn(2, 7, 12)
+for norm_first in (False, True):
+    package = DecoderBlock(12, 3, norm_first=norm_first, activation=nn.ReLU)
+    mine = MyDecoderBlock(12, 3, 48, norm_first)
+    course.assert_same_module(mine, package, x, encoded, source_mask=padding_mask([7, 4], 7))
+
+# %% [markdown]
+# ## The whole model
+#
+# Embeddings and positions on both sides, blocks, and a read-out that is the target's embedding once more. For a read-out, rows of
+# length 1 are right: the logits then start with a spread of about 1. But numbers that small drown in positions. Hence the
+# $\sqrt E$ of 2017: a token that is read is multiplied by it.
+
+# %%
+torch.manual_seed(0)
+model = Transformer(len(LETTERS), len(LETTERS), max_length=128, embed_dim=64, num_heads=4, num_layers=1)
+rows = model.target_embedding.weight
+print(f"length of a row: {rows.norm(dim=1).mean():.1f}")
+print(f"spread of its numbers: {rows.std():.2f}, times √E: {rows.std() * math.sqrt(64):.1f}")
+print(f"spread of the positions' numbers: {model.target_positions.table.std():.1f}")
+print("logits:", tuple(model(source, target).shape))
+
+# %% [markdown]
+# ## Teacher forcing
+#
+# In training the decoder reads the right target, not its own words, and all places learn at once: at each it has to name the
+# **next** token. So the target is used twice, once without its last token and once without its first.
+
+# %%
+read, wanted = target[:, :-1], target[:, 1:]
+for n in (0, 2):
+    print("reads ", LETTERS.decode(read[n]), "\nwrites", LETTERS.decode(wanted[n]))
+
+# %% [markdown]
+# Padding is no answer to learn: the loss leaves it out, or it would be about blanks in good part.
+
+# %%
+loss_fn = partial(next_token_loss, pad=0)
+print("places that count:", int((wanted != 0).sum()), "of", wanted.numel())
+
+# %% [markdown]
+# ## Train: backwards
+#
+# One block on each side, post-norm, ReLU, sinusoidal positions: 2017, but small. The optimiser is not of 2017 (Muon, notebook 08).
+
+# %% tags=["nbval-ignore-output"]
+setting = experiments.REVERSAL[course.profile()]["sinusoidal"]
+torch.manual_seed(0)
+model = setting.model().to(device)
+history = fit(model, setting.training_batches(0, device), loss_fn, setting.train)
+print(f"{setting.train.steps} steps, {setting.batch_size} strings each, in {history.seconds:.1f} s")
+
+# %%
+plotting.curves({"reversal": history.loss}, ylabel="training loss", smooth=20, logy=True)
+plt.show()
+
+
+# %% [markdown]
+# ## Greedy
+#
+# Now it writes by itself: the likeliest token, again and again, until it says `>`.
+
+# %%
+@torch.no_grad()
+def my_greedy(model, text):
+    source = token_rows([f"{text}>"], LETTERS).to(device)
+    tokens = torch.tensor([[1]], device=device)  # <
+    while tokens[0, -1] != 2 and tokens.shape[1] < 20:  # > ends it, and so does patience
+        logits = model(source, tokens)[:, -1]  # the whole model once more for each token
+        tokens = torch.cat([tokens, logits.argmax(dim=-1, keepdim=True)], dim=1)
+    return LETTERS.decode(tokens[0])
+
+
+# %% tags=["nbval-ignore-output"]
+for text in ("cat", "mat", "attention", "stressed"):
+    print(f"{text:10} → {my_greedy(model.eval(), text)}")
+
+# %% [markdown]
+# That reads the source again for every token. `model.greedy` reads it once: the decoder's cache (notebook 08) also keeps the keys
+# and values of the source. Whole batches at a time:
+
+# %%
+slow, calls = my_greedy(model.eval(), "attention"), []
+parts = {"encoder": model.encoder[0], "keys of the source": model.decoder[0].cross_attention.k_proj}
+hooks = [part.register_forward_hook(lambda *_, name=name: calls.append(name)) for name, part in parts.items()]
+rows = model.greedy(token_rows(["attention>"], LETTERS).to(device))
+for hook in hooks:
+    hook.remove()
+print("the same as without a cache:", LETTERS.decode(rows[0]) == slow)
+print("computed while writing:", calls)
+
+# %% [markdown]
+# The test: strings that were not trained on, right only if every letter is.
+
+# %% tags=["nbval-ignore-output"]
+known = set(reversals(setting.examples, seed=0)[0])
+new = [text for text in reversals(6000, seed=experiments.TEST_SEED)[0] if text not in known]
+exact = experiments.exact_match(model, setting, new, [text[::-1] for text in new])
+print(f"{len(new)} new strings: {exact:.2%} right to the last letter")
+
+# %%
+course.verdict("share of new strings reversed without a mistake", exact, above=0.998)
+
+# %% [markdown]
+# ## Dates
+#
+# A task from real life, generated: 294 ways to write a day between 1900 and 2099, and ISO 8601. Where the month is a number, the
+# separator tells the order: `3/5/1985` is March 5, `5.3.1985` is too. The model: two blocks a side, and pre-norm.
+
+# %%
+for written, iso in zip(*dates(6, seed=2), strict=True):
+    print(f"{written:24} → {iso}")
+
+# %% [markdown]
+# Kept for testing: every tenth **day**, in all forms, and every eleventh **form**, on all days. Each piece of such a form (its
+# order, separator, kind of month …) is known from others; new is how they come together. So there are three tests, and they may not
+# come out alike.
+
+# %% tags=["nbval-ignore-output"]
+date_setting = experiments.DATES[course.profile()]
+torch.manual_seed(0)
+date_model = date_setting.model().to(device)
+date_history = fit(date_model, date_setting.training_batches(0, device), loss_fn, date_setting.train)
+print(f"{date_setting.train.steps} steps, {date_setting.batch_size} dates each, in {date_history.seconds:.0f} s")
+
+# %% tags=["nbval-ignore-output"]
+tests = {
+    "new days, known forms": dates(10_000, seed=experiments.TEST_SEED, days="test"),
+    "known days, new forms": dates(3000, seed=experiments.TEST_SEED, forms="test"),
+    "new days, new forms": dates(3000, seed=experiments.TEST_SEED, days="test", forms="test"),
+}
+right = {name: experiments.exact_match(date_model, date_setting, *test) for name, test in tests.items()}
+for name, share in right.items():
+    print(f"{name}: {share:.2%} of {len(tests[name][0]):,} right to the last digit")
+
+# %%
+course.verdict("share right, new days in known forms", right["new days, known forms"], above=0.998)
+course.verdict("share right, new forms", right["known days, new forms"], above=0.9)
+course.verdict("share right, new days in new forms", right["new days, new forms"], above=0.9)
+
+
+# %% [markdown]
+# ## Where it looks
+#
+# Prediction 1. One date, and the weights of the last cross-attention, averaged over its heads. Each row is one step of writing.
+
+# %%
+def looks(model, text):
+    source = token_rows([f"{text}>"], WRITTEN_DATES).to(device)
+    target = model.eval().greedy(source)
+    with torch.no_grad():
+        weights = model.attention_weights(source, target[:, :-1])["cross"][-1]  # (1, H, L, S)
+    return weights[0].cpu(), ISO_DATES.decode(target[0])
+
+
+shown_date = "Tue March 5th 1985"
+weights, answer = looks(date_model, shown_date)
+marks = {"columns": [*shown_date.replace(" ", "␣"), ">"], "rows": list(answer[1:])}
+plotting.heatmap(weights.mean(dim=0), **marks, xlabel="source", ylabel="writes", title="mean over heads")
+plt.show()
+
+# %% [markdown]
+# Step by step, and head by head:
+
+# %%
+head = ipywidgets.IntSlider(value=0, min=0, max=len(weights) - 1, description="head")
+step = ipywidgets.IntSlider(value=6, min=0, max=len(answer) - 2, description="step")
+
+
+def draw(step, head):
+    title = f"head {head}: has written {answer[: step + 1]}   next: {answer[step + 1]}"
+    return plotting.bars(
+        weights[head, step], marks["columns"], title=title, xlabel="source", top=1.05, numbers=False, highlight=None
+    )
+
+
+explore(draw, alt="bars: where one head looks in the source while one character of the date is written", step=step, head=head)
+
+# %% [markdown]
+# Does it look at the month when it writes the month? Weight on the letters of `March`, by step, and on the year:
+
+# %% tags=["nbval-ignore-output"]
+places = {name: slice(shown_date.index(name), shown_date.index(name) + len(name)) for name in ("March", "5th", "1985")}
+for step, character in enumerate(answer[1:]):
+    shares = {name: weights[:, step, place].sum(dim=-1).max().item() for name, place in places.items()}
+    print(f"writes {character}  " + "  ".join(f"{name} {share:.2f}" for name, share in shares.items()))
+
+
+# %% [markdown]
+# (The head that looks there most.) An encoder mixes characters before the decoder looks, so a weight on one place is not a weight on
+# one character alone. Maps suggest; only changing the source proves.
+
+# %% [markdown]
+# ## Break it: a decoder that ignores its source
+#
+# The commonest fatal mistake in cross-attention: keys and values from the decoder. Twice, once with a causal mask and once without,
+# beside the honest model's first steps:
+
+# %%
+class Deaf(MultiHeadAttention):
+    is_causal = True
+
+    def forward(self, query, key, *, attn_mask=None, **options):
+        return super().forward(query, query, is_causal=self.is_causal)  # the source, key, is never used
+
+
+class DeafUnmasked(Deaf):
+    is_causal = False
+
+
+def deafened(kind):
+    torch.manual_seed(0)
+    model = date_setting.model()
+    for block in model.decoder:
+        block.cross_attention = kind(date_setting.embed_dim, date_setting.num_heads)
+    return model.to(device)
+
+
+# %% tags=["nbval-ignore-output"]
+deaf, losses = {"deaf": deafened(Deaf), "deaf, no causal mask": deafened(DeafUnmasked)}, {}
+few = date_setting.train.with_steps(120)
+for name, broken in deaf.items():
+    losses[name] = fit(broken, date_setting.training_batches(0, device), loss_fn, few).loss
+    print(f"{name}: training loss {sum(losses[name][-10:]) / 10:.3f}")
+
+# %%
+losses["reads its source"] = date_history.loss[:120]
+plotting.curves(losses, ylabel="training loss", smooth=10, title="dates, the first 120 steps")
+plt.show()
+
+
+# %% [markdown]
+# By the loss, the worst model is the best by far: without a causal mask, its second attention sees the very tokens it has to
+# predict. The other one stops early: it has learned how dates look, and cannot know which. What do they write?
+
+# %% tags=["nbval-ignore-output"]
+@torch.no_grad()
+def writes(model, text):
+    source, tokens = token_rows([f"{text}>"], WRITTEN_DATES).to(device), torch.tensor([[1]], device=device)
+    for _ in range(11):
+        tokens = torch.cat([tokens, model.eval()(source, tokens)[:, -1:].argmax(dim=-1)], dim=1)
+    return ISO_DATES.decode(tokens[0])
+
+
+for text in ("Tue March 5th 1985", "1.1.2001", "24/DEC/2040"):
+    print(f"{text:20}" + "".join(f"{name}: {writes(m, text)}   " for name, m in ({"honest": date_model} | deaf).items()))
+
+
+# %% [markdown]
+# Prediction 2: dates, well formed, always the same. Such a mistake hides behind a falling loss and fluent output. A test finds it
+# before any training: **change the source, and the output must change.**
+
+# %%
+@torch.no_grad()
+def reads_its_source(model):
+    source = token_rows(["5.3.1985>", "6.4.1976>"], WRITTEN_DATES).to(device)
+    target = token_rows(["<1985-03", "<1985-03"], ISO_DATES).to(device)
+    first, second = model.eval()(source, target)  # the same target for two sources
+    return bool((first != second).any())
+
+
+for name, tested in ({"untrained": date_setting.model().to(device), "trained": date_model} | deaf).items():
+    print(f"{name:22} reads its source: {reads_its_source(tested)}")
+
+# %% [markdown]
+# ## Beam search
+#
+# Greedy takes the best next token, which may lead nowhere good. A language of two words, with the probability of each next word:
+
+# %%
+tree = {"": {"a": 0.6, "b": 0.4}, "a": {"a": 0.5, "b": 0.5}, "b": {"a": 0.9, "b": 0.1}}  # after the first, then the second
+for first, p in tree[""].items():
+    for second, q in tree[first].items():
+        print(f"{first}{second}: {p:.1f} · {q:.1f} = {p * q:.2f},  log: {math.log(p):.2f} + {math.log(q):.2f} = {math.log(p * q):.2f}")
+
+# %% [markdown]
+# Greedy begins with `a` and ends at 0.30. The best text, `ba`, has 0.36. **Beam search** keeps the K best beginnings: with K = 2
+# both survive the first step. Logarithms are added, since a product of many probabilities rounds to 0. A beam of one is greedy:
+
+# %%
+some = token_rows([f"{text}>" for text in tests["new days, known forms"][0][:200]], WRITTEN_DATES).to(device)
+narrow, _ = date_model.beam(some, width=1)
+print("width 1 is greedy:", torch.equal(narrow[:, 0], date_model.greedy(some)))
+
+# %% [markdown]
+# A beam shows doubt. `03/05/1985` is a known form; with blanks between the numbers nobody has said which is the month. The four best,
+# with their probabilities:
+
+# %% tags=["nbval-ignore-output"]
+for text in ("03/05/1985", "03 05 1985", "03-05 1985"):
+    found, scores = date_model.beam(token_rows([f"{text}>"], WRITTEN_DATES).to(device), width=4)
+    pairs = zip(found[0], scores[0].exp().tolist(), strict=True)
+    print(f"{text}: " + "  ".join(f"{ISO_DATES.decode(row).strip('_<>')} {p:.3f}" for row, p in pairs))
+
+# %%
+_, wide = date_model.beam(some, width=4)
+course.verdict("the best of four targets less likely than the second, in 200", (wide[:, 0] < wide[:, 1]).sum().item(), below=1)
+
+# %% [markdown]
+# Where the best takes nearly all, the model is sure. Where they share, it is not; and then the right one need not be among them.
+#
+# Every further token makes a text less likely, so sums of logarithms favour short ones. Wu et al. 2016 divide by
+# $\left((5 + |y|)/6\right)^\alpha$. Two translations, of 4 and of 9 tokens:
+
+# %%
+for alpha in (0.0, 0.6, 1.0):
+    short, long = (total / ((5 + length) / 6) ** alpha for total, length in ((-3.0, 4), (-3.6, 9)))
+    print(f"α = {alpha}: short {short:.2f}, long {long:.2f}: {'the short' if short > long else 'the long'} one wins")
+
+# %% [markdown]
+# ## Ten times the length
+#
+# Prediction 3. The model that reverses up to 10 letters, and two others: with rotary positions in its self-attentions (notebook 08)
+# in place of sinusoids, and with no positions at all.
+
+# %% tags=["nbval-ignore-output"]
+arms = experiments.REVERSAL[course.profile()]
+models, steps = {"sinusoidal": model}, {"rotary": setting.train.steps, "none": setting.train.steps // 3}
+for arm in ("rotary", "none"):
+    torch.manual_seed(0)
+    models[arm] = arms[arm].model().to(device)
+    stream = arms[arm].training_batches(0, device)
+    history = fit(models[arm], stream, loss_fn, arms[arm].train.with_steps(steps[arm]))
+    print(f"{arm}: loss {sum(history.loss[-20:]) / 20:.4f} after {history.seconds:.0f} s")
+
+# %%
+lengths, whole, letters = (4, 7, 10, 11, 12, 15, 20, 30, 50, 100), {}, {}
+for arm, network in models.items():
+    whole[arm], letters[arm] = [], []
+    for length in lengths:
+        examples = reversals(100, seed=length, shortest=length, longest=length)
+        source, target = (rows.to(device) for rows in setting.tokens(*examples))
+        same = metrics.agreement(network.greedy(source, length + 2), target)  # (B, M)
+        whole[arm].append((length, same.all(dim=1).float().mean().item()))
+        letters[arm].append((length, same[:, 1 : length + 1].float().mean().item()))
+
+# %%
+figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
+for ax, values, title in ((axes[0], whole, "whole strings"), (axes[1], letters, "letters in their places")):
+    plotting.curves(values, xlabel="length", ylabel="share right", title=title, ax=ax)
+    ax.set(xscale="log", xticks=[4, 10, 20, 50, 100], xticklabels=[4, 10, 20, 50, 100], ylim=(-0.03, 1.05))
+    ax.axvline(10, color="0.6", linestyle="--")
+plt.show()
+
+# %%
+at = {arm: dict(values) for arm, values in whole.items()}
+course.verdict("sinusoidal: whole strings of 10", at["sinusoidal"][10], above=0.98)
+course.verdict("sinusoidal: whole strings of 11", at["sinusoidal"][11], below=0.5)
+course.verdict("rotary: whole strings of 10", at["rotary"][10], above=0.98)
+course.verdict("rotary: whole strings of 20", at["rotary"][20], below=0.1)
+course.verdict("either: whole strings of 100", max(at["sinusoidal"][100], at["rotary"][100]), below=0.01)
+course.verdict("none: whole strings of 10", at["none"][10], below=0.1)
+
+# %% [markdown]
+# With sinusoids, one letter more is too many: the model has learned places, not a rule, and never saw the eleventh. Rotary positions
+# fall more gently, and fall. At ten times the length no string is right, and letters are no better than a guess among the five that a
+# string is made of. Without positions the encoder sees a bag of letters. Nothing in the loss had warned of it.
+
+# %% tags=["nbval-ignore-output"]
+for length in (10, 12, 20):
+    text = reversals(1, seed=1, shortest=length, longest=length)[0][0]
+    for arm in ("sinusoidal", "rotary"):
+        rows = models[arm].greedy(token_rows([f"{text}>"], LETTERS).to(device), length + 5)
+        print(f"{text:21} {arm:10} {LETTERS.decode(rows[0])}")
+    print(f"{'':21} {'wanted':10} <{text[::-1]}>")
+
+# %% [markdown]
+# ### The recorded runs
+
+# %%
+for profile in ("quick", "full"):
+    for name in ("", " on new forms", " on new days and forms"):
+        print(experiments.describe_record("dates", f"test exact match{name}", profile))
+    for arm in experiments.REVERSAL[profile]:
+        for name in ("", " at ten times the length"):
+            print(experiments.describe_record("reversal", f"test exact match{name}", profile, arm=arm))
+
+# %% [markdown]
+# ## The mistakes
+#
+# Which dates did the model get wrong, and do they share a shape? With 9 for a digit and a for a letter:
+
+# %% tags=["nbval-ignore-output"]
+for name, (written, iso) in tests.items():
+    source, _ = date_setting.tokens(written[:3000], iso[:3000])
+    said = [ISO_DATES.decode(row).strip("_<>") for row in date_model.greedy(source.to(device), 12)]
+    wrong = [(text, answer, got) for text, answer, got in zip(written, iso, said, strict=False) if got != answer]
+    shapes = Counter(re.sub("[a-z]", "a", re.sub("[0-9]", "9", text.lower())) for text, *_ in wrong)
+    print(f"{name}: {len(wrong)} of {len(said)}", dict(shapes.most_common(3)))
+    for text, answer, got in wrong[:4]:
+        print(f"    {text:24} {answer}, and it says {got}")
+
+
+# %% [markdown]
+# A new day in a known form is new in its digits only, and each of them was seen in its place. A new form can put parts side by side
+# that never stood so. Which of the two a test holds out decides what it finds.
+
+# %% [markdown]
+# ## Exercises
+#
+# Write the answer in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
+# fresh numbers each time. Hints and a solution are folded away below each cell.
+#
+# ### Exercise 1 · easy · 6 minutes
+#
+# The loss of a batch under teacher forcing: the mean of $-\log p$ of each next token, padding left out. `logits` are the model's for
+# all of `target` but its last token.
+
+# %%
+def answer_loss(logits, target, pad):  # (B, L, V), (B, L + 1) with start, end and padding, a token
+    raise NotImplementedError  # ()
+
+
+check.answer_loss(answer_loss)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# What is read at place $t$ is `target[:, t]`. What has to be named there?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `log_softmax(dim=-1)`, then `gather` the wanted tokens: (B, L, V) becomes (B, L). Then keep the places where padding is not wanted.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def answer_loss(logits, target, pad):
+#     wanted = target[:, 1:]  # (B, L)
+#     log_p = logits.log_softmax(dim=-1).gather(-1, wanted[..., None]).squeeze(-1)  # (B, L)
+#     return -log_p[wanted != pad].mean()
+# ```
+#
+# </details>
+#
+# ### Exercise 2 · middle · 10 minutes
+#
+# Cross-attention of one head, for sources of different lengths in one batch. No loop is needed.
+
+# %%
+def look_across(x, encoded, lengths, w_q, w_k, w_v):  # (B, L, E), (B, S, E), (B,), (E, D) each
+    raise NotImplementedError  # (B, L, D)
+
+
+check.look_across(look_across)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Who asks, and who answers? Then: which keys may be seen, and on which axis of the scores do they stand?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `torch.arange(S) < lengths[:, None]` is (B, S). The scores are (B, L, S).
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def look_across(x, encoded, lengths, w_q, w_k, w_v):
+#     query, key, value = x @ w_q, encoded @ w_k, encoded @ w_v  # (B, L, D), (B, S, D), (B, S, D)
+#     scores = query @ key.mT / key.shape[-1] ** 0.5  # (B, L, S)
+#     real = torch.arange(encoded.shape[1], device=x.device) < lengths[:, None]  # (B, S)
+#     return scores.masked_fill(~real[:, None, :], -math.inf).softmax(dim=-1) @ value
+# ```
+#
+# </details>
+#
+# ### Exercise 3 · hard · 15 minutes
+#
+# One step of beam search for one source: from K targets, the K best continuations, best first. A target that has ended is kept as it
+# is: it goes on with `pad`, at no cost.
+
+# %%
+def widen_and_keep(log_p, logits, ended, pad):  # (K,) so far, (K, V) of the next token, (K,) True = has ended, a token
+    raise NotImplementedError  # whom each goes on from (K,), its new token (K,), its log-probability (K,)
+
+
+check.widen_and_keep(widen_and_keep)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# There are K · V candidates, each with a log-probability. In the row of an ended target, all but one have to be impossible.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `topk` of the flattened (K, V) gives places from 0 to K · V − 1. Row and column follow by dividing by V.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def widen_and_keep(log_p, logits, ended, pad):
+#     K, V = logits.shape
+#     step = logits.log_softmax(dim=-1)  # (K, V)
+#     step = step.masked_fill(ended[:, None], -math.inf)
+#     step[ended, pad] = 0.0
+#     total, place = (log_p[:, None] + step).flatten().topk(K)
+#     return place // V, place % V, total
+# ```
+#
+# </details>
+
+# %% [markdown]
+# ## Takeaways
+#
+# - Cross-attention: queries from the decoder, keys and values from the encoder; hide the source's padding and nothing else.
+# - A falling loss and fluent output prove nothing about the source. Change the source: the output must change.
+# - A model is right where it was trained. One letter more may be too much: measure it.
+
+# %% [markdown]
+# ## Check yourself
+#
+# 1. Why may the encoder see the whole source while the decoder is causal?
+# 2. A beam of 4 finds a target with a higher probability than greedy's. Can it also find one with a lower?
+# 3. What does the cache keep of a source, and why does it never grow?
+#
+# <details><summary>Answers</summary>
+#
+# 1. The source is there before writing begins. A target token must be predicted without itself and what follows, as nothing else is
+#    known when the model writes.
+# 2. Yes: greedy's own beginning may be dropped for beginnings that look better and end worse. Only a beam wide enough to drop nothing
+#    is exact.
+# 3. The keys and values of cross-attention in each block: they depend on the source alone, which does not change while writing.
+#
+# </details>
+
+# %% [markdown]
+# **To read**: Vaswani et al. 2017 (arXiv:1706.03762), sections 3.1–3.4 and 6.1; Bahdanau et al. 2015 (arXiv:1409.0473), section 5.2.1,
+# the first maps of this kind; Wu et al. 2016 (arXiv:1609.08144), section 7, beam search; Xiong et al. 2020 (arXiv:2002.04745), why the norm
+# moved.
+#
+# **Next**: 12, an encoder that sees a quarter of an image, and a decoder that restores the rest.

@@ -1,0 +1,313 @@
+"""From one sequence to another: an encoder reads the source, a decoder writes the target, token by token."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from sciformer.blocks import DecoderBlock, TransformerBlock
+from sciformer.cache import keep_rows
+from sciformer.positions import SinusoidalPositions
+from sciformer.scores import DotProductScore
+
+
+class Transformer(nn.Module):
+    r"""The encoder–decoder of Vaswani et al. 2017 (arXiv:1706.03762): at each place, logits of the next target token.
+
+    .. math:: p(y_1, \dots, y_L \mid x) = \prod_t p(y_t \mid y_0, \dots, y_{t-1}, x), \qquad y_0 = \text{start}
+
+    With its defaults it is the architecture of 2017: post-norm, ReLU, sinusoidal positions. A target token that is read
+    and one that is written are one vector (section 3.4): a row of the target's embedding is also a row of the read-out.
+    Rows of length about 1 suit a read-out, but would drown in positions, whose numbers reach 1; so a token that is read
+    is multiplied by √E.
+
+    Padding is a token. Every mask is then read off the tokens themselves, and none can be forgotten or disagree with
+    them. The target needs none: its padding comes last, where no real token looks. A loss must leave it out.
+
+    Args:
+        max_length: the longest source and the longest target, in tokens.
+        num_layers: blocks in the encoder, and blocks in the decoder.
+        encoder_score: recipe for the score of the encoder's attentions, called as ``score(num_heads, head_dim)``.
+        decoder_score: the same for the decoder's self-attentions.
+        cross_score: the same for the decoder's attentions to the source; see :class:`~sciformer.blocks.DecoderBlock`.
+        positions: recipe for the positions of each side, called as ``positions(embed_dim, max_length)``.
+        norm_first: pre-norm if True, with one more norm at the end of the encoder and of the decoder.
+        dropout: on the embedded tokens and as in :class:`~sciformer.blocks.TransformerBlock`.
+        pad: the token that fills up what is too short, in source and target.
+        start: the target token before the first.
+        end: the target token after the last.
+
+    Raises:
+        ValueError: if a size is below 1, the heads do not divide the embedding, a special token is not in the
+            vocabulary or stands for two things, or ``cross_score`` measures places.
+    """
+
+    def __init__(
+        self,
+        source_vocab: int,
+        target_vocab: int,
+        max_length: int,
+        embed_dim: int,
+        num_heads: int,
+        num_layers: int,
+        *,
+        encoder_score: Callable[[int, int], nn.Module] = DotProductScore,
+        decoder_score: Callable[[int, int], nn.Module] = DotProductScore,
+        cross_score: Callable[[int, int], nn.Module] = DotProductScore,
+        positions: Callable[[int, int], nn.Module] = SinusoidalPositions,
+        expansion: float = 4,
+        activation: Callable[[], nn.Module] = nn.ReLU,
+        norm_first: bool = False,
+        dropout: float = 0.0,
+        pad: int = 0,
+        start: int = 1,
+        end: int = 2,
+    ):
+        super().__init__()
+        for name, size in (("source_vocab", source_vocab), ("max_length", max_length), ("num_layers", num_layers)):
+            if size < 1:
+                raise ValueError(f"{name} must be at least 1, got {size}")
+        if len({pad, start, end}) < 3 or not 0 <= min(pad, start, end) <= max(pad, start, end) < target_vocab:
+            raise ValueError(
+                f"pad, start and end must be three tokens among the target's {target_vocab}, got {pad}, {start}, {end}"
+            )
+        if pad >= source_vocab:
+            raise ValueError(f"pad must be among the source's {source_vocab} tokens, got {pad}")
+        self.max_length = max_length
+        self.pad, self.start, self.end = pad, start, end
+        self.source_embedding = nn.Embedding(source_vocab, embed_dim)
+        self.source_positions = positions(embed_dim, max_length)
+        self.target_embedding = nn.Embedding(target_vocab, embed_dim)
+        self.target_positions = positions(embed_dim, max_length)
+        self.dropout = nn.Dropout(dropout)
+        block: dict[str, Any] = {
+            "expansion": expansion, "activation": activation, "norm_first": norm_first, "dropout": dropout
+        }  # fmt: skip
+        self.encoder = nn.ModuleList(
+            TransformerBlock(embed_dim, num_heads, score=encoder_score, **block) for _ in range(num_layers)
+        )
+        self.encoder_norm = nn.LayerNorm(embed_dim) if norm_first else nn.Identity()
+        self.decoder = nn.ModuleList(
+            DecoderBlock(embed_dim, num_heads, score=decoder_score, cross_score=cross_score, **block)
+            for _ in range(num_layers)
+        )
+        self.decoder_norm = nn.LayerNorm(embed_dim) if norm_first else nn.Identity()
+        self.read_out = nn.Linear(embed_dim, target_vocab, bias=False)
+        self.read_out.weight = self.target_embedding.weight
+        for embedding in (self.source_embedding, self.target_embedding):
+            nn.init.normal_(embedding.weight, std=embed_dim**-0.5)
+
+    def forward(self, source: Int[Tensor, "B S"], target: Int[Tensor, "B L"]) -> Float[Tensor, "B L V"]:
+        """Logits of the target token after each.
+
+        Args:
+            source: filled up with ``pad``.
+            target: ``start`` and the tokens known so far, filled up with ``pad`` at its end.
+
+        Raises:
+            ValueError: if either is no (B, length) integers, is empty or longer than ``max_length``, has a token that
+                is not in its vocabulary, a source is nothing but padding, or a target does not begin with ``start``.
+        """
+        return self.decode(target, *self.encode(source))
+
+    def encode(self, source: Int[Tensor, "B S"]) -> tuple[Float[Tensor, "B S E"], Bool[Tensor, "B 1 1 S"]]:
+        """What the encoder makes of a source, and the mask that hides its padding.
+
+        Raises:
+            ValueError: as :meth:`forward`.
+        """
+        return self._encode(source, need_weights=False)[:2]
+
+    def decode(
+        self,
+        target: Int[Tensor, "B L"],
+        encoded: Float[Tensor, "B S E"],
+        source_mask: Bool[Tensor, "B 1 1 S"],
+        *,
+        cache: dict[nn.Module, Any] | None = None,
+    ) -> Float[Tensor, "B L V"]:
+        """Logits of the target token after each, given what :meth:`encode` made of the source.
+
+        Args:
+            cache: what each module remembers of the source and of the tokens before; starts as ``{}`` and grows with
+                each call, so that ``target`` is only what is new. A cache belongs to one source and one target.
+
+        Raises:
+            ValueError: as :meth:`forward`.
+        """
+        return self._decode(target, encoded, source_mask, need_weights=False, cache=cache)[0]
+
+    def attention_weights(
+        self, source: Int[Tensor, "B S"], target: Int[Tensor, "B L"]
+    ) -> dict[str, list[Float[Tensor, "B H L S"]]]:
+        """The weights of every attention, first block first: ``"encoder"``, ``"decoder"`` and ``"cross"``."""
+        encoded, source_mask, encoder_maps = self._encode(source, need_weights=True)
+        _, decoder_maps, cross_maps = self._decode(target, encoded, source_mask, need_weights=True, cache=None)
+        return {"encoder": encoder_maps, "decoder": decoder_maps, "cross": cross_maps}
+
+    def _encode(self, source: Tensor, *, need_weights: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
+        self._check_tokens("source", source, self.source_embedding.num_embeddings)
+        real = source != self.pad  # (B, S)
+        if len(empty := (~real.any(dim=1)).nonzero()):
+            raise ValueError(f"source {empty[0].item()} is nothing but padding (token {self.pad})")
+        mask, maps = real[:, None, None, :], []
+        x = self.source_embedding(source) * math.sqrt(self.source_embedding.embedding_dim)
+        x = self.dropout(self.source_positions(x))
+        for block in self.encoder:
+            x, weights = block(x, attn_mask=mask, need_weights=need_weights)
+            maps.append(weights)
+        return self.encoder_norm(x), mask, maps
+
+    def _decode(
+        self,
+        target: Tensor,
+        encoded: Tensor,
+        source_mask: Tensor,
+        *,
+        need_weights: bool,
+        cache: dict[nn.Module, Any] | None,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        read = 0 if cache is None else cache.get(self, 0)
+        self._check_tokens("target", target, self.target_embedding.num_embeddings, read)
+        if read == 0 and len(other := (target[:, 0] != self.start).nonzero()):
+            row = int(other[0])
+            raise ValueError(f"target {row} must begin with the start token {self.start}, got {target[row, 0].item()}")
+        maps: list[Tensor] = []
+        cross_maps: list[Tensor] = []
+        x = self.target_embedding(target) * math.sqrt(self.target_embedding.embedding_dim)
+        x = self.dropout(self.target_positions(x, offset=read))
+        for block in self.decoder:
+            x, weights, cross_weights = block(
+                x, encoded, source_mask=source_mask, need_weights=need_weights, cache=cache
+            )
+            maps.append(weights)
+            cross_maps.append(cross_weights)
+        if cache is not None:
+            cache[self] = read + target.shape[1]
+        return self.read_out(self.decoder_norm(x)), maps, cross_maps
+
+    def _check_tokens(self, name: str, tokens: Tensor, vocab: int, read: int = 0) -> None:
+        if tokens.dim() != 2 or tokens.is_floating_point() or tokens.numel() == 0:
+            raise ValueError(
+                f"{name} must be (B, length) integers with a length of 1 or more, "
+                f"got {tokens.dtype} of {tuple(tokens.shape)}"
+            )
+        if read + tokens.shape[1] > self.max_length:
+            raise ValueError(f"a {name} has up to {self.max_length} tokens, got {read + tokens.shape[1]}")
+        least, most = tokens.aminmax()
+        if least < 0 or most >= vocab:
+            strange = (least if least < 0 else most).item()
+            raise ValueError(f"{name} has token {strange}, and the model knows 0..{vocab - 1}")
+
+    @torch.no_grad()
+    def greedy(self, source: Int[Tensor, "B S"], count: int | None = None) -> Int[Tensor, "B N"]:
+        """Write a target for each source, always the likeliest token next.
+
+        Args:
+            count: write at most so many tokens; as many as ``max_length`` allows if not given.
+
+        Returns:
+            ``start``, the tokens, ``end``, and then ``pad``. Without an ``end`` the target is not finished.
+
+        Raises:
+            ValueError: as :meth:`forward`, or if ``count`` is out of its range.
+        """
+        count = self._count(count)
+        with evaluating(self):
+            encoded, source_mask = self.encode(source)
+            cache: dict[nn.Module, Any] = {}
+            tokens = new = torch.full((len(source), 1), self.start, device=source.device)
+            ended = torch.zeros_like(new, dtype=torch.bool)  # (B, 1)
+            for _ in range(count):
+                logits = self.decode(new, encoded, source_mask, cache=cache)[:, -1]  # (B, V)
+                new = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, self.pad)
+                tokens = torch.cat((tokens, new), dim=1)
+                ended |= new == self.end
+                if ended.all():
+                    break
+        return tokens
+
+    @torch.no_grad()
+    def beam(
+        self, source: Int[Tensor, "B S"], width: int, count: int | None = None, *, length_penalty: float = 0.0
+    ) -> tuple[Int[Tensor, "B K N"], Float[Tensor, "B K"]]:
+        r"""Write several targets for each source side by side, and after each token keep the best.
+
+        .. math:: \text{score}(y) = \frac{\log p(y \mid x)}{\left((5 + |y|) / 6\right)^\alpha}
+
+        ``|y|`` counts the tokens after ``start``, ``end`` included. With α = 0 the score is the logarithm of the
+        probability, a sum that every token makes smaller, so that short targets are favoured; α above 0 makes up for
+        it (0.6 and K = 4 in Vaswani et al. 2017, section 6.1). A target that has ended stays as it is, and keeps its
+        place as long as no K others are better. The search is not exact: what it once drops it never finds again.
+        Source: Wu et al. 2016, arXiv:1609.08144, section 7, without its coverage penalty.
+
+        Args:
+            width: K, how many targets are kept. 1 is :meth:`greedy`.
+            count: as in :meth:`greedy`.
+            length_penalty: α, at least 0.
+
+        Returns:
+            The K targets of each source, best first, as :meth:`greedy` returns its one, and their scores; -inf where
+            there are fewer than K.
+
+        Raises:
+            ValueError: as :meth:`forward`, or if a number is out of its range.
+        """
+        count = self._count(count)
+        if width < 1 or not 0 <= length_penalty < math.inf:
+            raise ValueError(
+                f"width must be at least 1 and length_penalty a number from 0, got {width} and {length_penalty}"
+            )
+        with evaluating(self):
+            B, K, V = len(source), width, self.target_embedding.num_embeddings
+            encoded, source_mask = (x.repeat_interleave(K, dim=0) for x in self.encode(source))  # (B * K, ...)
+            cache: dict[nn.Module, Any] = {}
+            tokens = torch.full((B * K, 1), self.start, device=source.device)
+            log_p = encoded.new_full((B, K), -math.inf)
+            log_p[:, 0] = 0.0  # the K targets begin alike: only one of them counts
+            lengths = torch.zeros_like(log_p)
+            ended = torch.zeros_like(log_p, dtype=torch.bool)
+            only_pad = encoded.new_full((V,), -math.inf)
+            only_pad[self.pad] = 0.0
+            first_of_source = K * torch.arange(B, device=source.device)[:, None]  # (B, 1)
+            for _ in range(count):
+                logits = self.decode(tokens[:, -1:], encoded, source_mask, cache=cache)[:, -1]  # (B * K, V)
+                next_log_p = logits.log_softmax(dim=-1).view(B, K, V)
+                next_log_p = torch.where(ended[..., None], only_pad, next_log_p)
+                lengths = lengths + ~ended
+                penalty = ((5 + lengths) / 6) ** length_penalty  # (B, K)
+                candidates = log_p[..., None] + next_log_p  # (B, K, V)
+                best = (candidates / penalty[..., None]).flatten(1).topk(K).indices  # (B, K)
+                parent, token = best // V, best % V
+                log_p = candidates.flatten(1).gather(1, best)
+                lengths = lengths.gather(1, parent)
+                rows = (first_of_source + parent).flatten()  # (B * K,)
+                tokens = torch.cat((tokens[rows], token.view(-1, 1)), dim=1)
+                keep_rows(cache, rows)
+                ended = ended.gather(1, parent) | (token == self.end)
+                if (ended | log_p.isinf()).all():
+                    break
+        return tokens.view(B, K, -1), log_p / ((5 + lengths) / 6) ** length_penalty
+
+    def _count(self, count: int | None) -> int:
+        """How many tokens to write at most: the last one is never read, so one more than could be read after start."""
+        if count is None:
+            return self.max_length
+        if not 1 <= count <= self.max_length:
+            raise ValueError(f"count must be from 1 to max_length {self.max_length}, got {count}")
+        return count
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout, and afterwards, also after an error, in the mode that the model was in."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
