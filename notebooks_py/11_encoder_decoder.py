@@ -561,11 +561,11 @@ for profile in ("quick", "full"):
 for name, (written, iso) in tests.items():
     source, _ = date_setting.tokens(written[:3000], iso[:3000])
     said = [ISO_DATES.decode(row).strip("_<>") for row in date_model.greedy(source.to(device), 12)]
-    wrong = [(text, answer, got) for text, answer, got in zip(written, iso, said, strict=False) if got != answer]
+    wrong = [(text, right_one, got) for text, right_one, got in zip(written, iso, said, strict=False) if got != right_one]
     shapes = Counter(re.sub("[a-z]", "a", re.sub("[0-9]", "9", text.lower())) for text, *_ in wrong)
     print(f"{name}: {len(wrong)} of {len(said)}", dict(shapes.most_common(3)))
-    for text, answer, got in wrong[:4]:
-        print(f"    {text:24} {answer}, and it says {got}")
+    for text, right_one, got in wrong[:4]:  # another name than the explorer's answer
+        print(f"    {text:24} {right_one}, and it says {got}")
 
 
 # %% [markdown]
