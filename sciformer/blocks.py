@@ -1,6 +1,7 @@
 """What stands around attention in a transformer: residuals, norms and a feed-forward network."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -251,3 +252,14 @@ class DecoderBlock(TransformerBlock):
         x, weights = self._look(x, cache, is_causal=True, need_weights=need_weights)
         x, cross_weights = self._around(self.cross_attention_norm, look_across, x)
         return self._think(x, cache), weights, cross_weights
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Without dropout, and afterwards, also after an error, in the mode that the model was in."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)

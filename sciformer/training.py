@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from sciformer.blocks import evaluating
 from sciformer.files import written_whole
 from sciformer.optim import Muon
 
@@ -172,14 +173,12 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], metric: Callable[[Tenso
         ValueError: if there is no example.
     """
     device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
     total, count = 0.0, 0
-    for batch in batches:
-        *inputs, target = (tensor.to(device) for tensor in batch)
-        total += metric(model(*inputs), target).item() * len(target)
-        count += len(target)
-    model.train(was_training)
+    with evaluating(model):
+        for batch in batches:
+            *inputs, target = (tensor.to(device) for tensor in batch)
+            total += metric(model(*inputs), target).item() * len(target)
+            count += len(target)
     if count == 0:
         raise ValueError("there is nothing to evaluate on: batches is empty")
     return total / count

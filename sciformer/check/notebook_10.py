@@ -172,6 +172,21 @@ def _far_field_cases(draw: Draw) -> Iterator[Case]:
     yield case("far away: 2 queries, 3 keys, all 7 or more apart, α = 3", query, key, query.new_full((1,), 3.0))
 
 
+_SHARPNESS_ALONG_AN_AXIS = (
+    Fault(
+        "along the keys",
+        "Broadcasting begins at the last axis, so the sharpness lands on the keys. Shape (H, 1, 1) meets the heads.",
+        see=_CLASS,
+        place=lambda alpha: alpha,
+    ),
+    Fault(
+        "along the queries",
+        "The sharpness runs along the queries, as that of shape (H, 1) does. Shape (H, 1, 1) meets the heads.",
+        see=_CLASS,
+        place=lambda alpha: alpha[:, None],
+    ),
+)
+
 _FAR_FIELD_FAULTS = (
     Fault(
         "energies that round to 0",
@@ -270,18 +285,7 @@ _FAR_FIELD_FAULTS = (
         see=_WELLS,
         exponent=lambda squared, alpha: alpha * squared,
     ),
-    Fault(
-        "along the keys",
-        "Broadcasting begins at the last axis, so the sharpness lands on the keys. Shape (H, 1, 1) meets the heads.",
-        see=_CLASS,
-        place=lambda alpha: alpha,
-    ),
-    Fault(
-        "along the queries",
-        "The sharpness runs along the queries, as that of shape (H, 1) does. Shape (H, 1, 1) meets the heads.",
-        see=_CLASS,
-        place=lambda alpha: alpha[:, None],
-    ),
+    *_SHARPNESS_ALONG_AN_AXIS,
     Fault(
         "weights without effect",
         "The importance has no effect. It is missing, or it is w_i, which the softmax cancels: it is one number for a "
@@ -444,18 +448,7 @@ _FAIR_SHARES_FAULTS = (
         see=_WELLS,
         exponent=lambda distance, alpha: alpha * distance,
     ),
-    Fault(
-        "along the keys",
-        "Broadcasting begins at the last axis, so the sharpness lands on the keys. Shape (H, 1, 1) meets the heads.",
-        see=_CLASS,
-        place=lambda alpha: alpha,
-    ),
-    Fault(
-        "along the queries",
-        "The sharpness runs along the queries, as that of shape (H, 1) does. Shape (H, 1, 1) meets the heads.",
-        see=_CLASS,
-        place=lambda alpha: alpha[:, None],
-    ),
+    *_SHARPNESS_ALONG_AN_AXIS,
     Fault(
         "no minus",
         "The score is +d · E; the minus is missing.",

@@ -1,15 +1,14 @@
 """From one sequence to another: an encoder reads the source, a decoder writes the target, token by token."""
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sciformer.blocks import DecoderBlock, TransformerBlock
+from sciformer.blocks import DecoderBlock, TransformerBlock, evaluating
 from sciformer.cache import keep_rows
 from sciformer.positions import SinusoidalPositions
 from sciformer.scores import DotProductScore
@@ -300,14 +299,3 @@ class Transformer(nn.Module):
         if not 1 <= count <= self.max_length:
             raise ValueError(f"count must be from 1 to max_length {self.max_length}, got {count}")
         return count
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout, and afterwards, also after an error, in the mode that the model was in."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sciformer.blocks import TransformerBlock
+from sciformer.blocks import TransformerBlock, evaluating
 from sciformer.positions import LearnedPositions
 from sciformer.scores import DotProductScore
 
@@ -168,17 +168,15 @@ class CharTransformer(nn.Module):
         known = self.embedding.num_embeddings
         if strange := prompt[(prompt < 0) | (prompt >= known)].tolist():
             raise ValueError(f"prompt has token {strange[0]}, and the model knows 0..{known - 1}")
-        was_training = self.training
-        self.eval()
         tokens, new = prompt, prompt[:, -self.max_length :]
         cache: dict[nn.Module, Any] = {}
-        for _ in range(count):
-            if cache.get(self, 0) + new.shape[1] > self.max_length:
-                cache, new = {}, tokens[:, -max(1, self.max_length // 2) :]
-            logits = self(new, cache=cache)[:, -1]
-            new = sample(logits, temperature=temperature, top_k=top_k, generator=generator)[:, None]
-            tokens = torch.cat((tokens, new), dim=1)
-        self.train(was_training)
+        with evaluating(self):
+            for _ in range(count):
+                if cache.get(self, 0) + new.shape[1] > self.max_length:
+                    cache, new = {}, tokens[:, -max(1, self.max_length // 2) :]
+                logits = self(new, cache=cache)[:, -1]
+                new = sample(logits, temperature=temperature, top_k=top_k, generator=generator)[:, None]
+                tokens = torch.cat((tokens, new), dim=1)
         return tokens
 
 
