@@ -1,4 +1,4 @@
-# make lab   the course in JupyterLab
+# make lab   the course in JupyterLab, which saves sliders with a notebook, so that it opens again with its pictures
 # make test  the package's tests and every notebook
 # Both make the virtual environment .venv first if it is not there. In a container, as root: make lab FLAGS=--allow-root
 
@@ -8,7 +8,7 @@ BIN := .venv/bin
 .PHONY: lab test clean
 
 lab: .venv/installed
-	$(BIN)/jupyter lab $(FLAGS) notebooks/00_welcome.ipynb
+	$(BIN)/jupyter lab --LabApp.app_settings_dir=tools/lab $(FLAGS) notebooks/00_welcome.ipynb
 
 test: .venv/installed
 	$(BIN)/python -m pytest tests

@@ -37,7 +37,7 @@ from torch import nn
 from sciformer import MultiHeadAttention, attend, causal_mask, dot_product_scores, masked_softmax, padding_mask
 from sciformer import check, course, metrics, plotting
 from sciformer.data import batches, lookup
-from sciformer.explore import explore
+from sciformer.explore import Switches, explore
 from sciformer.training import TrainConfig, evaluate, fit
 
 _ = torch.manual_seed(0)
@@ -286,6 +286,23 @@ weights = masked_softmax(scores, causal)
 torch.testing.assert_close(weights, scores.masked_fill(~causal, -math.inf).softmax(dim=-1))
 plotting.heatmap(weights, rows=tokens, columns=tokens, title="causal: nobody looks ahead", vmax=1)
 plt.show()
+
+
+# %% [markdown]
+# Draw a mask of your own: a click on a square, or Tab and Space, switches it. What happens to the other weights of its
+# row? And when you empty a row?
+
+# %%
+def under_a_mask(on, scores=scores):
+    mask = torch.tensor(on)  # (L, S)
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
+    names = {"rows": tokens, "columns": tokens}
+    plotting.heatmap(scores.masked_fill(~mask, math.nan), title="scores that are left", signed=True, ax=axes[0], **names)
+    plotting.heatmap(masked_softmax(scores, mask), title="weights", vmax=1, ax=axes[1], **names)
+    return figure
+
+
+explore(under_a_mask, alt="Scores and weights under a causal mask: both are left on and below the diagonal.", on=Switches(causal))
 
 # %% [markdown]
 # ### The other way round

@@ -197,11 +197,17 @@ for k in range(length):
     torch.testing.assert_close(similarity.diagonal(k), by_distance[k].expand(length - k))
 
 # %%
-figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.7), layout="constrained")
-plotting.heatmap(similarity, title="dot products of places", xlabel="place", ylabel="place", ax=axes[0])
-at_10 = {f"place {t}": list(enumerate(similarity[t].tolist())) for t in (10, 40)}
-plotting.curves(at_10, xlabel="place", ylabel="dot product", title="rows 10 and 40", ax=axes[1])
-plt.show()
+def one_place_and_all(t, similarity=similarity):
+    figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.7), layout="constrained")
+    plotting.heatmap(similarity, title="dot products of places", xlabel="place", ylabel="place", ax=axes[0])
+    axes[0].axhline(t, color="white")
+    row = {f"place {t}": list(enumerate(similarity[t].tolist()))}
+    plotting.curves(row, xlabel="place", ylabel="dot product", title="one row", ax=axes[1])
+    return figure
+
+
+slider = ipywidgets.IntSlider(value=10, min=0, max=length - 1, description="place")
+explore(one_place_and_all, alt="Dot products of all places, a band along the diagonal; row 10 is a peak at 10 with waves.", t=slider)
 
 # %% [markdown]
 # Highest at itself ($E/2$), and the same on both sides: alone, this similarity does not know left from right.

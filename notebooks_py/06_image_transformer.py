@@ -34,7 +34,7 @@ from torch import nn
 from sciformer import ImageToSequence, ImageTransformer, NoPositions, TransformerBlock
 from sciformer import check, course, experiments, metrics, plotting
 from sciformer.data import mnist
-from sciformer.explore import explore
+from sciformer.explore import Squares, explore
 from sciformer.training import evaluate, fit
 
 torch.manual_seed(0)
@@ -281,15 +281,15 @@ plt.show()
 # %% [markdown]
 # ## The recorded runs
 #
-# One run is an anecdote. These are the recorded runs of both profiles: mean ± standard error over the seeds.
+# One run is an anecdote. These are the recorded runs of each profile: mean ± standard error over the seeds.
 
 # %%
-for name in ("quick", "full"):
+for name in experiments.MNIST_IMAGE_TRANSFORMER:
     print(experiments.describe_record("mnist-image-transformer", "test accuracy", name))
 
 # %%
 series = {"this run": [(step / setting.train.steps, value) for step, value in history.metrics["test accuracy"]]}
-for name in ("quick", "full"):
+for name in experiments.MNIST_IMAGE_TRANSFORMER:
     record = experiments.load_record("mnist-image-transformer", name)
     for run in record["runs"] if record else []:
         curve = [(step / record["config"]["train"]["steps"], value) for step, value in run["curves"]["test accuracy"]]
@@ -355,7 +355,8 @@ plt.show()
 
 
 # %% [markdown]
-# A row of such a map, laid back onto the image, is easier to read. Choose the block and the patch that asks.
+# A row of such a map, laid back onto the image, is easier to read. Choose the block, and click the patch that asks (or reach
+# it with Tab and Space).
 
 # %%
 def draw(block, patch):
@@ -366,7 +367,7 @@ explore(
     draw,
     alt="a digit, and where one of its patches looks in each head",
     block=ipywidgets.IntSlider(value=0, min=0, max=len(maps) - 1, description="block"),
-    patch=ipywidgets.IntSlider(value=grid * grid // 2 + 1, min=0, max=grid * grid - 1, description="patch"),
+    patch=Squares(F.avg_pool2d(digit.cpu(), setting.patch_size)[0], value=grid * grid // 2 + 1),
 )
 
 # %% [markdown]
