@@ -54,6 +54,8 @@ class ImageSetting:
         size: which MNIST, see :func:`sciformer.data.mnist`.
         augmentation: arguments of :func:`sciformer.data.random_affine`.
         score_options: arguments of the score's recipe.
+        bias: whether the maps and norms of the blocks add one.
+        held_out: so many of the training digits, the last ones, are not trained on: choices are made on them.
     """
 
     size: Literal["small", "full"]
@@ -70,6 +72,8 @@ class ImageSetting:
     num_queries: int = 0
     augmentation: dict[str, float] = field(default_factory=dict)
     score_options: dict[str, Any] = field(default_factory=dict)
+    bias: bool = True
+    held_out: int = 0
 
     def model(self) -> ImageTransformer:
         """A fresh model, random as torch's global generator has it.
@@ -93,19 +97,31 @@ class ImageSetting:
             "positions": POSITIONS[self.positions],
             "expansion": self.expansion,
             "dropout": self.dropout,
+            "bias": self.bias,
             "num_queries": self.num_queries,
         }
         return ImageTransformer(**(arguments | changes))  # type: ignore[arg-type]
 
     def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
         """Endless shuffled batches of digits, each shifted, turned and stretched a little."""
-        images, labels = (tensor.to(device) for tensor in mnist("train", size=self.size))
+        images, labels = (tensor[: len(tensor) - self.held_out].to(device) for tensor in mnist("train", size=self.size))
         augment = partial(random_affine, **self.augmentation) if self.augmentation else None  # type: ignore[arg-type]
         return batches(images, labels, batch_size=self.batch_size, seed=seed, augment=augment)
 
     def test_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
         """The test digits, once, as they are."""
         images, labels = (tensor.to(device) for tensor in mnist("test", size=self.size))
+        return list(zip(images.split(1000), labels.split(1000), strict=True))
+
+    def held_out_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
+        """The training digits that are held out, once, as they are.
+
+        Raises:
+            ValueError: if none is.
+        """
+        if self.held_out < 1:
+            raise ValueError(f"there is nothing to choose by: held_out is {self.held_out}")
+        images, labels = (tensor[-self.held_out :].to(device) for tensor in mnist("train", size=self.size))
         return list(zip(images.split(1000), labels.split(1000), strict=True))
 
 
@@ -148,6 +164,10 @@ class PixelSetting(ImageSetting):
     def test_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
         """The test digits, once, pooled and scaled."""
         return [(self._pixels(images), labels) for images, labels in super().test_batches(device)]
+
+    def held_out_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
+        """The training digits that are held out, once, pooled and scaled."""
+        return [(self._pixels(images), labels) for images, labels in super().held_out_batches(device)]
 
     def _pixels(self, images: Tensor) -> Tensor:
         return 2 * F.avg_pool2d(images, self.pooling) - 1
@@ -409,6 +429,42 @@ def train_image_transformer(
     stream = setting.training_batches(seed, device)
     history = fit(model, stream, F.cross_entropy, setting.train, look, checkpoint=checkpoint, progress=progress)
     return Run(seed, model, history, {"test accuracy": history.metrics["test accuracy"][-1][1]})
+
+
+def train_to_choose(
+    setting: ImageSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    progress: bool = True,
+    looks: int = 4,
+    on_look: Callable[[int, float], None] = lambda step, value: None,
+) -> Run:
+    """Train once on all but the digits held out; measure the accuracy on those. The test digits take no part in it.
+
+    Args:
+        on_look: called as ``on_look(step, validation accuracy)``, about ``looks`` times, the last time at the end. What
+            it raises ends the training.
+    """
+    torch.manual_seed(seed)
+    model = setting.model().to(device)
+    held_out = setting.held_out_batches(device)
+
+    def measure(model: nn.Module) -> float:
+        return evaluate(model, held_out, accuracy)
+
+    look = now_and_then("validation accuracy", measure, setting.train.steps, looks)
+
+    def report(step: int, model: nn.Module) -> dict[str, float] | None:
+        seen = look(step, model)
+        if seen:
+            on_look(step, seen["validation accuracy"])
+        return seen
+
+    history = fit(
+        model, setting.training_batches(seed, device), F.cross_entropy, setting.train, report, progress=progress
+    )
+    return Run(seed, model, history, {"validation accuracy": history.metrics["validation accuracy"][-1][1]})
 
 
 def train_pixel_transformer(
