@@ -873,6 +873,58 @@ MASKED_IMAGES: dict[Profile, MaskedImageSetting] = {
 }
 
 
+_CLAIM_BASE: dict[Profile, ImageSetting] = {
+    "quick": ImageSetting(
+        size="small",
+        patch_size=4,
+        embed_dim=32,
+        num_heads=4,
+        num_layers=2,
+        expansion=2,
+        batch_size=64,
+        train=TrainConfig(steps=400, lr=3e-3, warmup_steps=40),
+        held_out=2000,
+    ),
+    "full": ImageSetting(
+        size="full",
+        patch_size=4,
+        embed_dim=32,
+        num_heads=4,
+        num_layers=2,
+        expansion=2,
+        batch_size=256,
+        train=TrainConfig(steps=5000, lr=3e-3, warmup_steps=200),
+        held_out=10_000,
+    ),
+}
+
+
+def _claim_arms(base: ImageSetting) -> dict[str, ImageSetting]:
+    """One hyper-parameter at a time, with the same steps; then heads and blocks again, with the same size of model.
+
+    More heads of the same dimension, or as many of a larger one, make a wider and larger model. Of the same size are
+    more heads that share one width, and more blocks that are narrower.
+    """
+    H, D = base.num_heads, base.embed_dim // base.num_heads
+    return {
+        "base": base,
+        **{f"heads {n}": replace(base, num_heads=n, embed_dim=n * D) for n in (1, 2, 8)},
+        **{f"head dimension {n}": replace(base, embed_dim=H * n) for n in (2, 4, 16)},
+        **{f"tokens {(28 // side) ** 2}": replace(base, patch_size=side) for side in (28, 14, 7, 2)},
+        **{f"blocks {n}": replace(base, num_layers=n) for n in (1, 4, 8)},
+        **{f"heads {n}, same size": replace(base, num_heads=n) for n in (1, 2, 8, 16)},
+        **{
+            f"blocks {n}, same size": replace(base, num_layers=n, embed_dim=width)
+            for n, width in ((1, 44), (4, 24), (8, 16))
+        },
+    }
+
+
+SEARCH_CLAIMS: dict[Profile, dict[str, ImageSetting]] = {
+    profile: _claim_arms(base) for profile, base in _CLAIM_BASE.items()
+}
+
+
 _REVERSAL: dict[Profile, SequenceSetting] = {
     "quick": SequenceSetting(
         task="reversal",
@@ -965,6 +1017,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "energy-wells": Experiment(ENERGY_WELLS, train_image_transformer, seeds=3),
     "energy-wells-text": Experiment(ENERGY_WELLS_TEXT, train_language, seeds=3),
     "masked-images": Experiment(MASKED_IMAGES, train_masked_images, seeds=3),
+    "search-claims": Experiment(SEARCH_CLAIMS, train_to_choose, seeds=3),
     "reversal": Experiment(REVERSAL, train_sequences, seeds=3),
     "dates": Experiment(DATES, train_sequences, seeds=3),
 }

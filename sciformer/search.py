@@ -227,8 +227,9 @@ def _mend(path: Path) -> None:
     content = path.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     try:
-        known = all("op_code" in json.loads(line) for line in whole.splitlines())
-    except (ValueError, TypeError):
+        lines = [json.loads(line) for line in whole.splitlines()]
+        known = all(isinstance(line, dict) and "op_code" in line for line in lines)
+    except ValueError:
         known = False
     if not known or not (whole or content[:1] in (b"", b"{")):
         raise ValueError(f"storage {path.name!r} is a file, but no journal of a search")
@@ -299,9 +300,7 @@ def search(
 def _pool(workers: int) -> Iterator[Executor]:
     """Processes that share the cores, and go when this one goes, however it goes."""
     threads = max(1, torch.get_num_threads() // workers)
-    pool = ProcessPoolExecutor(
-        workers, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(threads,)
-    )
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(threads,))
     try:
         yield pool
     finally:
@@ -411,13 +410,14 @@ def groups_of(values: Sequence[Any], *, most: int = 5) -> list[int]:
 def explained(groups: Sequence[int], values: Sequence[float]) -> float:
     r"""Share of the variance of ``values`` that goes with the group, less what chance alone would give.
 
-    .. math:: \varepsilon^2 = 1 - \frac{n - 1}{n - k} \cdot \frac{\text{squares within the } k \text{ groups}}{\text{squares in all}}
+    .. math:: \varepsilon^2 = 1 - \frac{n - 1}{n - k} \cdot \frac{W}{T}
 
-    About 0, and sometimes below, where the groups do not matter. Source: Kelley 1935 (PNAS 21(9), 554–559).
+    for n values in k groups, with the sum of squares W around the groups' means and T around the mean of all. About 0,
+    and sometimes below, where the groups do not matter. Source: Kelley 1935 (PNAS 21(9), 554–559).
 
     Raises:
         ValueError: if there are not more values than groups.
-    """  # noqa: E501
+    """
     y, group = torch.tensor(values, dtype=torch.float64), torch.tensor(groups)
     members = torch.nn.functional.one_hot(group).double()  # (n, K)
     members = members[:, members.sum(dim=0) > 0]
