@@ -457,7 +457,7 @@ def train_to_choose(
 
     look = now_and_then("validation accuracy", measure, setting.train.steps, looks)
 
-    def report(step: int, model: nn.Module) -> dict[str, float] | None:
+    def report(step: int, model: nn.Module) -> Mapping[str, float] | None:
         seen = look(step, model)
         if seen:
             on_look(step, seen["validation accuracy"])

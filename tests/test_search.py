@@ -124,24 +124,24 @@ def lines_of(path):
     return path.read_text().splitlines() if path.exists() else []
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_killed_search_loses_no_finished_trial(tmp_path, workers):
+def test_a_killed_search_loses_no_finished_trial(tmp_path):
+    """Its two workers leave with it, two others take over, and there are as many trials in the end as asked for."""
     path = tmp_path / "s.journal"
-    running = start(tmp_path, str(path), 400, workers)
+    running = start(tmp_path, str(path), 400, workers=2)
     try:
         wait_for(lambda: sum('"state":1' in line or '"state":2' in line for line in lines_of(path)) >= 3)
     finally:
         running.send_signal(signal.SIGKILL)
         running.communicate()
     size = -1
-    while size != (size := path.stat().st_size):  # its workers leave with it
+    while size != (size := path.stat().st_size):
         time.sleep(3)
     before = finished(search.open_study(tiny(), path))
     assert 3 <= len(before) < 400
     with path.open("a") as file:
         file.write('{"op_code":6,"worker_id":"half a li')  # as a power cut may leave it
     total = len(before) + 4
-    again = start(tmp_path, str(path), total, workers)
+    again = start(tmp_path, str(path), total, workers=2)
     _, error = again.communicate(timeout=580)
     assert again.returncode == 0, error
     after = finished(search.open_study(tiny(), path))
@@ -149,17 +149,17 @@ def test_a_killed_search_loses_no_finished_trial(tmp_path, workers):
     assert {trial.number: trial for trial in after}.items() >= {trial.number: trial for trial in before}.items()
     study = search.open_study(tiny(), path)
     processes = {trial.user_attrs["process"] for trial in study.trials if trial.user_attrs.get("process")}
-    assert len(processes) == 2 if workers == 1 else len(processes) >= 3
+    assert len(processes) >= 3
 
 
 def test_two_searches_share_a_storage(tmp_path):
     path = tmp_path / "s.journal"
-    both = [start(tmp_path, str(path), 10, 1) for _ in range(2)]
+    both = [start(tmp_path, str(path), 6, workers=1) for _ in range(2)]
     for one in both:
         _, error = one.communicate(timeout=580)
         assert one.returncode == 0, error
     after = finished(search.open_study(tiny(), path))
-    assert 10 <= len(after) <= 11  # one may have been under way when the last was finished
+    assert 6 <= len(after) <= 7  # one may have been under way when the last was finished
     assert len({trial.number for trial in after}) == len(after)
 
 

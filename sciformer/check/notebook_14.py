@@ -128,9 +128,20 @@ def looks_given(
     return torch.tensor(looks, device=curves.device)
 
 
-# Two cases in which the median, ties, the free trials and the last look decide, whatever is added to all of it.
+# A small case, and one in which every mistake below shows, and each differently, whatever is added to all of it.
 _FEW = ((4.0, 4.0), (0.0, 0.0), (1.0, 9.0), (2.0, 1.0))
-_SOME = ((0.0, 4.0), (4.0, 8.0), (3.0, 5.0), (2.5, 9.0), (5.0, 9.0), (3.25, 0.0))
+_TELLING = (
+    (0.0, 6.0, 0.5),
+    (0.0, 5.0, 5.0),
+    (4.5, 1.0, 6.0),
+    (1.5, 3.5, 5.0),
+    (6.0, 0.5, 1.5),
+    (0.0, 4.0, 5.0),
+    (3.0, 1.5, 0.0),
+    (4.5, 5.0, 0.5),
+    (2.5, 3.5, 1.5),
+    (4.0, 1.5, 0.0),
+)
 
 
 def _looks_given_cases(draw: Draw) -> Iterator[Case]:
@@ -147,9 +158,9 @@ def _looks_given_cases(draw: Draw) -> Iterator[Case]:
         return Case(name, {"curves": (4 * (level + rise + noise)).round() / 4, "free": free})
 
     yield shifted(_FEW, 2)
-    yield shifted(_SOME, 2)
+    yield shifted(_TELLING, 3)
     yield case("9 trials of 4 looks, 3 free", 9, 4, 3)
-    yield case("60 trials of 5 looks, 4 free", 60, 5, 4)
+    yield case("30 trials of 5 looks, 4 free", 30, 5, 4)
 
 
 _LOOKS_GIVEN_FAULTS = (
