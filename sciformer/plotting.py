@@ -285,6 +285,7 @@ def dots_and_curves(
     lines: Mapping[str, Float[Tensor, "M"]],
     *,
     at: Float[Tensor, "M"] | None = None,
+    dots: str = "samples",
     title: str = "",
     xlabel: str = "place",
     ylabel: str = "value",
@@ -294,11 +295,12 @@ def dots_and_curves(
 
     Args:
         at: where the lines have their values; at the samples where it is not given.
+        dots: what the legend calls the samples.
     """
     at = x if at is None else at
     series = {name: torch.stack([at.double(), line.double()], dim=-1) for name, line in lines.items()}
     ax = curves(series, xlabel=xlabel, ylabel=ylabel, title=title, ax=ax)  # type: ignore[arg-type]
-    ax.scatter(x, y, color="0.35", s=10, zorder=1, label="samples")
+    ax.scatter(x, y, color="0.35", s=10, zorder=1, label=dots)
     ax.legend(frameon=False)
     return ax
 
