@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import torch
 
-from sciformer import data, experiments, search
+from sciformer import data, distributed, experiments, search
 from sciformer.check import grading
 from sciformer.check.assignment import write_assignment
 from sciformer.course import profile as default_profile
@@ -137,7 +137,11 @@ def run_train(options: argparse.Namespace) -> None:
                 raise ValueError(f"--{name.replace('_', '-')} is no option of {options.task}")
             changes[name] = value
     setting = replace(setting, **changes)
-    run = train(setting, options.seed, device=options.device, checkpoint=options.checkpoint)
+    with distributed.joined(options.device) as device:
+        run = train(setting, options.seed, device=device, checkpoint=options.checkpoint)
+        first = distributed.place()[0] == 0
+    if not first:
+        return
     parameters = sum(p.numel() for p in run.model.parameters())
     print(f"{figure} {run.figures[figure]:.4f} with {parameters:,} parameters,")
     print(f"seed {run.seed}, {setting.train.steps} steps in {run.history.seconds:.0f} s on {options.device}")

@@ -12,8 +12,10 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
+from sciformer import distributed
 from sciformer.blocks import evaluating
 from sciformer.files import written_whole
 from sciformer.optim import Muon
@@ -100,6 +102,10 @@ def fit(
 ) -> History:
     """Train ``model`` in place, on the device where it is.
 
+    Where several processes train together (:func:`sciformer.distributed.joined`), each is given the same batches and
+    takes its share of the examples; gradients and losses are those of the whole batch, as with one process. What the
+    model itself draws, as dropout does, is the same in each. The first writes the checkpoint, and all start from it.
+
     Args:
         batches: yields (*inputs, target); started anew when it runs out, as a DataLoader is after an epoch.
         loss_fn: ``loss_fn(model(*inputs), target)``, the mean over the batch.
@@ -113,11 +119,14 @@ def fit(
 
     Raises:
         FloatingPointError: if the loss is no longer finite; names the step and the learning rate.
-        ValueError: if ``batches`` runs dry, or the checkpoint is damaged or belongs to another configuration.
+        ValueError: if ``batches`` runs dry, or the checkpoint is damaged or belongs to another configuration; if the
+            processes do not divide a batch.
     """
     device = next(model.parameters()).device
     optimizers = make_optimizers(model, config)
-    forward = torch.compile(model) if config.compile else model
+    rank, processes = distributed.place()
+    forward: Callable[..., Tensor] = DistributedDataParallel(model) if processes > 1 else model
+    forward = torch.compile(forward) if config.compile else forward
     losses = torch.zeros(config.steps, device=device)
     history, start, rng = History(), 0, None
     if checkpoint is not None and Path(checkpoint).exists():
@@ -127,9 +136,10 @@ def fit(
 
     began = time.perf_counter() - history.seconds
     model.train()
-    bar = tqdm(range(start, config.steps), initial=start, total=config.steps, desc="train", disable=not progress)
+    silent = not progress or rank > 0
+    bar = tqdm(range(start, config.steps), initial=start, total=config.steps, desc="train", disable=silent)
     for step in bar:
-        *inputs, target = (tensor.to(device) for tensor in next(stream))
+        *inputs, target = (tensor.to(device) for tensor in distributed.share(next(stream)))
         if rng is not None:  # after the skipped batches, which may have drawn random numbers
             _set_rng(rng, device)
             rng = None
@@ -144,10 +154,10 @@ def fit(
         for optimizer in optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        losses[step] = loss.detach()
+        losses[step] = distributed.mean(loss.detach())
 
         done = step + 1
-        saving = checkpoint is not None and (done % checkpoint_every == 0 or done == config.steps)
+        saving = checkpoint is not None and rank == 0 and (done % checkpoint_every == 0 or done == config.steps)
         if done % LOOK_EVERY == 0 or done == config.steps or saving:
             _check_finite(losses[:done], config)
             bar.set_postfix(loss=f"{losses[max(0, done - LOOK_EVERY) : done].mean():.4f}", refresh=False)

@@ -35,6 +35,7 @@ LAYERS = [
     "models",
     "data",
     "optim",
+    "distributed",
     "training",
     "metrics",
     "plotting",
