@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 import random
 import signal
 import subprocess
@@ -96,23 +97,27 @@ def test_a_loss_that_is_not_finite_ends_a_trial(tmp_path, monkeypatch):
 
 
 RUN = """
+import pickle
 import sys
-from dataclasses import replace
-sys.path.insert(0, {tests!r})
-from test_search import tiny
+from pathlib import Path
+
 from sciformer import search
+
 if __name__ == "__main__":
-    search.search(tiny(), {trials}, storage={storage!r}, workers={workers})
+    setting, trials, options = pickle.loads(Path(sys.argv[1]).read_bytes())
+    search.search(setting, trials, **options)
 """
 
 
-def start(tmp_path, storage, trials, workers):
-    script = tmp_path / "run.py"
-    script.write_text(RUN.format(tests=str(Path(__file__).parent), storage=storage, trials=trials, workers=workers))
-    return subprocess.Popen([sys.executable, str(script)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+def start(tmp_path, trials, **options):
+    """A search in a process of its own."""
+    script, task = tmp_path / "run.py", tmp_path / "task"
+    script.write_text(RUN)
+    task.write_bytes(pickle.dumps((tiny(), trials, options)))
+    return subprocess.Popen([sys.executable, script, task], cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
 
-def wait_for(condition, seconds=300):
+def wait_for(condition, seconds=500):
     for _ in range(10 * seconds):
         if condition():
             return
@@ -127,7 +132,7 @@ def lines_of(path):
 def test_a_killed_search_loses_no_finished_trial(tmp_path):
     """Its two workers leave with it, two others take over, and there are as many trials in the end as asked for."""
     path = tmp_path / "s.journal"
-    running = start(tmp_path, str(path), 400, workers=2)
+    running = start(tmp_path, 400, storage=path, workers=2)
     try:
         wait_for(lambda: sum('"state":1' in line or '"state":2' in line for line in lines_of(path)) >= 3)
     finally:
@@ -141,7 +146,7 @@ def test_a_killed_search_loses_no_finished_trial(tmp_path):
     with path.open("a") as file:
         file.write('{"op_code":6,"worker_id":"half a li')  # as a power cut may leave it
     total = len(before) + 4
-    again = start(tmp_path, str(path), total, workers=2)
+    again = start(tmp_path, total, storage=path, workers=2)
     _, error = again.communicate(timeout=580)
     assert again.returncode == 0, error
     after = finished(search.open_study(tiny(), path))
@@ -154,7 +159,7 @@ def test_a_killed_search_loses_no_finished_trial(tmp_path):
 
 def test_two_searches_share_a_storage(tmp_path):
     path = tmp_path / "s.journal"
-    both = [start(tmp_path, str(path), 6, workers=1) for _ in range(2)]
+    both = [start(tmp_path, 6, storage=path) for _ in range(2)]
     for one in both:
         _, error = one.communicate(timeout=580)
         assert one.returncode == 0, error

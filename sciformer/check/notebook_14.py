@@ -64,6 +64,16 @@ _LOG_UNIFORM_FAULTS = (
         back=lambda x: torch.exp(x / math.log(10)),
     ),
     Fault(
+        "two bases, 2 and e",
+        "The logarithm is that of base e, and the way back that of base 2. Both need the same base.",
+        back=lambda x: 2**x,
+    ),
+    Fault(
+        "no logarithm",
+        "It takes the exponential, but of the ends themselves. Take their logarithms first.",
+        log=lambda x: x,
+    ),
+    Fault(
         "upside down",
         "It falls as u grows: u = 0 should give the lower end, and u = 1 the upper one.",
         ends=lambda low, high: (high, low),
@@ -393,7 +403,7 @@ EXERCISES = (
         minutes=12,
         cases=_looks_given_cases,
         faults=_LOOKS_GIVEN_FAULTS,
-        returns=("number of looks",),
+        returns=("looks",),
     ),
     Exercise(
         expected_best,
