@@ -3,7 +3,7 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/14_random_search.ipynb)
 #
-# Needs: notebook 06 · about 60 s on two CPU cores
+# Needs: notebook 06 · about 40 s on two CPU cores
 
 # %% [markdown]
 # After this notebook you can
