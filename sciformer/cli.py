@@ -1,4 +1,4 @@
-"""``python -m sciformer``: train, record, assignment, grade, data, doctor."""
+"""``python -m sciformer``: train, record, search, assignment, grade, data, doctor."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 import torch
 
-from sciformer import data, distributed, experiments
+from sciformer import data, distributed, experiments, search
 from sciformer.check import grading
 from sciformer.check.assignment import write_assignment
 from sciformer.course import profile as default_profile
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         options.command(options)
-    except (ValueError, data.DataError, FloatingPointError, OSError) as error:
+    except (ValueError, data.DataError, FloatingPointError, ModuleNotFoundError, OSError) as error:
         print(f"sciformer: {error}", file=sys.stderr)
         return 1
     return 0
@@ -71,7 +71,16 @@ def parser() -> argparse.ArgumentParser:
     record.add_argument("--steps", type=int, help="a rehearsal of so many steps; needs --out")
     record.set_defaults(command=run_record)
 
-    for command in (train, record):
+    look = commands.add_parser("search", help="random search over the hyper-parameters of an image transformer")
+    look.add_argument("--trials", type=int, default=60, help="how many are to be finished in all; 60 if not given")
+    look.add_argument("--workers", type=int, default=1, help="how many trials train at the same time")
+    look.add_argument("--storage", help="journal file, or sqlite:///… or another URL; runs/search.….journal")
+    look.add_argument("--seed", type=int, default=0, help="of the draws")
+    look.add_argument("--steps", type=int, help="steps of a trial, if not the profile's own number")
+    look.add_argument("--out", type=Path, help="folder to write the record of the search to")
+    look.set_defaults(command=run_search)
+
+    for command in (train, record, look):
         command.add_argument("--profile", choices=get_args(experiments.Profile), help="size of the experiment")
         command.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
 
@@ -186,6 +195,37 @@ def run_record(options: argparse.Namespace) -> None:
     )
     print(f"written: {path}")
     print(f"written: {draw_record(path)}")
+
+
+def run_search(options: argparse.Namespace) -> None:
+    """Search until so many trials are finished; say what was found.
+
+    Raises:
+        ValueError: if the search has no such profile, or there is no trial or no worker.
+    """
+    profile = options.profile or default_profile()
+    if profile not in search.SEARCH:
+        raise ValueError(f"search has no {profile} profile; there are {', '.join(search.SEARCH)}")
+    setting = replace(search.SEARCH[profile], seed=options.seed)
+    if options.steps is not None:
+        train = setting.base.train.with_steps(options.steps)
+        setting = replace(setting, base=replace(setting.base, train=train))
+    storage = options.storage or Path("runs") / f"search.{profile}.journal"
+
+    def tell(done: list[search.Trial]) -> None:
+        best = max(trial.accuracy for trial in done)
+        print(f"{len(done)} of {options.trials} finished, best {100 * best:.2f} %", flush=True)
+
+    trials = search.search(
+        setting, options.trials, storage=storage, workers=options.workers, device=options.device, on_trial=tell
+    )
+    best = max(trials, key=lambda trial: trial.accuracy)
+    print(f"{len(trials)} trials finished, {sum(trial.pruned for trial in trials)} of them given up on the way")
+    print(f"best: trial {best.number}, validation accuracy {best.accuracy:.4f}, {best.parameters:,} parameters")
+    for name, value in best.choice.items():
+        print(f"  {name:10} {f'{value:.3g}' if isinstance(value, float) else value}")
+    if options.out is not None:
+        print(f"written: {search.write_search(setting, profile, trials, options.out, options.device)}")
 
 
 def draw_record(path: Path) -> Path:

@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import lru_cache
 from http.client import HTTPException
 from itertools import product
 from pathlib import Path
@@ -302,7 +303,11 @@ def _embedded(file: DataFile) -> bytes:
         content, fault = b"", f"cannot be read ({error.strerror})"
     if fault:
         raise DataError(f"The package's own file {ASSETS / file.name} {fault}. Reinstall sciformer.")
-    return bz2.decompress(content)
+    return _decompressed(content)
+
+
+#: Some of the digits' readers ask for them again and again, and unpacking takes half a second.
+_decompressed = lru_cache(maxsize=4)(bz2.decompress)
 
 
 def _cached(root: Path, files: Sequence[DataFile], download: Callable[[Path], None]) -> dict[str, bytes]:

@@ -56,6 +56,8 @@ class ImageSetting:
         size: which MNIST, see :func:`sciformer.data.mnist`.
         augmentation: arguments of :func:`sciformer.data.random_affine`.
         score_options: arguments of the score's recipe.
+        bias: whether the maps and norms of the blocks add one.
+        held_out: so many of the training digits, the last ones, are not trained on: choices are made on them.
     """
 
     size: Literal["small", "full"]
@@ -72,6 +74,8 @@ class ImageSetting:
     num_queries: int = 0
     augmentation: dict[str, float] = field(default_factory=dict)
     score_options: dict[str, Any] = field(default_factory=dict)
+    bias: bool = True
+    held_out: int = 0
 
     def model(self) -> ImageTransformer:
         """A fresh model, random as torch's global generator has it.
@@ -95,19 +99,31 @@ class ImageSetting:
             "positions": POSITIONS[self.positions],
             "expansion": self.expansion,
             "dropout": self.dropout,
+            "bias": self.bias,
             "num_queries": self.num_queries,
         }
         return ImageTransformer(**(arguments | changes))  # type: ignore[arg-type]
 
     def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
         """Endless shuffled batches of digits, each shifted, turned and stretched a little."""
-        images, labels = (tensor.to(device) for tensor in mnist("train", size=self.size))
+        images, labels = (tensor[: len(tensor) - self.held_out].to(device) for tensor in mnist("train", size=self.size))
         augment = partial(random_affine, **self.augmentation) if self.augmentation else None  # type: ignore[arg-type]
         return batches(images, labels, batch_size=self.batch_size, seed=seed, augment=augment)
 
     def test_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
         """The test digits, once, as they are."""
         images, labels = (tensor.to(device) for tensor in mnist("test", size=self.size))
+        return list(zip(images.split(1000), labels.split(1000), strict=True))
+
+    def held_out_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
+        """The training digits that are held out, once, as they are.
+
+        Raises:
+            ValueError: if none is.
+        """
+        if self.held_out < 1:
+            raise ValueError(f"there is nothing to choose by: held_out is {self.held_out}")
+        images, labels = (tensor[-self.held_out :].to(device) for tensor in mnist("train", size=self.size))
         return list(zip(images.split(1000), labels.split(1000), strict=True))
 
 
@@ -150,6 +166,10 @@ class PixelSetting(ImageSetting):
     def test_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
         """The test digits, once, pooled and scaled."""
         return [(self._pixels(images), labels) for images, labels in super().test_batches(device)]
+
+    def held_out_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
+        """The training digits that are held out, once, pooled and scaled."""
+        return [(self._pixels(images), labels) for images, labels in super().held_out_batches(device)]
 
     def _pixels(self, images: Tensor) -> Tensor:
         return 2 * F.avg_pool2d(images, self.pooling) - 1
@@ -411,6 +431,42 @@ def train_image_transformer(
     stream = setting.training_batches(seed, device)
     history = fit(model, stream, F.cross_entropy, setting.train, look, checkpoint=checkpoint, progress=progress)
     return Run(seed, model, history, {"test accuracy": history.metrics["test accuracy"][-1][1]})
+
+
+def train_to_choose(
+    setting: ImageSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    progress: bool = True,
+    looks: int = 4,
+    on_look: Callable[[int, float], None] = lambda step, value: None,
+) -> Run:
+    """Train once on all but the digits held out; measure the accuracy on those. The test digits take no part in it.
+
+    Args:
+        on_look: called as ``on_look(step, validation accuracy)``, about ``looks`` times, the last time at the end. What
+            it raises ends the training.
+    """
+    torch.manual_seed(seed)
+    model = setting.model().to(device)
+    held_out = setting.held_out_batches(device)
+
+    def measure(model: nn.Module) -> float:
+        return evaluate(model, held_out, accuracy)
+
+    look = now_and_then("validation accuracy", measure, setting.train.steps, looks)
+
+    def report(step: int, model: nn.Module) -> Mapping[str, float] | None:
+        seen = look(step, model)
+        if seen:
+            on_look(step, seen["validation accuracy"])
+        return seen
+
+    history = fit(
+        model, setting.training_batches(seed, device), F.cross_entropy, setting.train, report, progress=progress
+    )
+    return Run(seed, model, history, {"validation accuracy": history.metrics["validation accuracy"][-1][1]})
 
 
 def train_pixel_transformer(
@@ -819,6 +875,58 @@ MASKED_IMAGES: dict[Profile, MaskedImageSetting] = {
 }
 
 
+_CLAIM_BASE: dict[Profile, ImageSetting] = {
+    "quick": ImageSetting(
+        size="small",
+        patch_size=4,
+        embed_dim=32,
+        num_heads=4,
+        num_layers=2,
+        expansion=2,
+        batch_size=64,
+        train=TrainConfig(steps=400, lr=3e-3, warmup_steps=40),
+        held_out=2000,
+    ),
+    "full": ImageSetting(
+        size="full",
+        patch_size=4,
+        embed_dim=32,
+        num_heads=4,
+        num_layers=2,
+        expansion=2,
+        batch_size=256,
+        train=TrainConfig(steps=5000, lr=3e-3, warmup_steps=200),
+        held_out=10_000,
+    ),
+}
+
+
+def _claim_arms(base: ImageSetting) -> dict[str, ImageSetting]:
+    """One hyper-parameter at a time, with the same steps; then heads and blocks again, with the same size of model.
+
+    More heads of the same dimension, or as many of a larger one, make a wider and larger model. Of the same size are
+    more heads that share one width, and more blocks that are narrower.
+    """
+    H, D = base.num_heads, base.embed_dim // base.num_heads
+    return {
+        "base": base,
+        **{f"heads {n}": replace(base, num_heads=n, embed_dim=n * D) for n in (1, 2, 8)},
+        **{f"head dimension {n}": replace(base, embed_dim=H * n) for n in (2, 4, 16)},
+        **{f"tokens {(28 // side) ** 2}": replace(base, patch_size=side) for side in (28, 14, 7, 2)},
+        **{f"blocks {n}": replace(base, num_layers=n) for n in (1, 4, 8)},
+        **{f"heads {n}, same size": replace(base, num_heads=n) for n in (1, 2, 8, 16)},
+        **{
+            f"blocks {n}, same size": replace(base, num_layers=n, embed_dim=width)
+            for n, width in ((1, 44), (4, 24), (8, 16))
+        },
+    }
+
+
+SEARCH_CLAIMS: dict[Profile, dict[str, ImageSetting]] = {
+    profile: _claim_arms(base) for profile, base in _CLAIM_BASE.items()
+}
+
+
 _REVERSAL: dict[Profile, SequenceSetting] = {
     "quick": SequenceSetting(
         task="reversal",
@@ -911,6 +1019,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "energy-wells": Experiment(ENERGY_WELLS, train_image_transformer, seeds=3),
     "energy-wells-text": Experiment(ENERGY_WELLS_TEXT, train_language, seeds=3),
     "masked-images": Experiment(MASKED_IMAGES, train_masked_images, seeds=3),
+    "search-claims": Experiment(SEARCH_CLAIMS, train_to_choose, seeds=3),
     "reversal": Experiment(REVERSAL, train_sequences, seeds=3),
     "dates": Experiment(DATES, train_sequences, seeds=3),
 }

@@ -57,11 +57,13 @@ LAYERS = [
     "check.notebook_11",
     "check.notebook_12",
     "check.notebook_13",
+    "check.notebook_14",
     "check",
     "check.assignment",
     "check.grading",
     "check.worker",
     "experiments",
+    "search",
     "cli",
 ]
 
@@ -154,7 +156,7 @@ def test_raises_is_documented_where_an_error_is_raised():
 
 def test_import_is_light():
     """What only some notebooks need is imported when it is first used."""
-    heavy = ["torchvision", "matplotlib", "ipywidgets", "IPython", "tqdm"]
+    heavy = ["torchvision", "matplotlib", "ipywidgets", "IPython", "tqdm", "optuna"]
     code = f"import sys, torch; before = set(sys.modules); import sciformer; new = set(sys.modules) - before; \
 print([m for m in {heavy} if m in new])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
