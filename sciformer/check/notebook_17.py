@@ -166,7 +166,7 @@ _LOW_RANK_SCORES_FAULTS = (
     ),
     Fault(
         "heads summed",
-        "The matrices are summed over the heads, as an einsum does where h is missing on the right. Each head has its own.",
+        "The matrices are summed over the heads: in einsum, h is missing behind the arrow. Each head has its own.",
         see="The module",
         matrices=lambda left, right: (left.sum(dim=0), right.sum(dim=0)),
     ),
@@ -194,14 +194,14 @@ def is_pairwise(
     cut_key: Callable[..., Tensor] = lambda key, j: key[j : j + 1],
     pairs: Callable[..., list[tuple[int, int]]] = lambda L, S: [(i, j) for i in range(L) for j in range(S)],
     off: Callable[..., Tensor] = lambda differences: differences.abs().max(),
-    says: Callable[..., bool] = lambda off: bool(off < 1e-4),
+    verdict: Callable[..., bool] = lambda off: bool(off < 1e-4),
 ) -> bool:
     """Whether each score is that of its query and its key alone."""
     whole, differences = score(query, key), []
     for i, j in pairs(*whole.shape):
         alone = score(cut_query(query, i), cut_key(key, j))
         differences.append(alone[min(i, len(alone) - 1), min(j, alone.shape[1] - 1)] - whole[i, j])
-    return says(off(torch.stack(differences)))
+    return verdict(off(torch.stack(differences)))
 
 
 def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
@@ -294,7 +294,7 @@ _IS_PAIRWISE_FAULTS = (
     Fault(
         "answer turned round",
         "It says the opposite: True has to mean that each score is that of its pair alone.",
-        says=lambda off: not bool(off < 1e-4),
+        verdict=lambda off: not bool(off < 1e-4),
     ),
 )
 
