@@ -140,7 +140,7 @@ def learn(
     arms: dict[str, Any] = {name_of(recipe): recipe, **{name: name for name in against}}
     runs: Runs = {}
     for task, setting in CAPSTONE[profile()].items():
-        train = train_image_transformer if isinstance(setting, ImageSetting) else train_language
+        train: Callable[..., Run] = train_image_transformer if isinstance(setting, ImageSetting) else train_language
         config = setting.train if steps is None else setting.train.with_steps(steps)
         runs[task] = {
             name: [
@@ -240,20 +240,22 @@ def compare(runs: Runs, task: str) -> list[str]:
     also that is a hint, not a proof.
     """
     arms, (figure, more_is_better) = runs[task], JUDGED_BY[task]
-    unit, scale = (" points", 100.0) if more_is_better else ("", 1.0)
+    scale, digits, unit = (100.0, 1, " %") if more_is_better else (1.0, 3, "")
     values = {name: [scale * run.figures[figure] for run in own] for name, own in arms.items()}
     name, *others = values
-    mean, error = mean_and_error(values[name])
+
+    def told(sample: list[float], sign: str = "") -> str:
+        mean, error = mean_and_error(sample)
+        return f"{mean:{sign}.{digits}f}" + (f" ± {error:.{digits}f}" if len(sample) > 1 else "")
+
     steps, seeds = len(arms[name][0].history.loss), len(values[name])
-    digits = 1 if more_is_better else 3
-    per_cent = " %" if more_is_better else ""
-    lines = [f"  {task}, {steps} steps, {seeds} seeds: {figure} {mean:.{digits}f} ± {error:.{digits}f}{per_cent}"]
+    lines = [f"  {task}, {steps} steps, {seeds} seed{'s' * (seeds > 1)}: {figure} {told(values[name])}{unit}"]
     for other in others:
-        gap, error = mean_and_error([one - two for one, two in zip(values[name], values[other], strict=True)])
-        ahead = (gap > 0) == more_is_better
+        gaps = [one - two for one, two in zip(values[name], values[other], strict=True)]
+        gap, error = mean_and_error(gaps)
         clear = abs(gap) > 2 * error  # never for one seed, whose error is NaN
-        words = ("ahead" if ahead else "behind") if clear else "no clear difference"
-        lines.append(f"    less {other}'s: {gap:+.{digits}f} ± {error:.{digits}f}{unit}, {words}")
+        words = ("ahead" if (gap > 0) == more_is_better else "behind") if clear else "no clear difference"
+        lines.append(f"    less {other}'s: {told(gaps, '+')}{' points' * more_is_better}, {words}")
     return lines
 
 

@@ -129,6 +129,11 @@ def built(recipe: Recipe) -> nn.Module:
     return score
 
 
+def _is_there(gradient: Tensor | None) -> bool:
+    """Whether there is more of a gradient than rounding."""
+    return gradient is not None and bool(gradient.abs().max() > 1e-9)
+
+
 def _learnable(score: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in score.named_parameters() if p.requires_grad}
 
@@ -210,11 +215,11 @@ def _gradients_arrive(recipe: Recipe) -> None:
     _demand(scores.requires_grad, "scores have no graph: no gradient flows back to anything")
     to_inputs = torch.autograd.grad(_probe(scores), [query, key], allow_unused=True)
     for name, gradient in zip(("queries", "keys"), to_inputs, strict=True):
-        _demand(gradient is not None and gradient.any(), f"no gradient reaches the {name}")
+        _demand(_is_there(gradient), f"no gradient reaches the {name}")
     output, _ = attention(score, query, key, value, need_weights=True)
     to_learnable = torch.autograd.grad(_probe(output), list(learnable.values()), allow_unused=True) if learnable else ()
     for name, gradient in zip(learnable, to_learnable, strict=True):
-        _demand(gradient is not None and gradient.any(), f"no gradient of the output reaches `{name}`")
+        _demand(_is_there(gradient), f"no gradient of the output reaches `{name}`")
 
 
 @_promise(

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import torch
@@ -192,7 +193,7 @@ def is_pairwise(
     *,
     cut_query: Callable[..., Tensor] = lambda query, i: query[i : i + 1],
     cut_key: Callable[..., Tensor] = lambda key, j: key[j : j + 1],
-    pairs: Callable[..., list[tuple[int, int]]] = lambda L, S: [(i, j) for i in range(L) for j in range(S)],
+    pairs: Callable[..., list[tuple[int, int]]] = lambda L, S: list(product(range(L), range(S))),
     off: Callable[..., Tensor] = lambda differences: differences.abs().max(),
     verdict: Callable[..., bool] = lambda off: bool(off < 1e-4),
 ) -> bool:
