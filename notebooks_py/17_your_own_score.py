@@ -98,6 +98,7 @@ for temperature in (1.0, 0.3, 0.1, 0.03):
     weights = (cosine / temperature).softmax(dim=-1)
     print(f"τ = {temperature:4}: the equal key's weight is {weights[0, 0]:.2f}")
 
+
 # %% [markdown]
 # Scores between -1 and 1 leave the softmax nearly uniform, whatever is learned. Dividing by a **temperature** τ below 1 stretches
 # them. How sharp should a head be? Let it learn that.
@@ -137,6 +138,7 @@ explore(
 zeros = torch.zeros(2)
 print("by hand:    ", zeros / zeros.norm())
 print("F.normalize:", F.normalize(zeros, dim=-1))
+
 
 # %% [markdown]
 # `F.normalize` divides by 10⁻¹² at least. One NaN would have spread through every later layer.
@@ -213,6 +215,7 @@ for name, prop in properties.PROPERTIES.items():
 
 # %%
 print(properties.examine(CosineScore))
+
 
 # %% [markdown]
 # ## Three broken scores
@@ -315,6 +318,7 @@ for task, runs in outcome.runs.items():
     for n, tau in enumerate(temperatures):
         print(f"{task}, block {n}: τ =", [f"{number:.3f}" for number in tau.tolist()])
 
+
 # %% [markdown]
 # ## Scores to try
 #
@@ -346,6 +350,7 @@ class MyScore(nn.Module):
 # %%
 mine = capstone.report(MyScore, device=device)
 
+
 # %% [markdown]
 # A promise is broken? *look for* says where. All hold and it learns worse than the dot product? That is a result too: ask first how
 # large its scores are at the start.
@@ -366,6 +371,7 @@ def largest_share(temperature, keys):  # two numbers
 
 
 check.largest_share(largest_share)
+
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -397,6 +403,7 @@ def low_rank_scores(query, key, left, right):  # (B, H, L, D), (B, H, S, D), (H,
 
 
 check.low_rank_scores(low_rank_scores)
+
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
