@@ -4,7 +4,8 @@ A property takes a recipe, builds the score and tries it in attention, on the re
 does not hold it raises, and beside what was seen it says what to look for. :func:`examine` asks them all.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from textwrap import fill
@@ -118,14 +119,20 @@ def allowed(kind: str) -> Bool[Tensor, "B H L L"]:
     return mask & causal_mask(L) if is_causal else mask
 
 
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Random numbers from a seed; afterwards they go on as if nothing had been drawn."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
 def built(recipe: Recipe) -> nn.Module:
     """A score in float64 whose learnable numbers are away from where they start, so that none is idle by chance."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
+    with _seeded(0), torch.no_grad():
         score = recipe(H, D).double()
-        with torch.no_grad():
-            for p in score.parameters():
-                p.add_(0.3 * torch.rand_like(p))
+        for p in score.parameters():
+            p.add_(0.3 * torch.rand_like(p))
     return score
 
 
@@ -407,8 +414,7 @@ def _places(recipe: Recipe) -> None:
 )
 def _state_dict(recipe: Recipe) -> None:
     score = built(recipe)
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(1)
+    with _seeded(1):
         other = recipe(H, D).double()
     other.load_state_dict(score.state_dict())
     query, key, _ = random_qkv(B, H, L, L, D)
@@ -421,7 +427,8 @@ def _state_dict(recipe: Recipe) -> None:
     "a recipe that hands out one and the same module; a parameter made once, in the class or the file",
 )
 def _layers(recipe: Recipe) -> None:
-    layers = [MultiHeadAttention(H * D, H, score=recipe) for _ in range(2)]
+    with _seeded(0):
+        layers = [MultiHeadAttention(H * D, H, score=recipe) for _ in range(2)]
     first, second = ({id(part) for part in (x, *x.parameters())} for x in (layer.score for layer in layers))
     _demand(not first & second, "two layers have the same score or the same parameter")
 
@@ -538,7 +545,11 @@ def examine(recipe: Recipe) -> Verdict:
             seen[prop.name] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
         if seen["shape"]:
             return Verdict(name, True, seen)
-    return Verdict(name, True, seen, _told(recipe))
+    try:
+        told = _told(recipe)
+    except Exception:  # which some property has told of
+        told = ()
+    return Verdict(name, True, seen, told)
 
 
 def _told(recipe: Recipe) -> tuple[str, ...]:

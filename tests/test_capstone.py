@@ -107,7 +107,7 @@ def runs_with(**figures):
     [
         ([2.1, 2.2, 2.3], "-0.100 ± 0.000, ahead"),
         ([1.9, 2.0, 2.1], "+0.100 ± 0.000, behind"),
-        ([2.4, 1.7, 2.3], "-0.033 ± 0.219, no clear difference"),
+        ([2.4, 1.7, 2.3], "-0.033 ± 0.233, no clear difference"),
     ],
 )
 def test_ahead_is_two_standard_errors_of_the_paired_differences(others, words):
