@@ -2,7 +2,7 @@
 
 The mechanisms, blocks and models stand here by name. Everything else is a module of its own that is imported when it is
 first used, so that ``import sciformer`` stays light: ``data``, ``training``, ``metrics``, ``plotting``, ``explore``,
-``course``, ``experiments``.
+``course``, ``experiments``, ``properties``, ``capstone``.
 """
 
 import importlib
@@ -99,7 +99,19 @@ __all__ = [
     "softmax_exponential_well",
 ]
 
-_MODULES = ("check", "course", "data", "experiments", "explore", "metrics", "optim", "plotting", "training")
+_MODULES = (
+    "capstone",
+    "check",
+    "course",
+    "data",
+    "experiments",
+    "explore",
+    "metrics",
+    "optim",
+    "plotting",
+    "properties",
+    "training",
+)
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -46,6 +46,7 @@ from sciformer.training import Batch, History, OnStep, TrainConfig, evaluate, fi
 #: Quick is for a notebook on two CPU cores; long is as much as one such core does in about twenty minutes a run, for
 #: those who have no GPU; full is for a GPU. Not every experiment has a long form.
 Profile = Literal["quick", "long", "full"]
+ScoreRecipe = Callable[[int, int], nn.Module]
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ class ImageSetting:
 
     Args:
         size: which MNIST, see :func:`sciformer.data.mnist`.
+        score: a name of ``SCORES``, or the recipe of a score of one's own.
         augmentation: arguments of :func:`sciformer.data.random_affine`.
         score_options: arguments of the score's recipe.
         bias: whether the maps and norms of the blocks add one.
@@ -68,7 +70,7 @@ class ImageSetting:
     expansion: float
     batch_size: int
     train: TrainConfig
-    score: str = "dot"
+    score: str | ScoreRecipe = "dot"
     positions: str = "learned"
     dropout: float = 0.0
     num_queries: int = 0
@@ -86,7 +88,7 @@ class ImageSetting:
         return self._build()
 
     def _build(self, **changes: Any) -> ImageTransformer:
-        check_names((self.score, SCORES), (self.positions, POSITIONS))
+        check_names((self.positions, POSITIONS))
         arguments = {
             "image_size": 28,
             "patch_size": self.patch_size,
@@ -95,7 +97,7 @@ class ImageSetting:
             "embed_dim": self.embed_dim,
             "num_heads": self.num_heads,
             "num_layers": self.num_layers,
-            "score": partial(SCORES[self.score], **self.score_options),
+            "score": score_recipe(self.score, self.score_options),
             "positions": POSITIONS[self.positions],
             "expansion": self.expansion,
             "dropout": self.dropout,
@@ -181,6 +183,7 @@ class LanguageSetting:
 
     Args:
         length: tokens in a piece of text, in training and in validation.
+        score: a name of ``SCORES``, or the recipe of a score of one's own.
         positions: a name of ``POSITIONS``, or ``"rotary"``.
         normalized: bring queries and keys to one length before they are compared.
         modern: division by the root mean square, with nothing to learn, for layer norm, and the squared ReLU for GELU.
@@ -194,7 +197,7 @@ class LanguageSetting:
     num_layers: int
     batch_size: int
     train: TrainConfig
-    score: str = "dot"
+    score: str | ScoreRecipe = "dot"
     positions: str = "learned"
     dropout: float = 0.0
     normalized: bool = False
@@ -212,8 +215,8 @@ class LanguageSetting:
             ValueError: if the score or the positions have an unknown name.
         """
         kinds = {**POSITIONS, "rotary": NoPositions}
-        check_names((self.score, SCORES), (self.positions, kinds))
-        score: Callable[[int, int], nn.Module] = partial(SCORES[self.score], **self.score_options)
+        check_names((self.positions, kinds))
+        score = score_recipe(self.score, self.score_options)
         if self.positions == "rotary":
             score = partial(RotaryScore, score=score)
         if self.normalized:
@@ -373,6 +376,18 @@ class SequenceSetting:
             texts, answers = dates(self.examples, seed=seed)
         source, target = (tokens.to(device) for tokens in self.tokens(texts, answers))
         return batches(source, target[:, :-1], target[:, 1:], batch_size=self.batch_size, seed=seed)
+
+
+def score_recipe(score: str | ScoreRecipe, options: Mapping[str, Any]) -> ScoreRecipe:
+    """The recipe of a score by its name, or one's own as it is, with its options.
+
+    Raises:
+        ValueError: if the name is unknown.
+    """
+    if isinstance(score, str):
+        check_names((score, SCORES))
+        score = SCORES[score]
+    return partial(score, **options)
 
 
 def check_names(*choices: tuple[str, Mapping[str, Any]]) -> None:
@@ -839,6 +854,38 @@ _WELL_TEXT_STEPS: dict[Profile, int] = {"quick": 500, "full": 2500}  # enough to
 ENERGY_WELLS_TEXT: dict[Profile, dict[str, LanguageSetting]] = {
     profile: _well_arms(replace(cell, train=cell.train.with_steps(_WELL_TEXT_STEPS[profile])))
     for profile, cell in SHAKESPEARE_CELL.items()
+}
+
+
+# What a score of one's own is trained on, beside some of SCORES, in notebook 17: small, so that several seeds of
+# several scores take a minute. No score was tuned for; the rates are those found above.
+_CAPSTONE_TRAIN = TrainConfig(steps=60, lr=1e-2, optimizer="muon", weight_decay=0.1, warmup_steps=10)
+_CAPSTONE_TEXT = LanguageSetting(
+    length=64,
+    embed_dim=64,
+    num_heads=4,
+    num_layers=2,
+    batch_size=8,
+    train=replace(_CAPSTONE_TRAIN, weight_decay=0.0),
+    positions="sinusoidal",
+    **_CELL_START,
+)
+CAPSTONE: dict[Profile, dict[str, ImageSetting | LanguageSetting]] = {
+    "quick": {
+        "digits": replace(_WELL_IMAGES["quick"], batch_size=16, train=_CAPSTONE_TRAIN),
+        "text": _CAPSTONE_TEXT,
+    },
+    "full": {
+        "digits": replace(_WELL_IMAGES["quick"], size="full", train=_CAPSTONE_TRAIN.with_steps(3000)),
+        "text": replace(
+            _CAPSTONE_TEXT,
+            length=128,
+            embed_dim=128,
+            num_layers=4,
+            batch_size=64,
+            train=_CAPSTONE_TEXT.train.with_steps(1000),
+        ),
+    },
 }
 
 

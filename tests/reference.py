@@ -21,19 +21,3 @@ def loop_attention(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor 
                     for d in range(V):
                         output[b, h, i, d] += e / sum(exponentials) * value[b, h, j, d]
     return output
-
-
-def random_qkv(B=2, H=3, L=5, S=7, D=11, *, dtype=torch.float64, seed=0, requires_grad=False) -> tuple[Tensor, ...]:
-    """Queries, keys and values; every dimension another prime, so that a swapped axis cannot pass."""
-    generator = torch.Generator().manual_seed(seed)
-    shapes = (B, H, L, D), (B, H, S, D), (B, H, S, D)
-    return tuple(torch.randn(s, generator=generator, dtype=dtype).requires_grad_(requires_grad) for s in shapes)
-
-
-def random_mask(*shape, seed=0, empty_row=True) -> Tensor:
-    """A mask that hides about half, with one row that hides everything."""
-    mask = torch.rand(shape, generator=torch.Generator().manual_seed(seed)) < 0.5
-    mask[..., 0] |= ~mask.any(-1)
-    if empty_row:
-        mask[..., 1, :] = False
-    return mask

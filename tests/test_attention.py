@@ -4,11 +4,11 @@ from functools import partial
 
 import pytest
 import torch
-from reference import random_mask
 from torch import nn
 from torch.testing import assert_close
 
 from sciformer import EnergyWellScore, MultiHeadAttention, causal_mask, padding_mask, pairwise_distances
+from sciformer.properties import random_mask
 
 B, L, S, E, H = 2, 5, 7, 33, 3
 

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
-from reference import random_qkv
 from torch.testing import assert_close
 
 from sciformer import SeparableAdditiveScore
 from sciformer.cache import SeparableState
 from sciformer.fast import attention
+from sciformer.properties import random_qkv
 
 B, H, L, D = 2, 3, 41, 5
 

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from reference import loop_attention, random_mask, random_qkv
+from reference import loop_attention
 from torch.testing import assert_close
 
 from sciformer import (
@@ -27,6 +27,7 @@ from sciformer import (
     softmax_exponential_well,
 )
 from sciformer.functional import LOG_WELLS, squared_distances, steps_between
+from sciformer.properties import random_mask, random_qkv
 
 
 def test_naive_attention_by_hand():

@@ -4,7 +4,6 @@ from functools import partial
 
 import pytest
 import torch
-from reference import random_mask, random_qkv
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing import assert_close
@@ -21,15 +20,15 @@ from sciformer import (
     PreparedScore,
     RotaryScore,
     SeparableAdditiveScore,
-    TransformerBlock,
     attend,
     causal_mask,
     fast,
 )
 from sciformer.fast import FAST, attention
+from sciformer.properties import PROPERTIES, B, D, H, L, built, random_mask, random_qkv
 
-B, H, L, D = 2, 3, 7, 6
-CASES = ["none", "causal", "mask", "mask and causal", "padding", "padding in front and causal"]
+#: The properties that take the fast path.
+IN_BLOCKS = ("hides the future", "empty rows give 0", "decoding is the whole pass", "fast path is exact")
 RECIPES = {
     **SCORES,
     "distance to each side": partial(DistanceBiasedScore, each_side=True),
@@ -45,19 +44,18 @@ RECIPES = {
 
 
 @pytest.fixture(params=RECIPES)
-def score(request):
-    """A score whose learnable numbers are away from where they start, so that none is idle by chance."""
-    torch.manual_seed(0)
-    module = RECIPES[request.param](H, D).double()
-    with torch.no_grad():
-        for p in module.parameters():
-            p.add_(0.3 * torch.rand_like(p))
-    return module
+def recipe(request):
+    return RECIPES[request.param]
 
 
-@pytest.fixture(params=[B * L, L, 3, 1], ids=lambda queries: f"{queries} queries at once")
+@pytest.fixture
+def score(recipe):
+    return built(recipe)
+
+
+@pytest.fixture(params=[L, 3, 1], ids=lambda queries: f"{queries} queries at once")
 def blocks(request, monkeypatch, score):
-    """How much a block holds where the fast path is made of blocks: everything, one example, a part of one.
+    """How much a block holds where the fast path is made of blocks: one example, or a part of one.
 
     Where it is made of runs of keys, these are as long, but at least 2: of 7 keys, runs of 3 make two levels.
     """
@@ -66,88 +64,16 @@ def blocks(request, monkeypatch, score):
     monkeypatch.setattr(fast, "RUN", max(2, request.param))
 
 
-def masks(case):
-    """Arguments of ``attention`` for one kind of mask."""
-    attn_mask = {"mask": random_mask(B, H, L, L), "mask and causal": random_mask(L, L, seed=3)}.get(case)
-    if case == "padding":
-        attn_mask = (torch.arange(L) < torch.tensor([[L], [3]]))[:, None, None, :]
-    if case == "padding in front and causal":  # the first queries of the second example see nothing
-        attn_mask = (torch.arange(L) >= torch.tensor([[0], [4]]))[:, None, None, :]
-    return {"attn_mask": attn_mask, "is_causal": "causal" in case}
-
-
-def allowed(case):
-    """What may be attended to, (B, H, L, L)."""
-    options = masks(case)
-    mask = torch.ones(B, H, L, L, dtype=torch.bool)
-    if options["attn_mask"] is not None:
-        mask = mask & options["attn_mask"]
-    return mask & causal_mask(L) if options["is_causal"] else mask
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_rows_sum_to_one_or_are_empty(score, case):
-    _, weights = attention(score, *random_qkv(B, H, L, L, D), need_weights=True, **masks(case))
-    assert weights.shape == (B, H, L, L)
-    assert (weights >= 0).all()
-    assert_close(weights.sum(-1), allowed(case).any(-1).double())
-    assert (weights[~allowed(case)] == 0).all()
+@pytest.mark.parametrize("name", PROPERTIES)
+@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+def test_every_score_keeps_every_promise(recipe, name):
+    PROPERTIES[name].test(recipe)
 
 
 @pytest.mark.usefixtures("blocks")
-@pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
-def test_no_gradient_from_the_future(score, need_weights):
-    query, key, value = random_qkv(B, H, L, L, D, requires_grad=True)
-    output, _ = attention(score, query, key, value, is_causal=True, need_weights=need_weights)
-    for i in range(L):
-        to_key, to_value = torch.autograd.grad(output[:, :, i].square().sum(), (key, value), retain_graph=True)
-        assert not to_key[:, :, i + 1 :].any(), f"query {i} looks ahead at keys"
-        assert not to_value[:, :, i + 1 :].any(), f"query {i} looks ahead at values"
-        assert to_value[:, :, : i + 1].all()
-
-
-@pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
-def test_masked_keys_have_no_influence(score, need_weights):
-    query, key, value = random_qkv(B, H, L, L, D)
-    hidden = (torch.arange(L) >= 4)[:, None]
-    outputs = [
-        attention(score, query, k, v, attn_mask=~hidden.mT, need_weights=need_weights)[0]
-        for k, v in ((key, value), (key + 3.0 * hidden, value - 100.0 * hidden))
-    ]
-    assert_close(*outputs)
-
-
-@pytest.mark.usefixtures("blocks")
-@pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
-def test_empty_rows_give_zeros_and_finite_gradients(score, need_weights):
-    inputs = random_qkv(B, H, L, L, D, requires_grad=True)
-    mask = random_mask(B, H, L, L)
-    output, _ = attention(score, *inputs, attn_mask=mask, need_weights=need_weights)
-    assert (output[~mask.any(-1)] == 0).all()
-    assert (~mask.any(-1)).sum() == B * H
-    query_gradient, *others = torch.autograd.grad(output.square().sum(), inputs)
-    assert (query_gradient[~mask.any(-1)] == 0).all()
-    assert all(gradient.isfinite().all() for gradient in (query_gradient, *others))
-    output, _ = attention(score, *inputs, attn_mask=torch.zeros(L, L, dtype=torch.bool), need_weights=need_weights)
-    gradients = torch.autograd.grad(output.sum(), [*inputs, *score.parameters()], allow_unused=True)
-    assert (output == 0).all()
-    assert all(g is None or (g == 0).all() for g in gradients)
-
-
-@pytest.mark.usefixtures("blocks")
-@pytest.mark.parametrize("case", CASES)
-def test_fast_path_equals_readable_path(score, case):
-    inputs = random_qkv(B, H, L, L, D, requires_grad=True)
-    leaves = [*inputs, *score.parameters()]
-    results = []
-    for need_weights in (False, True):
-        output, _ = attention(score, *inputs, need_weights=need_weights, **masks(case))
-        probe = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
-        gradients = torch.autograd.grad((output * probe).sum(), leaves, allow_unused=True)
-        results.append(
-            [output, *(g if g is not None else torch.zeros_like(p) for g, p in zip(gradients, leaves, strict=True))]
-        )
-    assert_close(*results, rtol=1e-10, atol=1e-10)
+@pytest.mark.parametrize("name", IN_BLOCKS)
+def test_every_score_keeps_its_promises_in_blocks(recipe, name):
+    PROPERTIES[name].test(recipe)
 
 
 def test_readable_path_is_the_four_lines(score):
@@ -156,53 +82,6 @@ def test_readable_path_is_the_four_lines(score):
     output, weights = attention(score, query, key, value, attn_mask=mask, need_weights=True)
     expected = attend(score(query, key, attn_mask=mask), value, attn_mask=mask)
     assert_close((output, weights), expected)
-
-
-@pytest.mark.usefixtures("blocks")
-@pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
-def test_decoding_with_a_cache_equals_the_whole_pass(score, need_weights):
-    query, key, value = random_qkv(B, H, L, L, D)
-    whole, _ = attention(score, query, key, value, is_causal=True, need_weights=need_weights)
-    tail, _ = attention(score, query[:, :, 4:], key, value, is_causal=True, need_weights=need_weights)
-    assert_close(tail, whole[:, :, 4:])
-
-
-def test_gradcheck(score):
-    inputs = random_qkv(1, H, 3, 3, D, requires_grad=True)
-
-    def output(query, key, value):
-        return attention(score, query, key, value, is_causal=True, need_weights=True)[0]
-
-    assert torch.autograd.gradcheck(output, inputs)
-
-
-def test_layers_do_not_share_parameters(score):
-    recipe = type(score)
-    layers = [TransformerBlock(H * D, H, score=recipe) for _ in range(2)]
-    first, second = ({id(p) for p in layer.parameters()} for layer in layers)
-    assert not first & second
-    assert layers[0].attention.score is not layers[1].attention.score
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "dot",
-        "additive",
-        "separable",
-        "gaussian_well",
-        "inverse_square_well",
-        "softmax_exponential_well",
-        "lorentzian_well",
-    ],
-)
-def test_permutation_equivariance(name):
-    """Where no score looks at places: shuffled tokens give shuffled outputs. Each later score is listed or is not."""
-    torch.manual_seed(0)
-    layer = MultiHeadAttention(H * D, H, score=SCORES[name]).double()
-    x = torch.randn(B, L, H * D, dtype=torch.float64)
-    order = torch.randperm(L)
-    assert_close(layer(x[:, order])[0], layer(x)[0][:, order])
 
 
 def test_a_subclass_is_never_served_by_its_parents_shortcut():

@@ -1,0 +1,526 @@
+# %% [markdown]
+# # 17 A score of your own
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/17_your_own_score.ipynb)
+#
+# Needs: notebooks 03, 06 and 08 · about 70 s on two CPU cores
+
+# %% [markdown]
+# After this notebook you can
+#
+# - write a score of your own: one formula, one small module;
+# - hold it to the promises that every score of the course keeps, and know what to look for where one is broken;
+# - set it beside the built-in scores, fairly: cost, learning, attention maps.
+#
+# New against all before: the mechanism is yours.
+
+# %%
+# Set-up: does nothing where sciformer is installed; elsewhere (Colab) it fetches it and leaves torch alone.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("sciformer") is None:
+    address = "sciformer @ git+https://github.com/sciformer/sciformer"
+    subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])
+
+# %%
+import math
+from dataclasses import replace
+
+import ipywidgets
+import matplotlib.pyplot as plt
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torchvision.models.swin_transformer import shifted_window_attention
+
+from sciformer import DotProductScore, MultiHeadAttention, NormalizedScore, attend, capstone, check, course, plotting, properties
+from sciformer.data import mnist, shakespeare, text_batches
+from sciformer.experiments import CAPSTONE
+from sciformer.explore import explore
+from sciformer.training import fit, next_token_loss
+
+torch.manual_seed(0)
+
+# %% [markdown]
+# ## Predict first
+#
+# The dot product grows with the lengths of its vectors. The **cosine** does not: it is at most 1.
+#
+# 1. Attention by cosine over 49 keys, one of them equal to the query: how large is its weight?
+# 2. Three scores are broken. One sees the future, one divides 0 by 0, one cannot learn its only number. Whose training loss falls?
+
+# %% [markdown]
+# ## By hand
+#
+# Six words as vectors. *cat* points where *mat* does and is five times as long. The cosine of every two, in a loop:
+
+# %%
+words = ["the", "cat", "sat", "on", "the", "mat"]
+vectors = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, 2.0], [-1.0, 0.0], [1.0, 0.0], [0.6, 0.8]])
+
+
+def length(x):
+    return math.sqrt(sum(number**2 for number in x))
+
+
+cosines = torch.zeros(6, 6)
+for i, query in enumerate(vectors.tolist()):
+    for j, key in enumerate(vectors.tolist()):
+        product = sum(a * b for a, b in zip(query, key, strict=True))
+        cosines[i, j] = product / (length(query) * length(key))
+print("cat and mat:", round(cosines[1, 5].item(), 3), " cat and on:", round(cosines[1, 3].item(), 3))
+
+# %%
+products = vectors @ vectors.T
+plotting.heads(torch.stack([products / 25, cosines]), rows=words, columns=words, titles=["dot product / 25", "cosine"], signed=True)
+plt.show()
+
+# %% [markdown]
+# Under the dot product the long *cat* drowns out the others. Under the cosine only directions count.
+#
+# In one line: bring both to length 1, then multiply.
+
+# %%
+unit = F.normalize(vectors, dim=-1)  # (L, D), each row of length 1
+torch.testing.assert_close(unit @ unit.T, cosines)
+
+# %% [markdown]
+# ## Why a temperature
+#
+# Prediction 1: 49 keys of size 32, the first of them equal to the query.
+
+# %%
+keys = torch.randn(49, 32, generator=torch.Generator().manual_seed(1))
+cosine = F.normalize(keys[:1], dim=-1) @ F.normalize(keys, dim=-1).T  # (1, 49)
+for temperature in (1.0, 0.3, 0.1, 0.03):
+    weights = (cosine / temperature).softmax(dim=-1)
+    print(f"τ = {temperature:4}: the equal key's weight is {weights[0, 0]:.2f}")
+
+
+# %% [markdown]
+# Scores between -1 and 1 leave the softmax nearly uniform, whatever is learned. Dividing by a **temperature** τ below 1 stretches
+# them. How sharp should a head be? Let it learn that.
+
+# %%
+def weights_of_cat(temperature):
+    weights = (cosines[1] / temperature).softmax(dim=0)
+    return plotting.bars(weights, words, title=f"where cat looks, τ = {temperature:.2f}", top=0.6)
+
+
+explore(
+    weights_of_cat,
+    alt="Six bars: the weights of the words for the query cat, by cosine over a temperature.",
+    temperature=ipywidgets.FloatLogSlider(value=1.0, min=-2, max=1, description="temperature"),
+)
+
+# %% [markdown]
+# ## The formula
+#
+# $$s_{ij} = \frac{1}{\tau_h} \frac{q_i \cdot k_j}{|q_i|\,|k_j|}$$
+#
+# | symbol | variable | shape |
+# |---|---|---|
+# | $q_i / \lvert q_i\rvert$ | `F.normalize(query, dim=-1)` | (B, H, L, D) |
+# | $k_j / \lvert k_j\rvert$ | `F.normalize(key, dim=-1)` | (B, H, S, D) |
+# | $1/\tau_h$, at most 100 | `log_scale.exp()` | (H,) |
+# | $s_{ij}$ | `scores` | (B, H, L, S) |
+#
+# Scaled cosine attention: Liu et al. 2021 (Swin Transformer V2, arXiv:2111.09883), section 3.2: τ is learned in each head and layer and kept above 0.01.
+
+# %% [markdown]
+# ## Break it: a vector of zeros
+#
+# Padding is often zeros, and zeros have no direction. Divided by hand:
+
+# %%
+zeros = torch.zeros(2)
+print("by hand:    ", zeros / zeros.norm())
+print("F.normalize:", F.normalize(zeros, dim=-1))
+
+
+# %% [markdown]
+# `F.normalize` divides by 10⁻¹² at least. One NaN would have spread through every later layer.
+#
+# ## The module
+#
+# A score is any module with this signature. It owns all that comes before the softmax. The logarithm of 1/τ is learned: so τ stays
+# above 0, and one step changes it by a share of itself.
+
+# %%
+class CosineScore(nn.Module):
+    def __init__(self, num_heads, head_dim):
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.full((num_heads,), math.log(10.0)))  # τ starts at 0.1
+
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):
+        cosine = F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).mT  # (B, H, L, S)
+        return self.log_scale.exp().clamp(max=100.0)[:, None, None] * cosine
+
+
+layer = MultiHeadAttention(32, 4, score=CosineScore)
+output, weights = layer(torch.randn(2, 16, 32), need_weights=True)
+print("output:", tuple(output.shape), " weights:", tuple(weights.shape))
+
+# %% [markdown]
+# Is it right? torchvision has Swin V2's attention. A window as large as the whole image, no shift, no bias of position: then it must
+# be ours. The four matrices are those of our layer.
+
+# %%
+image = torch.randn(2, 4, 4, 32)  # (B, rows, columns, E)
+layer = MultiHeadAttention(32, 4, score=CosineScore, bias=False)
+qkv = torch.cat([layer.q_proj.weight, layer.k_proj.weight, layer.v_proj.weight])  # (3E, E)
+theirs = shifted_window_attention(
+    image, qkv, layer.out_proj.weight, torch.zeros(1, 4, 16, 16), [4, 4], 4, [0, 0],
+    logit_scale=layer.score.log_scale[:, None, None],
+)
+torch.testing.assert_close(layer(image.flatten(1, 2))[0], theirs.flatten(1, 2))
+
+# %% [markdown]
+# And it has a relative in the package. `NormalizedScore` gives the dot product vectors of length $\sqrt D$: so it is the cosine with
+# $\tau = 1/\sqrt D$, fixed.
+
+# %%
+query, key = torch.randn(2, 3, 5, 16), torch.randn(2, 3, 7, 16)
+ours = CosineScore(3, 16)
+nn.init.constant_(ours.log_scale, math.log(math.sqrt(16)))
+torch.testing.assert_close(ours(query, key), NormalizedScore(3, 16)(query, key))
+
+# %% [markdown]
+# ## The property suite
+#
+# What should be true of *every* score? Notebook 02 asked one such question: does the future leak? By hand, once more:
+
+# %%
+query, key, value = (torch.randn(1, 3, 6, 8, requires_grad=name == "key") for name in ("query", "key", "value"))
+mask = torch.ones(6, 6).tril().bool()
+output, _ = attend(CosineScore(3, 8)(query, key, attn_mask=mask), value, attn_mask=mask)
+leaks = []
+for i in range(6):
+    (gradient,) = torch.autograd.grad(output[:, :, i].square().sum(), key, retain_graph=True)
+    leaks.append(gradient[:, :, i + 1 :].any().item())
+print("a later key matters:", leaks)
+
+# %% [markdown]
+# The package asks every score of the course this and more, in float64, on the readable and on the fast path, under six kinds of
+# masks:
+
+# %%
+for name, prop in properties.PROPERTIES.items():
+    print(f"{name}\n    {prop.holds}")
+
+# %% [markdown]
+# Ours:
+
+# %%
+print(properties.examine(CosineScore))
+
+
+# %% [markdown]
+# ## Three broken scores
+#
+# A test that never fails says nothing. Here are three slips that are easy to make. The first divides each row by its spread:
+
+# %%
+class LeakingScore(CosineScore):
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):
+        scores = super().forward(query, key)
+        return 10 * scores / (1 + scores.var(dim=-1, keepdim=True, correction=0)).sqrt()
+
+
+class DividingScore(CosineScore):
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):
+        lengths = query.norm(dim=-1)[..., :, None] * key.norm(dim=-1)[..., None, :]  # (B, H, L, S)
+        return self.log_scale.exp()[:, None, None] * (query @ key.mT) / lengths
+
+
+class DeafScore(CosineScore):
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):
+        cosine = F.normalize(query, dim=-1) @ F.normalize(key, dim=-1).mT
+        return self.log_scale.data.exp()[:, None, None] * cosine
+
+
+# %% [markdown]
+# Prediction 2. Each in a small character model, twenty steps of Shakespeare:
+
+# %% tags=["nbval-ignore-output"]
+device = "cuda" if torch.cuda.is_available() else "cpu"
+setting, falls, tokens = CAPSTONE["quick"]["text"], {}, shakespeare("train")[0]
+for recipe in (CosineScore, LeakingScore, DividingScore, DeafScore):
+    torch.manual_seed(0)
+    this = replace(setting, score=recipe)
+    stream = text_batches(tokens, this.length, batch_size=this.batch_size, seed=0)
+    losses = fit(this.model().to(device), stream, next_token_loss, this.train.with_steps(20), progress=False).loss
+    falls[recipe.__name__] = sum(losses[-5:]) / 5 - losses[0]
+    print(f"{recipe.__name__:14} from {losses[0]:.3f} to {sum(losses[-5:]) / 5:.3f}")
+
+# %%
+for name, fall in falls.items():
+    course.verdict(f"{name}: change of the training loss", fall, below=-0.5)
+
+# %% [markdown]
+# All of them. A falling loss proves nothing about the code. Now the suite:
+
+# %%
+print(properties.examine(LeakingScore))
+
+# %% [markdown]
+# The spread of a row is taken over all its keys, future ones included. Divided by it, even what is visible tells about what is
+# hidden. (Notebook 10 met the same in a well's divisor.) The cure is to take it over the keys that `attn_mask` leaves.
+
+# %%
+print(properties.examine(DividingScore))
+
+# %%
+print(properties.examine(DeafScore))
+
+# %% [markdown]
+# `.data` steps out of the graph: the model learned around a temperature that never moved.
+#
+# ## One call
+#
+# Everything at once: the suite; the cost beside every built-in score; digits and text, three seeds each, against three rivals with
+# the same model, batches and steps; and the attention maps.
+
+# %% tags=["nbval-ignore-output"]
+outcome = capstone.report(CosineScore, device=device)
+
+# %% [markdown]
+# How to read it:
+#
+# - **Cost**: compare readable paths. A fast path is one you would have to write (notebook 15).
+# - **± **: the standard error over seeds. *Ahead* and *behind* are more than two of them, of the differences seed by seed. With three
+#   seeds and few steps even that is a hint; `seeds=` and `steps=` ask for more.
+
+# %%
+_, memory = outcome.cost.readable["CosineScore"]
+course.verdict("memory kept over the dot product's", memory, above=1, below=3)
+figures = {task: [run.figures[capstone.JUDGED_BY[task][0]] for run in runs["CosineScore"]] for task, runs in outcome.runs.items()}
+course.verdict("digits: lowest test accuracy", min(figures["digits"]), above=0.2)
+course.verdict("text: highest validation loss", max(figures["text"]), below=3.0)
+
+# %% [markdown]
+# On digits one of them may be far ahead of the others after so few steps. Before you believe it: is it a head start? Untrained, how
+# many times the average weight of a row is its largest?
+
+# %%
+images = mnist("test")[0][:20]
+for score, bounds in ((DotProductScore, {"below": 2}), (CosineScore, {"above": 4})):
+    torch.manual_seed(0)
+    untrained = replace(CAPSTONE["quick"]["digits"], score=score).model().requires_grad_(False)
+    weights = untrained.attention_weights(images)[-1]  # (B, H, L, L)
+    sharpness = weights.amax(dim=-1).mean().item() * weights.shape[-1]
+    course.verdict(f"{score.__name__}: largest weight over the average", sharpness, **bounds)
+
+# %% [markdown]
+# The dot product begins by looking everywhere alike and has to learn to look somewhere. The cosine with τ = 0.1 looks somewhere at
+# once. In few steps that can decide; whether it lasts, `steps=400` tells. A temperature is a choice, too: a fair rival would have one.
+
+# %% [markdown]
+# Each part can be called by itself: `properties.examine`, `capstone.cost`, `capstone.learn`, `capstone.looks_at_a_digit`,
+# `capstone.looks_at_text`. Another patch of another digit, with the models that are there:
+
+# %% tags=["nbval-ignore-output"]
+capstone.looks_at_a_digit(outcome.runs, number=3, patch=17)
+plt.show()
+
+# %% [markdown]
+# What did the heads make of their temperature? It started at 0.1.
+
+# %% tags=["nbval-ignore-output"]
+for task, runs in outcome.runs.items():
+    model = runs["CosineScore"][0].model
+    temperatures = [(-block.attention.score.log_scale).exp() for block in model.blocks]
+    for n, tau in enumerate(temperatures):
+        print(f"{task}, block {n}: τ =", [f"{number:.3f}" for number in tau.tolist()])
+
+
+# %% [markdown]
+# ## Scores to try
+#
+# | idea | score |
+# |---|---|
+# | low rank: compare in fewer directions | $(A_h^T q_i) \cdot (C_h^T k_j) / \sqrt R$ |
+# | polynomial: reward agreement more than linearly | $(1 + q_i \cdot k_j / \sqrt D)^2$ |
+# | a width for each direction | $-\sum_d a_{hd}\,(q_{id} - k_{jd})^2$ with $a = e^\beta$ |
+# | taxi distance | $-\alpha_h \sum_d \lvert q_{id} - k_{jd} \rvert$ |
+# | important keys | $q_i \cdot k_j / \sqrt D + u_h \cdot k_j$ |
+# | cosine, and near is better | $\cos(q_i, k_j)/\tau_h - \lambda_h \lvert i - j \rvert$: say `measures_places = True` |
+#
+# Start each so that random queries and keys give scores of a spread near 1.
+
+# %% [markdown]
+# ## Your own
+#
+# Fill in and run both cells; a minute later you know.
+
+# %%
+class MyScore(nn.Module):
+    def __init__(self, num_heads, head_dim):
+        super().__init__()
+
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):  # (B, H, L, D), (B, H, S, D)
+        raise NotImplementedError  # (B, H, L, S)
+
+
+# %%
+mine = capstone.report(MyScore, device=device)
+
+
+# %% [markdown]
+# A promise is broken? *look for* says where. All hold and it learns worse than the dot product? That is a result too: ask first how
+# large its scores are at the start.
+
+# %% [markdown]
+# ## Exercises
+#
+# Write the answer in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
+# fresh numbers each time. Hints and a solution are folded away below each cell.
+#
+# ### Exercise 1 · easy · 5 minutes
+#
+# Scores are $\cos/\tau$, over so many keys. How large can one weight be at most, whatever the vectors?
+
+# %%
+def largest_share(temperature, keys):  # two numbers
+    raise NotImplementedError  # a number between 0 and 1
+
+
+check.largest_share(largest_share)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Which cosine should the best key have, and which should all the others have?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Write out the softmax: one exponential over itself plus `keys - 1` others. Divide above and below by the largest.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def largest_share(temperature, keys):
+#     return 1 / (1 + (keys - 1) * torch.exp(-2 / temperature))
+# ```
+#
+# </details>
+#
+# ### Exercise 2 · middle · 8 minutes
+#
+# The low-rank score of the table. Each head has two matrices, `left` for queries and `right` for keys, that take D numbers to R.
+
+# %%
+def low_rank_scores(query, key, left, right):  # (B, H, L, D), (B, H, S, D), (H, D, R), (H, D, R)
+    raise NotImplementedError  # (B, H, L, S)
+
+
+check.low_rank_scores(low_rank_scores)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `query @ left` multiplies the last two dimensions, head by head. What is its shape?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The vectors that are compared have R numbers now, so the scale is √R.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def low_rank_scores(query, key, left, right):
+#     query, key = query @ left, key @ right  # (B, H, L, R), (B, H, S, R)
+#     return query @ key.mT / left.shape[-1] ** 0.5  # (B, H, L, S)
+# ```
+#
+# </details>
+#
+# ### Exercise 3 · hard · 15 minutes
+#
+# A property that the suite lacks. A score is *pairwise* if each number depends on its own query and key alone; then it can leak
+# nothing. Write the test: given a score, a function of queries and keys, is it pairwise on these?
+
+# %%
+def is_pairwise(score, query, key):  # a function of (L, D) and (S, D) that gives (L, S); (L, D); (S, D)
+    raise NotImplementedError  # True or False
+
+
+check.is_pairwise(is_pairwise)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Ask the score about one query and one key, with nothing else there.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `score(query[i : i + 1], key[j : j + 1])` is (1, 1). For which pairs has it to agree with the whole matrix? Numbers are rounded:
+# `torch.allclose`.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def is_pairwise(score, query, key):
+#     whole = score(query, key)  # (L, S)
+#     for i in range(len(query)):
+#         for j in range(len(key)):
+#             alone = score(query[i : i + 1], key[j : j + 1])  # (1, 1)
+#             if not torch.allclose(alone[0, 0], whole[i, j], atol=1e-4):
+#                 return False
+#     return True
+# ```
+#
+# </details>
+
+# %% [markdown]
+# ## Takeaways
+#
+# - A mechanism is a score: one formula before the softmax, one small module around it.
+# - A falling loss proves nothing about the code. Properties do: each is one question that every score must answer.
+# - A comparison is the same model, data and steps, several seeds, and an error bar.
+
+# %% [markdown]
+# ## Check yourself
+#
+# 1. A score divides each row by its largest entry, and its loss is low. Which promises does it break?
+# 2. It multiplies each row by a learned number of its head. And if it *adds* one?
+# 3. The cosine score loses to the dot product by one standard error, over three seeds. What do you write?
+#
+# <details><summary>Answers</summary>
+#
+# 1. That the future is hidden, that hidden keys have no say, and so that decoding is the whole pass: the largest entry may stand at
+#    a hidden key. (Where all entries may be 0, it is not finite either.)
+# 2. Multiplied, it is a temperature. Added, the softmax cancels it, and no gradient arrives: the suite says so.
+# 3. That no difference was found at this size, with the figures, the seeds and the setting; and which ones you did not try.
+#
+# </details>
+
+# %% [markdown]
+# ## The end, and on from here
+#
+# | you built | and found |
+# |---|---|
+# | weighted sums, then queries, keys and values (00–03) | one matrix of weights, rows that sum to 1; the scale is √D of the head |
+# | positions, blocks, an image transformer (04–06) | without positions attention is a set; residuals make depth trainable |
+# | distance, additive, wells (07, 09, 10) | other scores, each with a theorem of its own: a half-turn, a cancelled query, a moat |
+# | a character model, encoder and decoder, masked images, series (08, 11–13) | one mechanism, four ways to wire it |
+# | searches, fast paths, comparisons (14–16) | what is claimed, and what is left of it when it is measured |
+#
+# All of it is three lines with another first one.
+
+# %% [markdown]
+# **To read**: Liu et al. 2021 (arXiv:2111.09883), section 3.2, for the cosine; Tsai et al. 2019 (arXiv:1908.11775), attention as a
+# kernel, for more scores; Dao et al. 2022 (arXiv:2205.14135), why fast paths are about memory.
+#
+# **Next**: your own question. Take a claim from a paper that you like, write its score, hold it to the suite, and give it three seeds
+# against the dot product.

@@ -1,0 +1,333 @@
+"""Exercises of notebook 17: a score of one's own."""
+
+import math
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sciformer.check.exercise import Case, Draw, Exercise, Fault
+
+_TEMPERATURE = "Why a temperature"
+_TRY = "Scores to try"
+_BROKEN = "Three broken scores"
+
+
+def largest_share(
+    temperature: Tensor,
+    keys: int,
+    *,
+    best: Callable[..., Tensor] = lambda temperature: 1 / temperature,
+    rest: Callable[..., Tensor] = lambda temperature: -1 / temperature,
+    others: Callable[..., int] = lambda keys: keys - 1,
+) -> Tensor:
+    """1 / (1 + (S − 1) exp(−2/τ)): one key at the cosine 1, all others at −1."""
+    return 1 / (1 + others(keys) * (rest(temperature) - best(temperature)).exp())
+
+
+def _any_number(answer: Callable[..., Any], temperature: Tensor, keys: int) -> Any:
+    """A number of Python's is as good as a tensor."""
+    result = answer(temperature, keys)
+    return torch.as_tensor(result).to(temperature) if isinstance(result, float | int | Tensor) else result
+
+
+def _largest_share_cases(draw: Draw) -> Iterator[Case]:
+    for name, keys, start in (("3 keys", 3, 0.7), ("7 keys", 7, 0.6), ("50 keys, sharper", 50, 0.3)):
+        temperature = start + draw.integers(0, 3).to(draw.dtype) / 20
+        yield Case(name, {"temperature": temperature, "keys": keys})
+
+
+_LARGEST_SHARE_FAULTS = (
+    Fault(
+        "others at 0",
+        "The other keys are taken to stand at a right angle, cosine 0. They can be further off: cosines go down to -1.",
+        rest=lambda temperature: 0 * temperature,
+    ),
+    Fault(
+        "counts itself among the others",
+        "The best key is counted among its own rivals: there are keys - 1 others.",
+        others=lambda keys: keys,
+    ),
+    Fault(
+        "one rival",
+        "There is only one rival. Each of the other keys - 1 has its own exponential in the sum.",
+        others=lambda keys: 1,
+    ),
+    Fault(
+        "multiplied by the temperature",
+        "The cosines are multiplied by the temperature, and it divides them: a low temperature is sharp.",
+        best=lambda temperature: temperature,
+        rest=lambda temperature: -temperature,
+    ),
+    Fault(
+        "no temperature",
+        "The temperature does not enter: the scores are cos/τ, so they run from -1/τ to 1/τ.",
+        best=lambda temperature: torch.ones_like(temperature),
+        rest=lambda temperature: -torch.ones_like(temperature),
+    ),
+    Fault(
+        "the smallest share",
+        "This is the smallest share, of the key that lies opposite while all others agree with the query.",
+        best=lambda temperature: -1 / temperature,
+        rest=lambda temperature: 1 / temperature,
+    ),
+    Fault(
+        "all alike",
+        "All keys are taken to have the same cosine, which gives 1/S. For the largest share, the others lie opposite.",
+        rest=lambda temperature: 1 / temperature,
+    ),
+)
+
+
+def low_rank_scores(
+    query: Tensor,
+    key: Tensor,
+    left: Tensor,
+    right: Tensor,
+    *,
+    matrices: Callable[..., tuple[Tensor, Tensor]] = lambda left, right: (left, right),
+    product: Callable[..., Tensor] = lambda query, key: query @ key.mT,
+    scale: Callable[..., float] = lambda query, left: math.sqrt(left.shape[-1]),
+    finish: Callable[..., Tensor] = lambda scores: scores,
+) -> Tensor:
+    """(q A_h) · (k C_h) / √R, (B, H, L, S)."""
+    for_query, for_key = matrices(left, right)
+    return finish(product(query @ for_query, key @ for_key) / scale(query, left))
+
+
+def _low_rank_scores_cases(draw: Draw) -> Iterator[Case]:
+    def case(name: str, B: int, H: int, L: int, S: int, D: int, R: int) -> Case:
+        query, key = draw.normal(B, H, L, D), draw.normal(B, H, S, D)
+        # None near 0, and left unlike right: an exchange has to show.
+        left = draw.normal(H, D, R) + 1.5
+        right = draw.normal(H, D, R) - 1.5
+        return Case(name, {"query": query, "key": key, "left": left, "right": right})
+
+    yield case("1 head, 2 tokens of size 2, rank 1", 1, 1, 2, 2, 2, 1)
+    yield case("2 heads, 2 queries, 3 keys, rank 3", 1, 2, 2, 3, 5, 3)
+    yield case("3 heads, 7 queries, 5 keys, rank 2", 2, 3, 7, 5, 11, 2)
+
+
+_LOW_RANK_SCORES_FAULTS = (
+    Fault(
+        "scaled by the head size",
+        "The scores are divided by √D. After the maps the vectors have R numbers, so their products grow with √R.",
+        see=_TRY,
+        scale=lambda query, left: math.sqrt(query.shape[-1]),
+    ),
+    Fault(
+        "no scale",
+        "The scores are not divided by √R, the root of the rank.",
+        see=_TRY,
+        scale=lambda query, left: 1.0,
+    ),
+    Fault(
+        "divided by R",
+        "The scores are divided by R, or twice by √R. Once is enough.",
+        see=_TRY,
+        scale=lambda query, left: left.shape[-1],
+    ),
+    Fault(
+        "multiplied by √R",
+        "The scores are multiplied by √R instead of divided.",
+        see=_TRY,
+        scale=lambda query, left: left.shape[-1] ** -0.5,
+    ),
+    Fault(
+        "one matrix for both",
+        "Queries and keys both go through left. Keys have a matrix of their own, right.",
+        see=_TRY,
+        matrices=lambda left, right: (left, left),
+    ),
+    Fault(
+        "the other matrix for both",
+        "Queries and keys both go through right. Queries have a matrix of their own, left.",
+        see=_TRY,
+        matrices=lambda left, right: (right, right),
+    ),
+    Fault(
+        "matrices exchanged",
+        "The matrices have changed places: left is for the queries, right for the keys.",
+        see=_TRY,
+        matrices=lambda left, right: (right, left),
+    ),
+    Fault(
+        "first head for all",
+        "Every head uses the matrices of the first. Each has its own: query @ left takes them head by head.",
+        see="The module",
+        matrices=lambda left, right: (left[:1], right[:1]),
+    ),
+    Fault(
+        "heads averaged",
+        "The matrices are averaged over the heads first. Each head has its own.",
+        see="The module",
+        matrices=lambda left, right: (left.mean(dim=0), right.mean(dim=0)),
+    ),
+    Fault(
+        "heads summed",
+        "The matrices are summed over the heads: in einsum, h is missing behind the arrow. Each head has its own.",
+        see="The module",
+        matrices=lambda left, right: (left.sum(dim=0), right.sum(dim=0)),
+    ),
+    Fault(
+        "query and key exchanged",
+        "Queries and keys have changed places: row i has to hold query i against every key.",
+        see="By hand",
+        product=lambda query, key: key @ query.mT,
+    ),
+    Fault(
+        "softmax too soon",
+        "These are weights. A score ends before the softmax; attention takes it after the mask.",
+        see="The module",
+        finish=lambda scores: scores.softmax(dim=-1),
+    ),
+)
+
+
+def is_pairwise(
+    score: Callable[[Tensor, Tensor], Tensor],
+    query: Tensor,
+    key: Tensor,
+    *,
+    cut_query: Callable[..., Tensor] = lambda query, i: query[i : i + 1],
+    cut_key: Callable[..., Tensor] = lambda key, j: key[j : j + 1],
+    pairs: Callable[..., list[tuple[int, int]]] = lambda L, S: list(product(range(L), range(S))),
+    off: Callable[..., Tensor] = lambda differences: differences.abs().max(),
+    verdict: Callable[..., bool] = lambda off: bool(off < 1e-4),
+) -> bool:
+    """Whether each score is that of its query and its key alone."""
+    whole, differences = score(query, key), []
+    for i, j in pairs(*whole.shape):
+        alone = score(cut_query(query, i), cut_key(key, j))
+        differences.append(alone[min(i, len(alone) - 1), min(j, alone.shape[1] - 1)] - whole[i, j])
+    return verdict(off(torch.stack(differences)))
+
+
+def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
+    """Scores of (L, D) queries and (S, D) keys, pairwise and not."""
+
+    def unit(x: Tensor) -> Tensor:
+        return x / x.norm(dim=-1, keepdim=True)
+
+    def standardized(query: Tensor, key: Tensor) -> Tensor:
+        scores = query @ key.T
+        return (scores - scores.mean(dim=1, keepdim=True)) / (1 + scores.std(dim=1, keepdim=True, correction=0))
+
+    def over_queries(query: Tensor, key: Tensor) -> Tensor:
+        scores = query @ key.T
+        return scores / scores.abs().amax(dim=0)
+
+    def over_everything(query: Tensor, key: Tensor) -> Tensor:
+        scores = query @ key.T
+        return scores / scores.abs().amax()
+
+    def with_the_key_before(query: Tensor, key: Tensor) -> Tensor:
+        return query @ torch.cat([key[:1], key[1:] + key[:-1]]).T
+
+    def one_pair(query: Tensor, key: Tensor) -> Tensor:
+        scores = query @ key.T
+        if len(key) < 3:
+            return scores
+        first = torch.cat([scores[0, :2], (scores[0, 2] + scores[0, 1] ** 2 + 1)[None], scores[0, 3:]])
+        return torch.cat([first[None], scores[1:]])
+
+    return {
+        "dot product": lambda query, key: query @ key.T,
+        "cosine": lambda query, key: unit(query) @ unit(key).T,
+        "each row standardised": standardized,
+        "divided by the largest of the column": over_queries,
+        "a key and the one before it": with_the_key_before,
+        "one pair that looks at a third token": one_pair,
+        "keys less their mean": lambda query, key: query @ (key - key.mean(dim=0)).T,
+        "divided by the largest of all": over_everything,
+        "squared distance": lambda query, key: -(query[:, None] - key).square().sum(dim=-1),
+        "all alike": lambda query, key: 0 * query @ key.T,
+    }
+
+
+def _is_pairwise_cases(draw: Draw) -> Iterator[Case]:
+    for name, score in _scores().items():
+        # Off the grid of tenths: no product is 0 by chance.
+        query, key = draw.normal(3, 2) + 0.137, draw.normal(3, 2) - 0.211
+        yield Case(name, {"score": score, "query": query, "key": key})
+
+
+_IS_PAIRWISE_FAULTS = (
+    Fault(
+        "keys not cut",
+        "Each query is taken alone, but always with all the keys. Then what a score does across the keys stays hidden.",
+        cut_key=lambda key, j: key,
+    ),
+    Fault(
+        "queries not cut",
+        "Each key is taken alone, but always with all the queries. Then what a score does across the queries stays "
+        "hidden.",
+        cut_query=lambda query, i: query,
+    ),
+    Fault(
+        "nothing cut",
+        "The score is compared with itself on the same tokens. Take one query and one key out, and ask again.",
+        cut_query=lambda query, i: query,
+        cut_key=lambda key, j: key,
+    ),
+    Fault(
+        "first pair only",
+        "Only the first query and the first key are tried alone. Another pair may look around.",
+        pairs=lambda L, S: [(0, 0)],
+    ),
+    Fault(
+        "diagonal only",
+        "Only pairs with i = j are tried alone. Every query meets every key.",
+        pairs=lambda L, S: [(i, i) for i in range(min(L, S))],
+    ),
+    Fault(
+        "one is enough",
+        "It says yes as soon as one pair has the same score alone. All of them have to.",
+        off=lambda differences: differences.abs().min(),
+    ),
+    Fault(
+        "signed sum",
+        "The differences are added with their signs, and they can cancel. Take absolute values, or allclose.",
+        off=lambda differences: differences.sum().abs(),
+    ),
+    Fault(
+        "answer turned round",
+        "It says the opposite: True has to mean that each score is that of its pair alone.",
+        verdict=lambda off: not bool(off < 1e-4),
+    ),
+)
+
+EXERCISES = (
+    Exercise(
+        largest_share,
+        notebook="17",
+        section=_TEMPERATURE,
+        level="easy",
+        minutes=5,
+        cases=_largest_share_cases,
+        faults=_LARGEST_SHARE_FAULTS,
+        call=_any_number,
+        differentiable=False,
+    ),
+    Exercise(
+        low_rank_scores,
+        notebook="17",
+        section=_TRY,
+        level="middle",
+        minutes=8,
+        cases=_low_rank_scores_cases,
+        faults=_LOW_RANK_SCORES_FAULTS,
+    ),
+    Exercise(
+        is_pairwise,
+        notebook="17",
+        section=_BROKEN,
+        level="hard",
+        minutes=15,
+        cases=_is_pairwise_cases,
+        faults=_IS_PAIRWISE_FAULTS,
+        differentiable=False,
+    ),
+)

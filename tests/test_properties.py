@@ -1,0 +1,222 @@
+"""The property suite tells what is broken: each slip breaks the properties that it should, and no other."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from sciformer import DotProductScore, PreparedScore, fast
+from sciformer.properties import PROPERTIES, examine, name_of
+
+
+class Own(nn.Module):
+    """The dot product with a number to learn; each slip below changes something."""
+
+    def __init__(self, num_heads, head_dim):
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((num_heads, 1, 1), head_dim**-0.5))
+
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):
+        return self.scale * (query @ key.mT)
+
+
+class Leaks(Own):
+    def forward(self, query, key, **options):
+        scores = super().forward(query, key)
+        return scores / (1 + scores.var(dim=-1, keepdim=True, correction=0)).sqrt()
+
+
+class LeaksWithoutGradient(Own):
+    def forward(self, query, key, **options):
+        return super().forward(query, key / key.detach().abs().amax(dim=(-2, -1), keepdim=True))
+
+
+class Divides(Own):
+    def forward(self, query, key, **options):
+        return super().forward(query, key) / (query.norm(dim=-1)[..., None] * key.norm(dim=-1)[..., None, :])
+
+
+class DividesByTheVisible(Own):
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):
+        scores = super().forward(query, key)
+        visible = torch.ones_like(scores) if attn_mask is None else attn_mask
+        return scores / (visible * scores.exp()).sum(dim=-1, keepdim=True)
+
+
+class Infinite(Own):
+    def forward(self, query, key, **options):
+        return super().forward(query, key) / 0
+
+
+class Deaf(Own):
+    def forward(self, query, key, **options):
+        return self.scale.data * (query @ key.mT)
+
+
+class Detached(Own):
+    def forward(self, query, key, **options):
+        return self.scale * (query @ key.detach().mT)
+
+
+class Cancelled(Own):
+    def forward(self, query, key, **options):
+        return query @ key.mT + self.scale
+
+
+class Transposed(Own):
+    def forward(self, query, key, **options):
+        return super().forward(key, query)
+
+
+class Single(Own):
+    def forward(self, query, key, **options):
+        return super().forward(query, key).float()
+
+
+class Noisy(Own):
+    def forward(self, query, key, **options):
+        return super().forward(query, F.dropout(key, 0.5))
+
+
+class InPlace(Own):
+    def forward(self, query, key, **options):
+        return self.scale * (query.data.mul_(2) @ key.mT)
+
+
+class AcrossExamples(Own):
+    def forward(self, query, key, **options):
+        scores = super().forward(query, key)
+        return scores * query.square().mean(dim=(0, 3))[..., None]
+
+
+class AcrossQueries(Own):
+    def forward(self, query, key, **options):
+        return super().forward(query - query.mean(dim=-2, keepdim=True), key)
+
+
+class Places(Own):
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):
+        i = torch.arange(query_offset, query_offset + query.shape[-2])[:, None]
+        return super().forward(query, key) - self.scale * (i - torch.arange(key.shape[-2])).abs()
+
+
+class ForgetsTheOffset(Places):
+    measures_places = True
+
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):
+        return super().forward(query, key)
+
+
+class LosesNumbers(Own):
+    def __init__(self, num_heads, head_dim):
+        super().__init__(num_heads, head_dim)
+        self.shift = torch.randn(head_dim, dtype=torch.float64)
+
+    def forward(self, query, key, **options):
+        return super().forward(query, key + self.shift.to(key) * key.norm(dim=-1, keepdim=True))
+
+
+class Shared(Own):
+    shared = nn.Parameter(torch.ones(1))
+
+    def __init__(self, num_heads, head_dim):
+        super().__init__(num_heads, head_dim)
+        self.factor = self.shared
+
+    def forward(self, query, key, **options):
+        return self.factor.to(query) * super().forward(query, key)
+
+
+class TakesNoMask(Own):
+    def forward(self, query, key):
+        return self.scale * (query @ key.mT)
+
+
+ACROSS_KEYS = {"hides the future", "hidden keys have no say", "decoding is the whole pass"}
+SLIPS = {
+    Leaks: ACROSS_KEYS,
+    LeaksWithoutGradient: {*ACROSS_KEYS, "gradients are right"},
+    Divides: {"finite"},
+    DividesByTheVisible: {"empty rows give 0"},
+    Infinite: {"finite", "rows sum to 1"},
+    Deaf: {"gradients arrive", "gradients are right"},
+    Detached: {"gradients arrive", "gradients are right"},
+    Cancelled: {"gradients arrive"},
+    Transposed: {"shape"},
+    Noisy: {"same answer twice"},
+    InPlace: {"inputs stay as they are"},
+    AcrossExamples: {"examples are strangers"},
+    AcrossQueries: {"queries are strangers"},
+    Places: {"says whether it knows places"},
+    ForgetsTheOffset: {"queries are strangers", "decoding is the whole pass"},
+    Single: {"dtype"},
+    LosesNumbers: {"state_dict holds everything"},
+    Shared: {"layers share nothing"},
+    TakesNoMask: {"shape"},
+}
+
+
+def test_a_sound_score_keeps_every_promise():
+    verdict = examine(Own)
+    assert verdict.holds
+    assert verdict.seen.keys() == PROPERTIES.keys()
+    text = " ".join(str(verdict).split())
+    assert text.startswith("Own: all 18 properties hold")
+    assert "it looks at contents only; attention depends on the query; 3 numbers to learn" in text
+
+
+@pytest.mark.filterwarnings("ignore:std")
+@pytest.mark.parametrize("recipe", SLIPS, ids=lambda recipe: recipe.__name__)
+def test_every_slip_is_seen_for_what_it_is(recipe):
+    verdict = examine(recipe)
+    assert SLIPS[recipe] <= set(verdict.broken)
+    for name in SLIPS[recipe]:
+        assert PROPERTIES[name].look_for.split()[0] in str(verdict)
+
+
+@pytest.mark.parametrize("recipe", [Leaks, Divides, Cancelled, AcrossExamples, Places, LosesNumbers, Shared])
+def test_a_slip_breaks_nothing_else(recipe):
+    assert set(examine(recipe).broken) == SLIPS[recipe]
+
+
+def test_every_promise_is_broken_by_some_slip():
+    told = {name for names in SLIPS.values() for name in names}
+    assert told | {"fast path is exact"} == PROPERTIES.keys()  # of which the test is below
+
+
+def test_after_a_wrong_shape_nothing_else_is_asked():
+    verdict = examine(TakesNoMask)
+    assert verdict.broken == ["shape"]
+    assert "the other 17 were not asked" in str(verdict)
+    assert "TypeError" in verdict.seen["shape"]
+
+
+def test_a_fast_path_that_is_wrong_is_seen(monkeypatch):
+    monkeypatch.setitem(
+        fast.FAST, DotProductScore, lambda score, query, key, value, **options: 0 * query + value[:, :, :1]
+    )
+    assert "fast path is exact" in examine(DotProductScore).broken
+
+
+def test_a_stub_is_not_attempted():
+    class Stub(Own):
+        def forward(self, query, key, **options):
+            raise NotImplementedError
+
+    verdict = examine(Stub)
+    assert str(verdict) == "Stub: not attempted yet"
+    assert not verdict.holds
+
+
+def test_whatever_a_recipe_does_it_is_told():
+    assert "TypeError" in examine(int).seen["shape"]
+    assert "NoneType" in examine(lambda num_heads, head_dim: None).seen["shape"]
+    assert name_of(PreparedScore) == "PreparedScore"
+
+
+def test_the_suite_leaves_the_random_numbers_alone():
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    examine(Own)
+    torch.testing.assert_close(torch.rand(3), expected)
