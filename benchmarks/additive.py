@@ -11,7 +11,7 @@ at a time: for all of them or, where that would be more than 2²⁸ scores, for 
 import argparse
 
 import torch
-from measure import median_seconds, peak_bytes
+from sciformer.measure import median_seconds, peak_bytes
 
 from sciformer import SCORES
 from sciformer.fast import attention, query_blocks

@@ -37,6 +37,7 @@ from sciformer.data import (
     token_rows,
 )
 from sciformer.files import written_whole
+from sciformer.measure import median_seconds_in_turns, peak_bytes
 from sciformer.metrics import accuracy, agreement, attention_distance, mean_and_error, probe_accuracy
 from sciformer.models import CharTransformer, ImageTransformer, MaskedImageModel, Transformer, random_visible
 from sciformer.positions import POSITIONS, NoPositions
@@ -213,6 +214,11 @@ class LanguageSetting:
             start=self.start,
             **modern,
         )
+
+    def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
+        """Endless batches of pieces of the training text, each with the same text one token later."""
+        tokens = shakespeare("train")[0].to(device)
+        return text_batches(tokens, self.length, batch_size=self.batch_size, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -445,11 +451,11 @@ def train_language(
     """Train once; measure the loss over the whole validation text about ``looks`` times, the last time at the end."""
     torch.manual_seed(seed)
     model = setting.model().to(device)
-    tokens, validation = (shakespeare(split)[0].to(device) for split in ("train", "val"))
+    validation = shakespeare("val")[0].to(device)
     look = now_and_then(
         "validation loss", lambda model: text_loss(model, validation, setting.length), setting.train.steps, looks
     )
-    stream = text_batches(tokens, setting.length, batch_size=setting.batch_size, seed=seed)
+    stream = setting.training_batches(seed, device)
     history = fit(model, stream, next_token_loss, setting.train, look, checkpoint=checkpoint, progress=progress)
     losses = [loss for _, loss in history.metrics["validation loss"]]
     return Run(seed, model, history, {"validation loss": losses[-1], "lowest validation loss": min(losses)})
@@ -853,6 +859,85 @@ DATES: dict[Profile, SequenceSetting] = {
 }
 
 
+def step_cost(
+    setting: ImageSetting | LanguageSetting, seed: int, *, device: torch.device | str = "cpu", repeats: int = 10
+) -> dict[str, float]:
+    """What one step of training, forward and backward, costs a fresh model.
+
+    The time is told as a multiple of the time of dot-product attention in the same model. The two take turns, so that
+    whatever else the machine does slows both.
+
+    Returns:
+        "step time against dot": the ratio of the medians. "peak MB": the most that torch had allocated at a time
+        beyond the parameters, their gradients and the batch, in 10⁶ bytes.
+    """
+    on_cuda = torch.device(device).type == "cuda"
+    *inputs, target = next(setting.training_batches(seed, device))
+
+    def one_step(setting: ImageSetting | LanguageSetting) -> Callable[[], None]:
+        model = setting.model().to(device)
+
+        def step() -> None:
+            with torch.autocast("cuda", torch.bfloat16, enabled=on_cuda):
+                loss = F.cross_entropy(model(*inputs).flatten(0, -2), target.flatten())
+            loss.backward()
+            if on_cuda:
+                torch.cuda.synchronize()
+
+        return step
+
+    this, dot = one_step(setting), one_step(replace(setting, score="dot", score_options={}))
+    seconds, seconds_of_dot = median_seconds_in_turns([this, dot], repeats)
+    return {"step time against dot": seconds / seconds_of_dot, "peak MB": peak_bytes(this, device) / 1e6}
+
+
+def train_and_weigh(
+    train: Callable[..., Run], setting: Any, seed: int, *, device: torch.device | str = "cpu", **options: Any
+) -> Run:
+    """Train once as ``train`` does; measure also what a step costs."""
+    run = train(setting, seed, device=device, looks=2, **options)
+    run.figures |= step_cost(setting, seed, device=device)
+    return run
+
+
+def _every_score(setting: Any) -> dict[str, Any]:
+    """The same model with each score as it comes: nothing else changes, and nothing is tuned for one of them."""
+    return {score: replace(setting, score=score, score_options={}) for score in SCORES}
+
+
+# Positions are sinusoids everywhere: nothing to learn, so a score's own numbers are all in which parameters differ. The
+# rates are those of the experiments above, found there for the dot product or the distance bias.
+BAKE_OFF_PATCHES: dict[Profile, dict[str, ImageSetting]] = {
+    "quick": _every_score(
+        replace(
+            _WELL_IMAGES["quick"],
+            positions="sinusoidal",
+            train=TrainConfig(steps=200, lr=1e-2, optimizer="muon", weight_decay=0.1, warmup_steps=30),
+        )
+    ),
+    "full": _every_score(
+        replace(
+            MNIST_IMAGE_TRANSFORMER["full"],
+            positions="sinusoidal",
+            train=MNIST_IMAGE_TRANSFORMER["full"].train.with_steps(6000),
+        )
+    ),
+}
+_SINUSOIDAL_PIXELS = MNIST_PIXELS["quick"]["sinusoidal"]
+BAKE_OFF_PIXELS: dict[Profile, dict[str, PixelSetting]] = {
+    "quick": _every_score(
+        replace(_SINUSOIDAL_PIXELS, num_layers=2, batch_size=16, train=_SINUSOIDAL_PIXELS.train.with_steps(250))
+    ),
+    "full": _every_score(MNIST_PIXELS["full"]["sinusoidal"]),
+}
+BAKE_OFF_TEXT: dict[Profile, dict[str, LanguageSetting]] = {
+    profile: _every_score(
+        replace(cell, positions="sinusoidal", train=cell.train.with_steps({"quick": 200, "full": 2500}[profile]))
+    )
+    for profile, cell in SHAKESPEARE_CELL.items()
+}
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A name that ``python -m sciformer record`` knows.
@@ -884,6 +969,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "masked-images": Experiment(MASKED_IMAGES, train_masked_images, seeds=3),
     "reversal": Experiment(REVERSAL, train_sequences, seeds=3),
     "dates": Experiment(DATES, train_sequences, seeds=3),
+    "bake-off-patches": Experiment(BAKE_OFF_PATCHES, partial(train_and_weigh, train_image_transformer), seeds=3),
+    "bake-off-pixels": Experiment(BAKE_OFF_PIXELS, partial(train_and_weigh, train_image_transformer), seeds=3),
+    "bake-off-text": Experiment(BAKE_OFF_TEXT, partial(train_and_weigh, train_language), seeds=3),
 }
 
 

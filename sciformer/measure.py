@@ -1,29 +1,38 @@
-"""How the benchmarks measure time and memory."""
+"""Time and memory of a computation."""
 
 import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
 
-def median_seconds(run: Callable[[], None], repeats: int) -> float:
+def median_seconds(run: Callable[[], object], repeats: int) -> float:
     """Median time of ``run``, after one that warms up and makes the gradients' memory."""
-    times = []
+    return median_seconds_in_turns([run], repeats)[0]
+
+
+def median_seconds_in_turns(runs: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+    """Median time of each of several computations, after one of each that warms up.
+
+    They take turns, so that a noisy machine is noisy for all: the ratio of two medians says more than either.
+    """
+    times: list[list[float]] = [[] for _ in runs]
     for _ in range(repeats + 1):
-        began = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times[1:])
+        for run, own in zip(runs, times, strict=True):
+            began = time.perf_counter()
+            run()
+            own.append(time.perf_counter() - began)
+    return [statistics.median(own[1:]) for own in times]
 
 
-def peak_bytes(run: Callable[[], None], device: str) -> int:
+def peak_bytes(run: Callable[[], object], device: torch.device | str) -> int:
     """Most that torch had allocated at a time while ``run`` ran, beyond what was there before."""
-    if device == "cuda":
+    if torch.device(device).type == "cuda":
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
         run()
