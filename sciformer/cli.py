@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
     record.set_defaults(command=run_record)
 
     for command in (train, record):
-        command.add_argument("--profile", choices=["quick", "full"], help="size of the experiment")
+        command.add_argument("--profile", choices=get_args(experiments.Profile), help="size of the experiment")
         command.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
 
     assignment = commands.add_parser("assignment", help="write the student version of notebooks")
@@ -116,7 +116,10 @@ def run_train(options: argparse.Namespace) -> None:
         ValueError: if an option does not belong to the task.
     """
     settings, train, figure = TASKS[options.task]
-    setting = settings[options.profile or default_profile()]
+    profile = options.profile or default_profile()
+    if profile not in settings:
+        raise ValueError(f"{options.task} has no {profile} profile; there are {', '.join(settings)}")
+    setting = settings[profile]
     config = setting.train if options.steps is None else setting.train.with_steps(options.steps)
     changes = {"train": config if options.lr is None else replace(config, lr=options.lr)}
     for name in MODEL_OPTIONS:
@@ -156,10 +159,12 @@ def run_record(options: argparse.Namespace) -> None:
         ValueError: if no experiment is named, or a rehearsal would be written among the results.
     """
     if options.list:
-        for name in experiments.EXPERIMENTS:
-            for profile in ("quick", "full"):
+        for name, experiment in experiments.EXPERIMENTS.items():
+            for profile in experiment.settings:
                 content = experiments.load_record(name, profile)
-                state = "not recorded yet" if content is None else f"{len(content['seeds'])} seeds, {content['device']}"
+                state = "not recorded yet"
+                if content is not None:
+                    state = f"{len(content['seeds'])} seed(s), {content['device']}"
                 print(f"{name:28} {profile:6} {state}")
         return
     if options.name is None:
@@ -186,7 +191,7 @@ def draw_record(path: Path) -> Path:
     content = json.loads(path.read_text())
     metric = next(name for name in content["runs"][0]["curves"] if name != "loss")
     steps, runs = experiments.recorded_curves(content, metric)
-    title = f"{content['name']}, {content['profile']} profile, {len(content['seeds'])} seeds"
+    title = f"{content['name']}, {content['profile']} profile, {len(content['seeds'])} seed(s)"
     picture = path.with_suffix(".png")
     share = [step / steps[-1] for step in steps]  # arms may differ in their steps
     drawn = plotting.bands(runs, x=share, xlabel="share of the training", ylabel=metric, title=title)

@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import torch
@@ -23,8 +24,9 @@ def as_json(setting):
     return json.loads(json.dumps(experiments.asdict(setting)))
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-@pytest.mark.parametrize("profile", ["quick", "full"])
+@pytest.mark.parametrize(
+    ("name", "profile"), [(name, profile) for name, each in EXPERIMENTS.items() for profile in each.settings]
+)
 def test_committed_records_are_whole_and_of_todays_setting(name, profile):
     content = load_record(name, profile)
     if content is None:
@@ -43,22 +45,22 @@ def test_committed_records_are_whole_and_of_todays_setting(name, profile):
         assert run["curves"]["loss"][-1][0] == arms[run.get("arm")].train.steps
 
 
+PROFILES = get_args(experiments.Profile)
 QUOTED = re.findall(
-    r"\| `([a-z0-9-]+)`(?:, (.+?))?, ((?:test|validation|probe) [\w ]+?) \|(.*)\|(.*)\|",
+    r"\| `([a-z0-9-]+)`(?:, (.+?))?, ((?:test|validation|probe) [\w ]+?) \|(.*)\|(.*)\|(.*)\|",
     (ROOT / "README.md").read_text(),
 )
 
 
-@pytest.mark.parametrize(("name", "arm", "figure", "quick", "full"), QUOTED)
-def test_the_readme_quotes_the_record(name, arm, figure, quick, full):
-    pattern = r"[\d.,]+(?= ±)|(?<=± )[\d.]+|[\d,]+(?= seeds| parameters| s each)"
-    for profile, quoted in (("quick", quick), ("full", full)):
-        if (arm or None) not in EXPERIMENTS[name].arms(profile):
+@pytest.mark.parametrize(("name", "arm", "figure", *PROFILES), QUOTED)
+def test_the_readme_quotes_the_record(name, arm, figure, quick, long, full):
+    for profile, quoted in zip(PROFILES, (quick, long, full), strict=True):
+        if profile not in EXPERIMENTS[name].settings or (arm or None) not in EXPERIMENTS[name].arms(profile):
             assert quoted.strip() == "–"
             continue
         line = describe_record(name, figure, profile, arm=arm or None)
-        assert re.findall(pattern, quoted) == re.findall(pattern, line)
-        assert ("not recorded yet" in line) == ("not recorded yet" in quoted)
+        told = re.search(rf"{figure} (.+) over (\d+ seeds?), ([\d,]+ parameters, \d+ s each)", line)
+        assert quoted.strip() == (f"{told[1]} ({told[2]}, {told[3]})" if told else "not recorded yet")
 
 
 def test_the_readme_quotes_every_experiment():
@@ -66,7 +68,7 @@ def test_the_readme_quotes_every_experiment():
 
 
 def test_every_file_in_results_is_a_known_record():
-    known = {experiments.record_file(name, profile) for name in EXPERIMENTS for profile in ("quick", "full")}
+    known = {experiments.record_file(name, profile) for name in EXPERIMENTS for profile in PROFILES}
     assert {path.name for path in results_folder().glob("*.json")} <= known
 
 
@@ -75,7 +77,7 @@ def test_full_image_transformer_keeps_to_its_budget():
     assert sum(p.numel() for p in model.parameters()) <= 210_000
 
 
-@pytest.mark.parametrize("profile", ["quick", "full"])
+@pytest.mark.parametrize("profile", PROFILES)
 def test_pixel_models_keep_to_the_published_budget(profile):
     arms = experiments.MNIST_PIXELS[profile]
     sizes = {arm: sum(p.numel() for p in setting.model().parameters()) for arm, setting in arms.items()}
@@ -302,9 +304,7 @@ def test_lengths_are_judged_by_models_that_can_look_so_far(tmp_path, monkeypatch
         assert one["figures"]["validation loss at 8"] == pytest.approx(one["figures"]["validation loss"], rel=1e-5)
     monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
     line = describe_record(name, "validation loss at 64", "quick", arm="rotary")
-    assert re.match(
-        r"shakespeare-lengths, rotary, quick profile: validation loss at 64 \d\.\d{3} ± nan over 1 seeds", line
-    )
+    assert re.match(r"shakespeare-lengths, rotary, quick profile: validation loss at 64 \d\.\d{3} over 1 seed, ", line)
 
 
 @pytest.mark.parametrize("profile", ["quick", "full"])
@@ -422,6 +422,8 @@ def test_train_resumes_from_its_checkpoint(tmp_path, monkeypatch, capsys):
         (("record",), "record what?"),
         (("record", NAME, "--seeds", "0"), "at least 1 seed, got 0"),
         (("record", NAME, "--steps", "3"), "give it an --out"),
+        (("record", "dates", "--profile", "long"), "no profile 'long' of it; there are quick, full"),
+        (("train", "shakespeare", "--profile", "long"), "shakespeare has no long profile; there are quick, full"),
     ],
 )
 def test_bad_input_is_one_line(capsys, arguments, message):
@@ -437,7 +439,7 @@ def test_record_list(capsys):
     status, printed, _ = run(capsys, "record", "--list")
     assert status == 0
     assert [line.split()[:2] for line in printed.splitlines()] == [
-        [n, p] for n in EXPERIMENTS for p in ("quick", "full")
+        [name, profile] for name, each in EXPERIMENTS.items() for profile in each.settings
     ]
 
 
