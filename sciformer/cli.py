@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         options.command(options)
-    except (ValueError, data.DataError, FloatingPointError, OSError) as error:
+    except (ValueError, data.DataError, FloatingPointError, OSError, experiments.UnfinishedRecord) as error:
         print(f"sciformer: {error}", file=sys.stderr)
         return 1
     return 0
@@ -161,11 +161,7 @@ def run_record(options: argparse.Namespace) -> None:
     if options.list:
         for name, experiment in experiments.EXPERIMENTS.items():
             for profile in experiment.settings:
-                content = experiments.load_record(name, profile)
-                state = "not recorded yet"
-                if content is not None:
-                    state = f"{len(content['seeds'])} seed(s), {content['device']}"
-                print(f"{name:28} {profile:6} {state}")
+                print(f"{name:24} {profile:6} {record_state(name, profile)}")
         return
     if options.name is None:
         raise ValueError(f"record what? There are {', '.join(experiments.EXPERIMENTS)}")
@@ -182,6 +178,21 @@ def run_record(options: argparse.Namespace) -> None:
     )
     print(f"written: {path}")
     print(f"written: {draw_record(path)}")
+
+
+def record_state(name: str, profile: experiments.Profile) -> str:
+    """What is recorded of an experiment, how far it got, or what is wrong with its file."""
+    try:
+        content = experiments.load_record(name, profile)
+    except ValueError as error:
+        return f"DAMAGED: {error}"
+    if content is not None:
+        arms = f"{len(content['arms'])} arms, " if "arms" in content else ""
+        return f"{arms}{len(content['seeds'])} seed(s), {content['device']}, {content['date']}, {content['commit']}"
+    path = experiments.results_folder() / experiments.record_file(name, profile)
+    finished = len(list(experiments.kept_runs(path).glob("*.json")))
+    what = experiments.experiment(name)
+    return f"not recorded yet{f', {finished} of {what.seeds * len(what.arms(profile))} runs' if finished else ''}"
 
 
 def draw_record(path: Path) -> Path:

@@ -6,6 +6,7 @@ of all its seeds, written only when every one of them has finished.
 
 import json
 import platform
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -1013,6 +1014,10 @@ def experiment(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
+class UnfinishedRecord(Exception):
+    """Some runs of a record failed; those that finished are kept."""
+
+
 def record(
     name: str,
     profile: Profile,
@@ -1025,6 +1030,10 @@ def record(
 ) -> Path:
     """Train every seed of every arm of an experiment and write its record.
 
+    Every run is kept as soon as it has finished, in a folder beside the record. So when one fails, or the machine goes
+    down, the next call trains only what is missing, provided that settings, commit, versions and device are the same.
+    The folder goes when the record is whole. Its "seconds" are those of the call that made it whole.
+
     Args:
         seeds: how many for each arm, if not as many as the experiment says.
         jobs: how many runs train at the same time, each in a process of its own.
@@ -1036,6 +1045,7 @@ def record(
 
     Raises:
         ValueError: if the experiment is unknown or there is no seed.
+        UnfinishedRecord: if some runs failed; the others were trained all the same.
     """
     what = experiment(name)
     arms = what.arms(profile)
@@ -1045,12 +1055,21 @@ def record(
     if not all_seeds:
         raise ValueError(f"a record needs at least 1 seed, got {seeds}")
     tasks = [(arm, setting, seed) for arm, setting in arms.items() for seed in all_seeds]
-    began = time.perf_counter()
+    path = (out or results_folder()) / record_file(name, profile)
+    where, kept, began = environment(device), kept_runs(path), time.perf_counter()
+    attempt = partial(_attempt, what.run, device, where, kept)
     if jobs == 1:
-        runs = [_summary(what.run, device, *task) for task in tasks]
+        runs = [attempt(*task) for task in tasks]
     else:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            runs = list(pool.map(partial(_summary, what.run, device), *zip(*tasks, strict=True)))
+            runs = list(pool.map(attempt, *zip(*tasks, strict=True)))
+    failed = [(arm, seed, run) for (arm, _, seed), run in zip(tasks, runs, strict=True) if isinstance(run, Exception)]
+    if failed:
+        arm, seed, error = failed[0]
+        raise UnfinishedRecord(
+            f"{len(failed)} of {len(tasks)} runs failed, the first is {'' if arm is None else f'{arm}, '}seed {seed}: "
+            f"{error}. The others are kept in {kept}; record {name} again to train what is missing"
+        ) from error
     configs = {arm: asdict(setting) for arm, setting in arms.items()}
     content = {
         "name": name,
@@ -1059,12 +1078,40 @@ def record(
         "seeds": list(all_seeds),
         "runs": runs,
         "seconds": round(time.perf_counter() - began, 1),
-        **environment(device),
+        **where,
     }
-    path = (out or results_folder()) / record_file(name, profile)
     with written_whole(path) as beside:
         beside.write_text(json.dumps(content, indent=1) + "\n")
+    shutil.rmtree(kept)
     return path
+
+
+def kept_runs(path: Path) -> Path:
+    """The folder beside a record in which its finished runs wait for the others."""
+    return path.with_suffix(".runs")
+
+
+def _attempt(
+    run: Callable[..., Run],
+    device: torch.device | str,
+    where: dict[str, Any],
+    kept: Path,
+    arm: str | None,
+    setting: Any,
+    seed: int,
+) -> dict[str, Any] | Exception:
+    """One run: kept from before, or trained and kept now, or the error that ended it."""
+    path = kept / f"{'run' if arm is None else arm}, seed {seed}.json"
+    known = json.loads(json.dumps({"setting": asdict(setting), **where, "date": None}))
+    if path.exists() and (content := json.loads(path.read_text()))["known"] == known:
+        return content["run"]
+    try:
+        summary = _summary(run, device, arm, setting, seed)
+    except Exception as error:  # whatever it is, it must not cost what the other runs have found
+        return error
+    with written_whole(path) as beside:
+        beside.write_text(json.dumps({"known": known, "run": summary}) + "\n")
+    return summary
 
 
 def _summary(

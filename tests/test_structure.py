@@ -21,6 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: Each module imports only from those before it.
 LAYERS = [
     "files",
+    "measure",
     "functional",
     "scores",
     "fast",
