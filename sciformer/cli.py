@@ -1,4 +1,4 @@
-"""``python -m sciformer``: train, record, assignment, grade, data, doctor."""
+"""``python -m sciformer``: train, record, claims, assignment, grade, data, doctor."""
 
 import argparse
 import json
@@ -70,6 +70,10 @@ def parser() -> argparse.ArgumentParser:
     record.add_argument("--out", type=Path, help="folder for the record")
     record.add_argument("--steps", type=int, help="a rehearsal of so many steps; needs --out")
     record.set_defaults(command=run_record)
+
+    show_claims = commands.add_parser("claims", help="the claims, what was measured, and the verdicts, as Markdown")
+    show_claims.add_argument("--write", type=Path, metavar="README.md", help="renew the tables of this file instead")
+    show_claims.set_defaults(command=run_claims)
 
     for command in (train, record):
         command.add_argument("--profile", choices=get_args(experiments.Profile), help="size of the experiment")
@@ -193,6 +197,19 @@ def record_state(name: str, profile: experiments.Profile) -> str:
     finished = len(list(experiments.kept_runs(path).glob("*.json")))
     what = experiments.experiment(name)
     return f"not recorded yet{f', {finished} of {what.seeds * len(what.arms(profile))} runs' if finished else ''}"
+
+
+def run_claims(options: argparse.Namespace) -> None:
+    """Print the table of claims, or renew the tables of a file."""
+    from sciformer import claims
+
+    if options.write is None:
+        print(claims.claims_table())
+        return
+    text = claims.with_tables(options.write.read_text())
+    with written_whole(options.write) as beside:
+        beside.write_text(text)
+    print(f"written: {options.write}")
 
 
 def draw_record(path: Path) -> Path:

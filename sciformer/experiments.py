@@ -9,7 +9,7 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -882,7 +882,7 @@ DATES: dict[Profile, SequenceSetting] = {
 
 
 def step_cost(
-    setting: ImageSetting | LanguageSetting, seed: int, *, device: torch.device | str = "cpu", repeats: int = 10
+    setting: ImageSetting | LanguageSetting, seed: int, *, device: torch.device | str = "cpu", repeats: int = 5
 ) -> dict[str, float]:
     """What one step of training, forward and backward, costs a fresh model.
 
@@ -1209,7 +1209,7 @@ def describe_record(name: str, figure: str, profile: Profile = "full", *, arm: s
     """One line for a notebook: mean ± standard error of a figure over the seeds, on what, or 'not recorded yet'.
 
     Args:
-        figure: a loss is told as it is, anything else is a share and told in per cent.
+        figure: told in the unit that :func:`figure_unit` gives it.
         arm: which one, in an experiment that has arms.
 
     Raises:
@@ -1223,11 +1223,28 @@ def describe_record(name: str, figure: str, profile: Profile = "full", *, arm: s
     if content is None:
         return f"{title}: not recorded yet"
     runs = [run for run in content["runs"] if run.get("arm") == arm]
-    mean, error = mean_and_error([run["figures"][figure] for run in runs])
+    told = describe_figure(figure, [run["figures"][figure] for run in runs])
     seconds, _ = mean_and_error([run["seconds"] for run in runs])
-    factor, digits, unit = (1, 3, "") if "loss" in figure else (100, 2, " %")
-    spread = f" ± {factor * error:.{digits}f}" if len(runs) > 1 else ""  # a single run says nothing of its error
     return (
-        f"{title}: {figure} {factor * mean:.{digits}f}{spread}{unit} over {len(runs)} seed{'s' * (len(runs) > 1)}, "
+        f"{title}: {figure} {told} over {len(runs)} seed{'s' * (len(runs) > 1)}, "
         f"{runs[0]['parameters']:,} parameters, {seconds:.0f} s each on {content['device']}"
     )
+
+
+def describe_figure(figure: str, values: Sequence[float]) -> str:
+    """Mean ± standard error of a figure; of a single value, which says nothing of its error, the value."""
+    mean, error = mean_and_error(values)
+    factor, digits, unit = figure_unit(figure)
+    spread = f" ± {factor * error:.{digits}f}" if len(values) > 1 else ""
+    return f"{factor * mean:.{digits}f}{spread}{unit}"
+
+
+def figure_unit(figure: str) -> tuple[int, int, str]:
+    """What a figure is multiplied by to be told, the digits, and the unit. What has no unit of its own is a share."""
+    if "loss" in figure:
+        return 1, 3, ""
+    if "step time" in figure:
+        return 1, 2, " times"
+    if "distance" in figure:
+        return 1, 2, " tokens"
+    return (1, 1, " MB") if "MB" in figure else (100, 2, " %")

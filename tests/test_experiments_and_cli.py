@@ -14,7 +14,6 @@ from sciformer import EnergyWellScore, NoPositions, cli, data, experiments, plot
 from sciformer.experiments import EXPERIMENTS, describe_record, load_record, record, results_folder
 from sciformer.files import written_whole
 
-ROOT = Path(__file__).parents[1]
 NAME = "mnist-image-transformer"
 TINY = ["--embed-dim", "8", "--num-heads", "2", "--num-layers", "1", "--profile", "quick", "--device", "cpu"]
 
@@ -46,25 +45,6 @@ def test_committed_records_are_whole_and_of_todays_setting(name, profile):
 
 
 PROFILES = get_args(experiments.Profile)
-QUOTED = re.findall(
-    r"\| `([a-z0-9-]+)`(?:, (.+?))?, ((?:test|validation|probe) [\w ]+?) \|(.*)\|(.*)\|(.*)\|",
-    (ROOT / "README.md").read_text(),
-)
-
-
-@pytest.mark.parametrize(("name", "arm", "figure", *PROFILES), QUOTED)
-def test_the_readme_quotes_the_record(name, arm, figure, quick, long, full):
-    for profile, quoted in zip(PROFILES, (quick, long, full), strict=True):
-        if profile not in EXPERIMENTS[name].settings or (arm or None) not in EXPERIMENTS[name].arms(profile):
-            assert quoted.strip() == "–"
-            continue
-        line = describe_record(name, figure, profile, arm=arm or None)
-        told = re.search(rf"{figure} (.+) over (\d+ seeds?), ([\d,]+ parameters, \d+ s each)", line)
-        assert quoted.strip() == (f"{told[1]} ({told[2]}, {told[3]})" if told else "not recorded yet")
-
-
-def test_the_readme_quotes_every_experiment():
-    assert {name for name, *_ in QUOTED} == set(EXPERIMENTS)
 
 
 def test_every_file_in_results_is_a_known_record():

@@ -62,6 +62,7 @@ LAYERS = [
     "check.grading",
     "check.worker",
     "experiments",
+    "claims",
     "cli",
 ]
 
