@@ -15,7 +15,7 @@ so gives no verdict.
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -32,7 +32,6 @@ from sciformer.experiments import (
     describe_figure,
     figure_unit,
     load_record,
-    results_folder,
 )
 from sciformer.functional import (
     additive_scores,
@@ -85,7 +84,7 @@ class Claim:
     claimed: str
     system: str
     notebook: int
-    findings: Callable[[], Sequence[Finding]]
+    findings: Callable[[], Iterable[Finding]]
 
 
 def verdict(findings: Sequence[Finding]) -> str:
@@ -294,7 +293,7 @@ def ignored_source() -> list[Finding]:
 
     deaf = copy.deepcopy(model)
     for block in deaf.decoder:
-        block.cross_attention = Deaf(setting.embed_dim, setting.num_heads).double()  # type: ignore[union-attr]
+        block.cross_attention = Deaf(setting.embed_dim, setting.num_heads).double()
     with torch.no_grad():
         changes = [(each(source, target).diff(dim=0)).abs().max().item() for each in (deaf, model)]
     measured = f"change of the output with the source: {size(changes[0])}; in a sound decoder: {size(changes[1])}"
@@ -635,30 +634,17 @@ def row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def notebook_files(folder: str = "notebooks") -> dict[int, str]:
-    """Links to the notebooks by number, as they stand beside ``results/``; none where only the package is installed."""
-    here = results_folder().parent / "notebooks"
-    return {
-        int(path.name[:2]): f"[{path.name[:2]}]({folder}/{path.name})" for path in sorted(here.glob("[0-9]*.ipynb"))
-    }
-
-
-def claims_table(folder: str = "notebooks") -> str:
-    """One row a claim: what was claimed, our setting, what was measured, the verdict, the notebook that shows why.
-
-    Args:
-        folder: where the notebooks lie, seen from where the table will stand.
-    """
-    links = notebook_files(folder)
-    lines = [row(["claim", "whose", "our setting", "measured", "verdict", "why"]), "|---|---|---|---|---|---|"]
+def claims_table() -> str:
+    """One row a claim: what was claimed, our setting, what was measured, the verdict, the notebook that shows why."""
+    lines = [row(["claim", "whose", "our setting", "measured", "verdict", "notebook"]), "|---|---|---|---|---|---|"]
     for claim in CLAIMS:
         found = list(claim.findings())
         settings = "<br>".join(dict.fromkeys(finding.setting for finding in found))
         measured = "<br>".join(f"{f.condition}: {f.measured}" if f.condition else f.measured for f in found)
         if all(finding.holds is None for finding in found):
             measured = NOT_RECORDED
-        why = links.get(claim.notebook, f"{claim.notebook:02}")
-        lines.append(row([claim.claimed, claim.system, settings, measured, verdict(found), why]))
+        cells = [claim.claimed, claim.system, settings, measured, verdict(found), f"{claim.notebook:02}"]
+        lines.append(row(cells))
     return "\n".join(lines)
 
 
@@ -706,7 +692,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
 
 def records_table() -> str:
     """What every record says, in each profile."""
-    heads = {
+    heads: dict[Profile, str] = {
         "quick": "quick profile, two CPU cores",
         "long": "long profile, 20 minutes of a CPU core a run",
         "full": "full profile, GPU",
