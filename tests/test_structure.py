@@ -57,6 +57,7 @@ LAYERS = [
     "check.notebook_11",
     "check.notebook_12",
     "check.notebook_13",
+    "check.notebook_16",
     "check",
     "check.assignment",
     "check.grading",

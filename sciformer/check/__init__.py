@@ -20,6 +20,7 @@ from sciformer.check import (
     notebook_11,
     notebook_12,
     notebook_13,
+    notebook_16,
 )
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Fault
 
@@ -41,6 +42,7 @@ EXERCISES: dict[str, Exercise] = {
         notebook_11,
         notebook_12,
         notebook_13,
+        notebook_16,
     )
     for exercise in module.EXERCISES
 }
