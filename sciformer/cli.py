@@ -1,4 +1,4 @@
-"""``python -m sciformer``: train, record, search, assignment, grade, data, doctor."""
+"""``python -m sciformer``: train, record, claims, search, assignment, grade, data, doctor."""
 
 import argparse
 import json
@@ -33,7 +33,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         options.command(options)
-    except (ValueError, data.DataError, FloatingPointError, ModuleNotFoundError, OSError) as error:
+    except (
+        ValueError,
+        data.DataError,
+        FloatingPointError,
+        ModuleNotFoundError,
+        OSError,
+        experiments.UnfinishedRecord,
+    ) as error:
         print(f"sciformer: {error}", file=sys.stderr)
         return 1
     return 0
@@ -79,6 +86,10 @@ def parser() -> argparse.ArgumentParser:
     look.add_argument("--steps", type=int, help="steps of a trial, if not the profile's own number")
     look.add_argument("--out", type=Path, help="folder to write the record of the search to")
     look.set_defaults(command=run_search)
+
+    show_claims = commands.add_parser("claims", help="the claims, what was measured, and the verdicts, as Markdown")
+    show_claims.add_argument("--write", type=Path, metavar="README.md", help="renew the tables of this file instead")
+    show_claims.set_defaults(command=run_claims)
 
     for command in (train, record, look):
         command.add_argument("--profile", choices=get_args(experiments.Profile), help="size of the experiment")
@@ -174,11 +185,7 @@ def run_record(options: argparse.Namespace) -> None:
     if options.list:
         for name, experiment in experiments.EXPERIMENTS.items():
             for profile in experiment.settings:
-                content = experiments.load_record(name, profile)
-                state = "not recorded yet"
-                if content is not None:
-                    state = f"{len(content['seeds'])} seed(s), {content['device']}"
-                print(f"{name:28} {profile:6} {state}")
+                print(f"{name:24} {profile:6} {record_state(name, profile)}")
         return
     if options.name is None:
         raise ValueError(f"record what? There are {', '.join(experiments.EXPERIMENTS)}")
@@ -226,6 +233,34 @@ def run_search(options: argparse.Namespace) -> None:
         print(f"  {name:10} {f'{value:.3g}' if isinstance(value, float) else value}")
     if options.out is not None:
         print(f"written: {search.write_search(setting, profile, trials, options.out, options.device)}")
+
+
+def record_state(name: str, profile: experiments.Profile) -> str:
+    """What is recorded of an experiment, how far it got, or what is wrong with its file."""
+    try:
+        content = experiments.load_record(name, profile)
+    except ValueError as error:
+        return f"DAMAGED: {error}"
+    if content is not None:
+        arms = f"{len(content['arms'])} arms, " if "arms" in content else ""
+        return f"{arms}{len(content['seeds'])} seed(s), {content['device']}, {content['date']}, {content['commit']}"
+    path = experiments.results_folder() / experiments.record_file(name, profile)
+    finished = len(list(experiments.kept_runs(path).glob("*.json")))
+    what = experiments.experiment(name)
+    return f"not recorded yet{f', {finished} of {what.seeds * len(what.arms(profile))} runs' if finished else ''}"
+
+
+def run_claims(options: argparse.Namespace) -> None:
+    """Print the table of claims, or renew the tables of a file."""
+    from sciformer import claims
+
+    if options.write is None:
+        print(claims.claims_table())
+        return
+    text = claims.with_tables(options.write.read_text())
+    with written_whole(options.write) as beside:
+        beside.write_text(text)
+    print(f"written: {options.write}")
 
 
 def draw_record(path: Path) -> Path:

@@ -6,9 +6,10 @@ of all its seeds, written only when every one of them has finished.
 
 import json
 import platform
+import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -37,6 +38,7 @@ from sciformer.data import (
     token_rows,
 )
 from sciformer.files import written_whole
+from sciformer.measure import median_seconds_in_turns, peak_bytes
 from sciformer.metrics import accuracy, agreement, attention_distance, mean_and_error, probe_accuracy
 from sciformer.models import CharTransformer, ImageTransformer, MaskedImageModel, Transformer, random_visible
 from sciformer.positions import POSITIONS, NoPositions
@@ -238,6 +240,11 @@ class LanguageSetting:
             start=self.start,
             **modern,
         )
+
+    def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
+        """Endless batches of pieces of the training text, each with the same text one token later."""
+        tokens = shakespeare("train")[0].to(device)
+        return text_batches(tokens, self.length, batch_size=self.batch_size, seed=seed)
 
 
 @dataclass(frozen=True)
@@ -518,11 +525,11 @@ def train_language(
     """Train once; measure the loss over the whole validation text about ``looks`` times, the last time at the end."""
     torch.manual_seed(seed)
     model = setting.model().to(device)
-    tokens, validation = (shakespeare(split)[0].to(device) for split in ("train", "val"))
+    validation = shakespeare("val")[0].to(device)
     look = now_and_then(
         "validation loss", lambda model: text_loss(model, validation, setting.length), setting.train.steps, looks
     )
-    stream = text_batches(tokens, setting.length, batch_size=setting.batch_size, seed=seed)
+    stream = setting.training_batches(seed, device)
     history = fit(model, stream, next_token_loss, setting.train, look, checkpoint=checkpoint, progress=progress)
     losses = [loss for _, loss in history.metrics["validation loss"]]
     return Run(seed, model, history, {"validation loss": losses[-1], "lowest validation loss": min(losses)})
@@ -1031,6 +1038,85 @@ DATES: dict[Profile, SequenceSetting] = {
 }
 
 
+def step_cost(
+    setting: ImageSetting | LanguageSetting, seed: int, *, device: torch.device | str = "cpu", repeats: int = 5
+) -> dict[str, float]:
+    """What one step of training, forward and backward, costs a fresh model.
+
+    The time is told as a multiple of the time of dot-product attention in the same model. The two take turns, so that
+    whatever else the machine does slows both.
+
+    Returns:
+        "step time against dot": the ratio of the medians. "peak MB": the most that torch had allocated at a time
+        beyond the parameters, their gradients and the batch, in 10⁶ bytes.
+    """
+    on_cuda = torch.device(device).type == "cuda"
+    *inputs, target = next(setting.training_batches(seed, device))
+
+    def one_step(setting: ImageSetting | LanguageSetting) -> Callable[[], None]:
+        model = setting.model().to(device)
+
+        def step() -> None:
+            with torch.autocast("cuda", torch.bfloat16, enabled=on_cuda):
+                loss = F.cross_entropy(model(*inputs).flatten(0, -2), target.flatten())
+            loss.backward()
+            if on_cuda:
+                torch.cuda.synchronize()
+
+        return step
+
+    this, dot = one_step(setting), one_step(replace(setting, score="dot", score_options={}))
+    seconds, seconds_of_dot = median_seconds_in_turns([this, dot], repeats)
+    return {"step time against dot": seconds / seconds_of_dot, "peak MB": peak_bytes(this, device) / 1e6}
+
+
+def train_and_weigh(
+    train: Callable[..., Run], setting: Any, seed: int, *, device: torch.device | str = "cpu", **options: Any
+) -> Run:
+    """Train once as ``train`` does; measure also what a step costs."""
+    run = train(setting, seed, device=device, looks=2, **options)
+    run.figures |= step_cost(setting, seed, device=device)
+    return run
+
+
+def _every_score(setting: Any) -> dict[str, Any]:
+    """The same model with each score as it comes: nothing else changes, and nothing is tuned for one of them."""
+    return {score: replace(setting, score=score, score_options={}) for score in SCORES}
+
+
+# Positions are sinusoids everywhere: nothing to learn, so a score's own numbers are all in which parameters differ. The
+# rates are those of the experiments above, found there for the dot product or the distance bias.
+BAKE_OFF_PATCHES: dict[Profile, dict[str, ImageSetting]] = {
+    "quick": _every_score(
+        replace(
+            _WELL_IMAGES["quick"],
+            positions="sinusoidal",
+            train=TrainConfig(steps=200, lr=1e-2, optimizer="muon", weight_decay=0.1, warmup_steps=30),
+        )
+    ),
+    "full": _every_score(
+        replace(
+            MNIST_IMAGE_TRANSFORMER["full"],
+            positions="sinusoidal",
+            train=MNIST_IMAGE_TRANSFORMER["full"].train.with_steps(6000),
+        )
+    ),
+}
+_SINUSOIDAL_PIXELS = MNIST_PIXELS["quick"]["sinusoidal"]
+BAKE_OFF_PIXELS: dict[Profile, dict[str, PixelSetting]] = {
+    "quick": _every_score(
+        replace(_SINUSOIDAL_PIXELS, num_layers=2, batch_size=16, train=_SINUSOIDAL_PIXELS.train.with_steps(250))
+    ),
+    "full": _every_score(MNIST_PIXELS["full"]["sinusoidal"]),
+}
+BAKE_OFF_TEXT: dict[Profile, dict[str, LanguageSetting]] = {
+    profile: _every_score(
+        replace(cell, positions="sinusoidal", train=cell.train.with_steps({"quick": 200, "full": 2500}[profile]))
+    )
+    for profile, cell in SHAKESPEARE_CELL.items()
+}
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A name that ``python -m sciformer record`` knows.
@@ -1069,6 +1155,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "search-claims": Experiment(SEARCH_CLAIMS, train_to_choose, seeds=3),
     "reversal": Experiment(REVERSAL, train_sequences, seeds=3),
     "dates": Experiment(DATES, train_sequences, seeds=3),
+    "bake-off-patches": Experiment(BAKE_OFF_PATCHES, partial(train_and_weigh, train_image_transformer), seeds=3),
+    "bake-off-pixels": Experiment(BAKE_OFF_PIXELS, partial(train_and_weigh, train_image_transformer), seeds=3),
+    "bake-off-text": Experiment(BAKE_OFF_TEXT, partial(train_and_weigh, train_language), seeds=3),
 }
 
 
@@ -1083,6 +1172,10 @@ def experiment(name: str) -> Experiment:
     return EXPERIMENTS[name]
 
 
+class UnfinishedRecord(Exception):
+    """Some runs of a record failed; those that finished are kept."""
+
+
 def record(
     name: str,
     profile: Profile,
@@ -1095,6 +1188,10 @@ def record(
 ) -> Path:
     """Train every seed of every arm of an experiment and write its record.
 
+    Every run is kept as soon as it has finished, in a folder beside the record. So when one fails, or the machine goes
+    down, the next call trains only what is missing, provided that settings, commit, versions and device are the same.
+    The folder goes when the record is whole. Its "seconds" are those of the call that made it whole.
+
     Args:
         seeds: how many for each arm, if not as many as the experiment says.
         jobs: how many runs train at the same time, each in a process of its own.
@@ -1106,6 +1203,7 @@ def record(
 
     Raises:
         ValueError: if the experiment is unknown or there is no seed.
+        UnfinishedRecord: if some runs failed; the others were trained all the same.
     """
     what = experiment(name)
     arms = what.arms(profile)
@@ -1115,12 +1213,21 @@ def record(
     if not all_seeds:
         raise ValueError(f"a record needs at least 1 seed, got {seeds}")
     tasks = [(arm, setting, seed) for arm, setting in arms.items() for seed in all_seeds]
-    began = time.perf_counter()
+    path = (out or results_folder()) / record_file(name, profile)
+    where, kept, began = environment(device), kept_runs(path), time.perf_counter()
+    attempt = partial(_attempt, what.run, device, where, kept)
     if jobs == 1:
-        runs = [_summary(what.run, device, *task) for task in tasks]
+        runs = [attempt(*task) for task in tasks]
     else:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            runs = list(pool.map(partial(_summary, what.run, device), *zip(*tasks, strict=True)))
+            runs = list(pool.map(attempt, *zip(*tasks, strict=True)))
+    failed = [(arm, seed, run) for (arm, _, seed), run in zip(tasks, runs, strict=True) if isinstance(run, Exception)]
+    if failed:
+        arm, seed, error = failed[0]
+        raise UnfinishedRecord(
+            f"{len(failed)} of {len(tasks)} runs failed, the first is {'' if arm is None else f'{arm}, '}seed {seed}: "
+            f"{error}. The others are kept in {kept}; record {name} again to train what is missing"
+        ) from error
     configs = {arm: asdict(setting) for arm, setting in arms.items()}
     content = {
         "name": name,
@@ -1129,12 +1236,40 @@ def record(
         "seeds": list(all_seeds),
         "runs": runs,
         "seconds": round(time.perf_counter() - began, 1),
-        **environment(device),
+        **where,
     }
-    path = (out or results_folder()) / record_file(name, profile)
     with written_whole(path) as beside:
         beside.write_text(json.dumps(content, indent=1) + "\n")
+    shutil.rmtree(kept)
     return path
+
+
+def kept_runs(path: Path) -> Path:
+    """The folder beside a record in which its finished runs wait for the others."""
+    return path.with_suffix(".runs")
+
+
+def _attempt(
+    run: Callable[..., Run],
+    device: torch.device | str,
+    where: dict[str, Any],
+    kept: Path,
+    arm: str | None,
+    setting: Any,
+    seed: int,
+) -> dict[str, Any] | Exception:
+    """One run: kept from before, or trained and kept now, or the error that ended it."""
+    path = kept / f"{'run' if arm is None else arm}, seed {seed}.json"
+    known = json.loads(json.dumps({"setting": asdict(setting), **where, "date": None}))
+    if path.exists() and (content := json.loads(path.read_text()))["known"] == known:
+        return content["run"]
+    try:
+        summary = _summary(run, device, arm, setting, seed)
+    except Exception as error:  # whatever it is, it must not cost what the other runs have found
+        return error
+    with written_whole(path) as beside:
+        beside.write_text(json.dumps({"known": known, "run": summary}) + "\n")
+    return summary
 
 
 def _summary(
@@ -1232,7 +1367,7 @@ def describe_record(name: str, figure: str, profile: Profile = "full", *, arm: s
     """One line for a notebook: mean ± standard error of a figure over the seeds, on what, or 'not recorded yet'.
 
     Args:
-        figure: a loss is told as it is, anything else is a share and told in per cent.
+        figure: told in the unit that :func:`figure_unit` gives it.
         arm: which one, in an experiment that has arms.
 
     Raises:
@@ -1246,11 +1381,28 @@ def describe_record(name: str, figure: str, profile: Profile = "full", *, arm: s
     if content is None:
         return f"{title}: not recorded yet"
     runs = [run for run in content["runs"] if run.get("arm") == arm]
-    mean, error = mean_and_error([run["figures"][figure] for run in runs])
+    told = describe_figure(figure, [run["figures"][figure] for run in runs])
     seconds, _ = mean_and_error([run["seconds"] for run in runs])
-    factor, digits, unit = (1, 3, "") if "loss" in figure else (100, 2, " %")
-    spread = f" ± {factor * error:.{digits}f}" if len(runs) > 1 else ""  # a single run says nothing of its error
     return (
-        f"{title}: {figure} {factor * mean:.{digits}f}{spread}{unit} over {len(runs)} seed{'s' * (len(runs) > 1)}, "
+        f"{title}: {figure} {told} over {len(runs)} seed{'s' * (len(runs) > 1)}, "
         f"{runs[0]['parameters']:,} parameters, {seconds:.0f} s each on {content['device']}"
     )
+
+
+def describe_figure(figure: str, values: Sequence[float]) -> str:
+    """Mean ± standard error of a figure; of a single value, which says nothing of its error, the value."""
+    mean, error = mean_and_error(values)
+    factor, digits, unit = figure_unit(figure)
+    spread = f" ± {factor * error:.{digits}f}" if len(values) > 1 else ""
+    return f"{factor * mean:.{digits}f}{spread}{unit}"
+
+
+def figure_unit(figure: str) -> tuple[int, int, str]:
+    """What a figure is multiplied by to be told, the digits, and the unit. What has no unit of its own is a share."""
+    if "loss" in figure:
+        return 1, 3, ""
+    if "step time" in figure:
+        return 1, 2, " times"
+    if "distance" in figure:
+        return 1, 2, " tokens"
+    return (1, 1, " MB") if "MB" in figure else (100, 2, " %")

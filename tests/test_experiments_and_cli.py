@@ -14,7 +14,6 @@ from sciformer import EnergyWellScore, NoPositions, cli, data, experiments, plot
 from sciformer.experiments import EXPERIMENTS, describe_record, load_record, record, results_folder
 from sciformer.files import written_whole
 
-ROOT = Path(__file__).parents[1]
 NAME = "mnist-image-transformer"
 TINY = ["--embed-dim", "8", "--num-heads", "2", "--num-layers", "1", "--profile", "quick", "--device", "cpu"]
 
@@ -46,25 +45,6 @@ def test_committed_records_are_whole_and_of_todays_setting(name, profile):
 
 
 PROFILES = get_args(experiments.Profile)
-QUOTED = re.findall(
-    r"\| `([a-z0-9-]+)`(?:, (.+?))?, ((?:test|validation|probe) [\w ]+?) \|(.*)\|(.*)\|(.*)\|",
-    (ROOT / "README.md").read_text(),
-)
-
-
-@pytest.mark.parametrize(("name", "arm", "figure", *PROFILES), QUOTED)
-def test_the_readme_quotes_the_record(name, arm, figure, quick, long, full):
-    for profile, quoted in zip(PROFILES, (quick, long, full), strict=True):
-        if profile not in EXPERIMENTS[name].settings or (arm or None) not in EXPERIMENTS[name].arms(profile):
-            assert quoted.strip() == "–"
-            continue
-        line = describe_record(name, figure, profile, arm=arm or None)
-        told = re.search(rf"{figure} (.+) over (\d+ seeds?), ([\d,]+ parameters, \d+ s each)", line)
-        assert quoted.strip() == (f"{told[1]} ({told[2]}, {told[3]})" if told else "not recorded yet")
-
-
-def test_the_readme_quotes_every_experiment():
-    assert {name for name, *_ in QUOTED} == set(EXPERIMENTS)
 
 
 def test_every_file_in_results_is_a_known_record():
@@ -164,6 +144,47 @@ def test_record_is_written_whole(tmp_path, jobs):
     assert [step for step, _ in losses[0]] == [1, 2, 3]
     assert losses[0] != losses[1]
     assert all(0 <= run["figures"]["test accuracy"] <= 1 for run in content["runs"])
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_has_finished_outlives_a_run_that_fails(tmp_path, monkeypatch, tiny_pixels, jobs):
+    """One arm asks for more positions than there are; the others are trained, kept, and not trained again."""
+    whole = EXPERIMENTS["mnist-pixels"]
+    arms = whole.arms("quick")
+    broken = arms | {"learned": replace(arms["learned"], embed_dim=7)}
+    monkeypatch.setitem(EXPERIMENTS, "mnist-pixels", replace(whole, settings={"quick": broken}))
+    message = r"1 of 5 runs failed, the first is learned, seed 0: embed_dim 7 is not divisible by num_heads 4\. The "
+    with pytest.raises(experiments.UnfinishedRecord, match=message):
+        record("mnist-pixels", "quick", seeds=1, steps=1, jobs=jobs, out=tmp_path)
+    kept = tmp_path / "mnist-pixels.quick.runs"
+    assert {file.name for file in kept.iterdir()} == {f"{a}, seed 0.json" for a in tiny_pixels if a != "learned"}
+    assert load_record("mnist-pixels", "quick", tmp_path) is None
+    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    assert cli.record_state("mnist-pixels", "quick") == "not recorded yet, 4 of 15 runs"
+
+    trained = []
+
+    def run(setting, seed, **options):
+        trained.append(setting.positions)
+        return whole.run(setting, seed, **options)
+
+    monkeypatch.setitem(EXPERIMENTS, "mnist-pixels", replace(whole, settings={"quick": arms}, run=run))
+    record("mnist-pixels", "quick", seeds=1, steps=1, out=tmp_path)
+    assert trained == ["learned"]
+    assert [one["arm"] for one in load_record("mnist-pixels", "quick")["runs"]] == tiny_pixels
+    assert not kept.exists()
+
+
+def test_a_kept_run_of_another_setting_is_trained_anew(tmp_path, monkeypatch, tiny_pixels):
+    whole = EXPERIMENTS["mnist-pixels"]
+    broken = whole.arms("quick") | {"published": replace(whole.arms("quick")["published"], num_heads=3)}
+    monkeypatch.setitem(EXPERIMENTS, "mnist-pixels", replace(whole, settings={"quick": broken}))
+    with pytest.raises(experiments.UnfinishedRecord):
+        record("mnist-pixels", "quick", seeds=1, steps=1, out=tmp_path)
+    monkeypatch.setitem(EXPERIMENTS, "mnist-pixels", whole)
+    record("mnist-pixels", "quick", seeds=1, steps=2, out=tmp_path)
+    runs = load_record("mnist-pixels", "quick", tmp_path)["runs"]
+    assert [one["curves"]["loss"][-1][0] for one in runs] == [2] * len(tiny_pixels)
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
@@ -460,6 +481,60 @@ def test_record_draws_every_arm(tmp_path, monkeypatch, capsys, tiny_pixels):
     assert options["x"] == [0.25, 0.5, 0.75, 1.0]
     last = [r["figures"]["test accuracy"] for r in load_record("mnist-pixels", "quick", tmp_path)["runs"][:2]]
     assert runs["distance"][:, -1].tolist() == pytest.approx(last)
+
+
+def test_record_list_goes_on_after_a_damaged_record(tmp_path, monkeypatch, capsys):
+    (tmp_path / f"{NAME}.json").write_text("{")
+    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    status, printed, _ = run(capsys, "record", "--list")
+    assert status == 0
+    (damaged,) = [line for line in printed.splitlines() if "not recorded yet" not in line]
+    assert re.match(rf"{NAME} +full +DAMAGED: .+{NAME}\.json is not a whole record", damaged)
+
+
+BAKE_OFFS = {name: each for name, each in EXPERIMENTS.items() if name.startswith("bake-off")}
+
+
+@pytest.mark.parametrize(("name", "profile"), [(n, p) for n, each in BAKE_OFFS.items() for p in each.settings])
+def test_bake_offs_compare_nothing_but_the_score(name, profile):
+    """The score's own numbers, α, w and λ, are the only difference in parameters: under one in a hundred."""
+    arms = EXPERIMENTS[name].arms(profile)
+    assert list(arms) == list(experiments.SCORES)
+    assert {replace(setting, score="dot") for setting in map(hashable, arms.values())} == {hashable(arms["dot"])}
+    sizes = {}
+    for arm, setting in arms.items():
+        model = setting.model()
+        assert (arm, setting.score, setting.score_options) == (arm, arm, {})
+        scores = [module for key, module in model.named_modules() if key.endswith("attention.score")]
+        assert len(scores) == setting.num_layers
+        own = sum(p.numel() for score in scores for p in score.parameters())
+        sizes[arm] = sum(p.numel() for p in model.parameters())
+        assert sizes[arm] - own == sizes["dot"]
+    assert max(sizes.values()) < 1.01 * sizes["dot"]
+
+
+def hashable(setting):
+    """A setting without its dicts, which must be empty or the same for all."""
+    changes = {"score_options": None}
+    if hasattr(setting, "augmentation"):
+        changes["augmentation"] = tuple(setting.augmentation.items())
+    return replace(setting, **changes)
+
+
+@pytest.mark.usefixtures("short_text")
+@pytest.mark.parametrize("name", ["bake-off-pixels", "bake-off-text"])
+def test_a_bake_off_weighs_each_score(tmp_path, monkeypatch, name):
+    """A run of the additive score holds more, and takes longer, than one of the dot product."""
+    tiny = {"pooling": 7} if name == "bake-off-pixels" else {"embed_dim": 16, "num_layers": 1}
+    settings = EXPERIMENTS[name].arms("quick")
+    arms = {arm: replace(settings[arm], **tiny) for arm in ("dot", "additive")}
+    monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": arms}))
+    record(name, "quick", seeds=1, steps=2, out=tmp_path)
+    dot, additive = (run["figures"] for run in load_record(name, "quick", tmp_path)["runs"])
+    assert dot["peak MB"] > 0
+    assert dot["step time against dot"] > 0
+    assert additive["peak MB"] > dot["peak MB"]
+    assert additive["step time against dot"] > dot["step time against dot"] / 2  # a loaded machine says no more
 
 
 def test_data_shows_what_is_where(tmp_path, capsys):

@@ -21,6 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: Each module imports only from those before it.
 LAYERS = [
     "files",
+    "measure",
     "functional",
     "scores",
     "fast",
@@ -60,6 +61,7 @@ LAYERS = [
     "check.notebook_12",
     "check.notebook_13",
     "check.notebook_14",
+    "check.notebook_16",
     "check.notebook_17",
     "check",
     "check.assignment",
@@ -67,6 +69,7 @@ LAYERS = [
     "check.worker",
     "experiments",
     "search",
+    "claims",
     "capstone",
     "cli",
 ]

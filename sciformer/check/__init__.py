@@ -21,6 +21,7 @@ from sciformer.check import (
     notebook_12,
     notebook_13,
     notebook_14,
+    notebook_16,
     notebook_17,
 )
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Fault
@@ -44,6 +45,7 @@ EXERCISES: dict[str, Exercise] = {
         notebook_12,
         notebook_13,
         notebook_14,
+        notebook_16,
         notebook_17,
     )
     for exercise in module.EXERCISES

@@ -1,0 +1,313 @@
+"""Exercises of notebook 16: the bake-off."""
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from sciformer.check.exercise import Case, Draw, Exercise, Fault
+
+_ERROR = "Mean and standard error"
+_PAIRS = "Pairs"
+_MANY = "Break it: many comparisons"
+
+
+def seed_spread(
+    values: Tensor,
+    *,
+    axis: int = 1,
+    centre: Callable[..., Tensor] = lambda values, axis: values.mean(axis),
+    square: Callable[..., Tensor] = lambda values, axis: values.var(axis),
+    root: Callable[..., Tensor] = lambda variance: variance.sqrt(),
+    over: Callable[..., float] = lambda count: math.sqrt(count),
+) -> tuple[Tensor, Tensor]:
+    """Mean over the seeds and its standard error, (A,) each."""
+    return centre(values, axis), root(square(values, axis)) / over(values.shape[axis])
+
+
+def _seed_spread_cases(draw: Draw) -> Iterator[Case]:
+    for arms, seeds in ((2, 3), (3, 5), (5, 7)):
+        yield Case(f"{arms} scores, {seeds} seeds", {"values": draw.normal(arms, seeds)})
+
+
+_SEED_SPREAD_FAULTS = (
+    Fault(
+        "standard deviation",
+        "This is the standard deviation: how far one seed lies from the mean. The mean of n seeds is surer by √n.",
+        over=lambda count: 1.0,
+    ),
+    Fault(
+        "divided by n",
+        "The standard deviation is divided by n. Variances of independent seeds add up, so the mean's standard error "
+        "falls with √n.",
+        over=lambda count: float(count),
+    ),
+    Fault(
+        "divided by √(n − 1)",
+        "The deviation is divided by √(n − 1). The n − 1 belongs into the variance; the mean is one of n seeds: √n.",
+        over=lambda count: math.sqrt(count - 1),
+    ),
+    Fault(
+        "n in the variance",
+        "The variance divides by n. The mean was taken from the same seeds and lies too near to them, so divide by "
+        "n − 1, as torch's `std` does.",
+        over=lambda count: count / math.sqrt(count - 1),
+    ),
+    Fault(
+        "variance",
+        "It is the variance over √n. The standard deviation is its root.",
+        root=lambda variance: variance,
+    ),
+    Fault(
+        "no mean in the deviations",
+        "It takes the root mean square of the values themselves. Subtract their mean first.",
+        square=lambda values, axis: values.square().sum(axis) / (values.shape[axis] - 1),
+    ),
+    Fault(
+        "over the scores",
+        "Mean and error run over the scores. Each score has its own: over the seeds, dim=1.",
+        axis=0,
+    ),
+    Fault(
+        "median",
+        "It is the median; the standard error belongs to the mean.",
+        centre=lambda values, axis: values.median(axis).values,
+    ),
+    Fault(
+        "sum",
+        "The seeds are added up and not divided by their number.",
+        centre=lambda values, axis: values.sum(axis),
+    ),
+)
+
+
+def paired_gain(
+    ours: Tensor,
+    theirs: Tensor,
+    *,
+    differences: Callable[..., Tensor] = lambda ours, theirs: ours - theirs,
+    mean: Callable[..., Tensor] = lambda d: d.mean(),
+    error: Callable[..., Tensor] = lambda d, ours, theirs: d.std() / math.sqrt(len(d)),
+) -> tuple[Tensor, Tensor]:
+    """Mean of the differences seed by seed, and its standard error."""
+    d = differences(ours, theirs)
+    return mean(d), error(d, ours, theirs)
+
+
+def _error(values: Tensor) -> Tensor:
+    return values.std() / math.sqrt(len(values))
+
+
+def _paired_gain_cases(draw: Draw) -> Iterator[Case]:
+    for seeds in (3, 5, 11):
+        luck = draw.normal(seeds)
+        yield Case(
+            f"{seeds} seeds", {"ours": luck + draw.normal(seeds) / 5 + 3, "theirs": luck + draw.normal(seeds) / 5}
+        )
+
+
+_PAIRED_GAIN_FAULTS = (
+    Fault(
+        "pairs forgotten",
+        "The two errors are added as for independent runs: √(a² + b²). The runs are pairs with the same seed: take the "
+        "differences first, then their own error.",
+        error=lambda d, ours, theirs: (_error(ours).square() + _error(theirs).square()).sqrt(),
+    ),
+    Fault(
+        "errors added",
+        "The two errors are added. Take the differences seed by seed, and their own error.",
+        error=lambda d, ours, theirs: _error(ours) + _error(theirs),
+    ),
+    Fault(
+        "errors subtracted",
+        "It is the difference of the two errors. An error of differences comes from the differences.",
+        error=lambda d, ours, theirs: _error(ours) - _error(theirs),
+    ),
+    Fault(
+        "one error only",
+        "The error is that of `ours` alone, as if the other score had been measured without any.",
+        error=lambda d, ours, theirs: _error(ours),
+    ),
+    Fault(
+        "the other error only",
+        "The error is that of `theirs` alone, as if ours had been measured without any.",
+        error=lambda d, ours, theirs: _error(theirs),
+    ),
+    Fault(
+        "standard deviation of the differences",
+        "This is how far one difference lies from the mean. Divide by √n for the mean of n.",
+        error=lambda d, ours, theirs: d.std(),
+    ),
+    Fault(
+        "divided by n",
+        "The deviation is divided by n. It is √n.",
+        error=lambda d, ours, theirs: d.std() / len(d),
+    ),
+    Fault(
+        "n in the variance",
+        "The variance divides by n. Of n differences, n − 1 are free: torch's `std` as it is.",
+        error=lambda d, ours, theirs: d.std(correction=0) / math.sqrt(len(d)),
+    ),
+    Fault(
+        "wrong way round",
+        "The sign is reversed: a gain is ours less theirs.",
+        differences=lambda ours, theirs: theirs - ours,
+    ),
+    Fault(
+        "seeds out of order",
+        "The values were sorted before they were subtracted. A pair shares its seed, so leave them where they stand.",
+        differences=lambda ours, theirs: ours.sort().values - theirs.sort().values,
+    ),
+    Fault(
+        "relative",
+        "The differences are divided by theirs. They are wanted as they are.",
+        differences=lambda ours, theirs: (ours - theirs) / theirs,
+    ),
+    Fault(
+        "squared",
+        "The differences are squared. A gain has a sign.",
+        differences=lambda ours, theirs: (ours - theirs).square(),
+    ),
+    Fault(
+        "in units of the error",
+        "The mean is divided by its error. That is t; the mean itself is wanted.",
+        mean=lambda d: d.mean() / _error(d),
+    ),
+    Fault("sum", "The differences are added up and not divided by their number.", mean=lambda d: d.sum()),
+)
+
+
+def holm(
+    p: Tensor,
+    *,
+    order: Callable[..., Tensor] = lambda p: p.argsort(),
+    factor: Callable[..., Tensor] = lambda count, place: count - place,
+    run: Callable[..., Tensor] = lambda x: x.cummax(0).values,
+    clip: Callable[..., Tensor] = lambda x: x.clamp(max=1),
+    back: Callable[..., Tensor] = lambda x, order: x[order.argsort()],
+) -> Tensor:
+    """Each chance as it stands among all, (M,)."""
+    places = order(p)
+    place = torch.arange(len(p), device=p.device)
+    return back(clip(run(factor(len(p), place) * p[places])), places)
+
+
+def _holm_cases(draw: Draw) -> Iterator[Case]:
+    def case(name: str, *thousandths: int) -> Case:
+        p = torch.tensor(thousandths, device=draw.device) + draw.integers(0, 5, len(thousandths))
+        return Case(name, {"p": p.to(draw.dtype) / 1000})
+
+    yield case("3 comparisons", 600, 700, 300)
+    yield case("4 comparisons", 200, 10, 600, 15)
+    yield case("7 comparisons", 80, 300, 10, 15, 900, 60, 20)
+
+
+_HOLM_FAULTS = (
+    Fault(
+        "not corrected",
+        "The chances are as they came. Among M comparisons the smallest had M chances to be so small.",
+        factor=lambda count, place: torch.ones_like(place),
+        run=lambda x: x,
+    ),
+    Fault(
+        "Bonferroni",
+        "All are multiplied by M. That is Bonferroni: right, and stricter than needed. Here the smallest is multiplied "
+        "by M, the next by M − 1, and so on.",
+        factor=lambda count, place: torch.full_like(place, count),
+    ),
+    Fault(
+        "Benjamini–Hochberg's factors",
+        "The factors are M divided by the place. Those of Benjamini and Hochberg bound the share of false finds; "
+        "Holm's are M, M − 1, …, 1.",
+        factor=lambda count, place: count / (place + 1),
+    ),
+    Fault(
+        "Benjamini and Hochberg",
+        "This is Benjamini and Hochberg's correction. It bounds the share of false finds, not the chance of any.",
+        factor=lambda count, place: count / (place + 1),
+        run=lambda x: x.flip(0).cummin(0).values.flip(0),
+    ),
+    Fault(
+        "Hochberg",
+        "The minimum runs from the largest down. That is Hochberg's step up; Holm steps down, with a maximum from the "
+        "smallest on.",
+        run=lambda x: x.flip(0).cummin(0).values.flip(0),
+    ),
+    Fault(
+        "factors the wrong way round",
+        "The smallest is multiplied by 1 and the largest by M. It is the smallest that had the most chances.",
+        factor=lambda count, place: place + 1,
+    ),
+    Fault(
+        "one factor too small",
+        "The factors begin with M − 1. The smallest is multiplied by M.",
+        factor=lambda count, place: count - place - 1,
+    ),
+    Fault(
+        "one factor too large",
+        "The factors begin with M + 1. The smallest is multiplied by M.",
+        factor=lambda count, place: count - place + 1,
+    ),
+    Fault(
+        "not rising",
+        "A larger chance may come out below a smaller one. Once one fails, all larger ones do: take the running "
+        "maximum.",
+        run=lambda x: x,
+    ),
+    Fault("running sum", "It adds up what came before. It is the running maximum.", run=lambda x: x.cumsum(0)),
+    Fault("above 1", "A chance above 1: cut it off there.", clip=lambda x: x),
+    Fault(
+        "left in order of size",
+        "The results stand in order of size. Put each back where its comparison stands.",
+        back=lambda x, order: x,
+    ),
+    Fault(
+        "ordered twice",
+        "The order of sorting was applied once more. To go back, use its inverse: order.argsort().",
+        back=lambda x, order: x[order],
+    ),
+    Fault(
+        "not sorted",
+        "The factors go to the comparisons as they stand. Sort by size first.",
+        order=lambda p: torch.arange(len(p), device=p.device),
+    ),
+    Fault(
+        "largest first",
+        "The largest comes first. The smallest does: it gets the factor M.",
+        order=lambda p: p.argsort(descending=True),
+    ),
+)
+
+EXERCISES = (
+    Exercise(
+        seed_spread,
+        notebook="16",
+        section=_ERROR,
+        level="easy",
+        minutes=4,
+        cases=_seed_spread_cases,
+        faults=_SEED_SPREAD_FAULTS,
+        returns=("mean", "standard error"),
+    ),
+    Exercise(
+        paired_gain,
+        notebook="16",
+        section=_PAIRS,
+        level="middle",
+        minutes=6,
+        cases=_paired_gain_cases,
+        faults=_PAIRED_GAIN_FAULTS,
+        returns=("mean", "standard error"),
+    ),
+    Exercise(
+        holm,
+        notebook="16",
+        section=_MANY,
+        level="hard",
+        minutes=15,
+        cases=_holm_cases,
+        faults=_HOLM_FAULTS,
+        returns=("chances",),
+    ),
+)
