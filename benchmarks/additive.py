@@ -11,10 +11,10 @@ at a time: for all of them or, where that would be more than 2²⁸ scores, for 
 import argparse
 
 import torch
-from measure import median_seconds, peak_bytes
 
 from sciformer import SCORES
 from sciformer.fast import attention, query_blocks
+from sciformer.measure import median_seconds, peak_bytes
 
 LENGTHS = {
     "separable": [256, 512, 1024, 2048, 4096, 8192, 16384, 65536, 1_000_000],

@@ -10,10 +10,10 @@ fragments. A readable form is left out if six (B, H, L, L) tensors, its rough ne
 import argparse
 
 import torch
-from measure import median_seconds, peak_bytes
 
 from sciformer import DistanceBiasedScore
 from sciformer.fast import attention
+from sciformer.measure import median_seconds, peak_bytes
 
 #: Name of each form and its arguments of ``attention``.
 FORMS = {

@@ -10,10 +10,10 @@ fragments. A readable path is left out if eleven (B, H, L, L) tensors, its rough
 import argparse
 
 import torch
-from measure import median_seconds, peak_bytes
 
 from sciformer import EnergyWellScore
 from sciformer.fast import attention
+from sciformer.measure import median_seconds, peak_bytes
 from sciformer.scores import WELLS
 
 HEAD_DIM = 32

@@ -21,6 +21,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 #: Each module imports only from those before it.
 LAYERS = [
     "files",
+    "measure",
     "functional",
     "scores",
     "fast",
@@ -37,7 +38,6 @@ LAYERS = [
     "data",
     "optim",
     "training",
-    "measure",
     "metrics",
     "plotting",
     "explore",
