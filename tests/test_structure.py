@@ -39,7 +39,6 @@ LAYERS = [
     "optim",
     "distributed",
     "training",
-    "measure",
     "metrics",
     "plotting",
     "explore",

@@ -22,9 +22,10 @@ def largest_share(
     best: Callable[..., Tensor] = lambda temperature: 1 / temperature,
     rest: Callable[..., Tensor] = lambda temperature: -1 / temperature,
     others: Callable[..., int] = lambda keys: keys - 1,
+    itself: float = 1.0,
 ) -> Tensor:
     """1 / (1 + (S − 1) exp(−2/τ)): one key at the cosine 1, all others at −1."""
-    return 1 / (1 + others(keys) * (rest(temperature) - best(temperature)).exp())
+    return 1 / (itself + others(keys) * (rest(temperature) - best(temperature)).exp())
 
 
 def _any_number(answer: Callable[..., Any], temperature: Tensor, keys: int) -> Any:
@@ -49,6 +50,11 @@ _LARGEST_SHARE_FAULTS = (
         "counts itself among the others",
         "The best key is counted among its own rivals: there are keys - 1 others.",
         others=lambda keys: keys,
+    ),
+    Fault(
+        "leaves itself out",
+        "The best key's own exponential is missing below. A softmax divides by the sum over all keys, itself included.",
+        itself=0.0,
     ),
     Fault(
         "one rival",
