@@ -262,8 +262,9 @@ plotting.images(torch.cat([small, shares]), titles, columns=5, size=1.7)
 plt.show()
 
 # %% [markdown]
-# Black is where that patch looks most. The distance bias draws attention along the row of patches; separable attention does not
-# know who asks:
+# Black is where that patch looks most, each map on its own scale: a nearly black square is nearly uniform attention, as the
+# inverse square and the softmax-exponential well have it here. The distance bias stays near its own place. Separable attention does
+# not know who asks:
 
 # %%
 change = {score: (weights - weights[:1]).abs().max().item() for score, weights in maps.items()}
