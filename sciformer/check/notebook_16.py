@@ -289,6 +289,7 @@ EXERCISES = (
         cases=_seed_spread_cases,
         faults=_SEED_SPREAD_FAULTS,
         returns=("mean", "standard error"),
+        differentiable=False,
     ),
     Exercise(
         paired_gain,
@@ -299,6 +300,7 @@ EXERCISES = (
         cases=_paired_gain_cases,
         faults=_PAIRED_GAIN_FAULTS,
         returns=("mean", "standard error"),
+        differentiable=False,
     ),
     Exercise(
         holm,
@@ -309,5 +311,6 @@ EXERCISES = (
         cases=_holm_cases,
         faults=_HOLM_FAULTS,
         returns=("chances",),
+        differentiable=False,
     ),
 )
