@@ -196,6 +196,7 @@ by_distance = torch.cos(frequency * torch.arange(length)[:, None]).sum(dim=-1)  
 for k in range(length):
     torch.testing.assert_close(similarity.diagonal(k), by_distance[k].expand(length - k))
 
+
 # %%
 def one_place_and_all(t, similarity=similarity):
     figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.7), layout="constrained")

@@ -121,6 +121,7 @@ depth = torch.stack([-field.amax(dim=-1) for field in fields.values()])  # (4, G
 plotting.landscapes(depth, side, places, titles=list(fields), zlabel="−E")
 plt.show()
 
+
 # %% [markdown]
 # Move *mat*, choose a well, change α:
 
@@ -624,7 +625,6 @@ for name, figure in recorded:
             told = f"± {error:.4f}" if len(values[arm]) > 1 else "in the only seed"
             print(f"{name}, {profile}, {arm}: {figure} {gap:+.4f} {told}")
 
-
 # %% [markdown]
 # A gap within two of its standard errors is no difference. `uniform` says how much there was to win by looking at all.
 #
@@ -638,6 +638,7 @@ long = {run["arm"]: run["figures"]["test accuracy"] for run in experiments.load_
 wells_alone = [value for arm, value in long.items() if arm not in ("dot", "uniform")]
 course.verdict("lowest test accuracy of a well, all of MNIST", min(wells_alone), above=0.993)
 course.verdict("test accuracy of uniform weights, all of MNIST", long["uniform"], above=0.993)
+
 
 # %% [markdown]
 # Every well passes 99.3 %, the broken one too, and so does the model that cannot choose where to look. A large patch holds much

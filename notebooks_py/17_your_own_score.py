@@ -289,7 +289,7 @@ outcome = capstone.report(CosineScore, device=device)
 # %% [markdown]
 # How to read it:
 #
-# - **Cost**: compare readable paths. A fast path is one you would have to write (notebook 15).
+# - **Cost**: compare readable paths. A fast path is one you would have to write (`sciformer/fast.py`).
 # - **± **: the standard error over seeds. *Ahead* and *behind* are more than two of them, of the differences seed by seed. With three
 #   seeds and few steps even that is a hint; `seeds=` and `steps=` ask for more.
 

@@ -1,11 +1,13 @@
 """Several processes, started by ``torchrun``, that train one model together."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 
 @contextmanager
@@ -23,7 +25,10 @@ def joined(device: torch.device | str) -> Iterator[torch.device]:
     if on_cuda:
         device = torch.device("cuda", dist.get_node_local_rank())
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if on_cuda else "gloo")
+    # Where torchrun starts processes anew, the store may still hold the addresses of those that died.
+    store, rank, count = next(rendezvous("env://"))
+    store = dist.PrefixStore(f"attempt {os.environ['TORCHELASTIC_RESTART_COUNT']}", store)
+    dist.init_process_group("nccl" if on_cuda else "gloo", store=store, rank=rank, world_size=count)
     try:
         yield device
     finally:
