@@ -3,7 +3,7 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/17_your_own_score.ipynb)
 #
-# Needs: notebooks 03, 06 and 08 · about 70 s on two CPU cores
+# Needs: notebooks 03, 06 and 08 · about 80 s on two CPU cores
 
 # %% [markdown]
 # After this notebook you can
