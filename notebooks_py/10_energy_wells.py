@@ -630,7 +630,8 @@ for name, figure in recorded:
 #
 # In the quick profile the stated softmax-exponential well reads digits as badly as `uniform`, and no other well is behind the dot
 # product. On 500 steps of text all wells but two stated ones are a little ahead of it.
-#
+
+# %% [markdown]
 # And when nothing is scarce? The long profile trains on all 60,000 digits, 16 times over:
 
 # %%
