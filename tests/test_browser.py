@@ -129,8 +129,8 @@ def errors(browser):
     )
 
 
-def explorers(browser, what="cell.node"):
-    """Something of each cell that calls ``explore``: its node, or what a JavaScript expression makes of ``cell``."""
+def explorers(browser, what):
+    """What a JavaScript expression makes of each ``cell`` that calls ``explore``."""
     return in_notebook(
         browser, f"return cells.filter(c => /^explore\\(/m.test(c.model.sharedModel.source)).map(cell => {what})"
     )
@@ -163,9 +163,12 @@ def test_explorers_move_by_keyboard_and_outlive_saving(path, lab, browser):
     open_notebook(browser, address(path.name))
     command(browser, "notebook:run-all-cells")
     assert errors(browser) == []
-    cells = explorers(browser)
-    assert cells
-    for cell in cells:
+    numbers = explorers(browser, "cells.indexOf(cell)")
+    assert numbers
+    for number in numbers:
+        in_notebook(browser, "panel.content.activeCellIndex = arguments[0]", number)
+        in_notebook(browser, "return panel.content.scrollToItem(arguments[0])", number)  # what is far away has no node
+        cell = in_notebook(browser, "return cells[arguments[0]].node", number)
         handles = wait_for(lambda cell=cell: cell.find_elements("css selector", HANDLES), "the sliders", 60)
         squares = [handle for handle in handles if handle.tag_name == "button"]
         for handle in [handle for handle in handles if handle not in squares] + squares[1:2]:
