@@ -30,6 +30,7 @@ from sciformer.experiments import (
     REVERSAL,
     Profile,
     describe_figure,
+    describe_runs,
     figure_unit,
     load_record,
 )
@@ -777,11 +778,7 @@ def recorded_cell(name: str, arm: str | None, figure: str, profile: Profile) -> 
     values = [run["figures"][figure] for run in runs if figure in run["figures"]]
     if not values:  # the longest texts of the full profile have other names
         return NOT_RECORDED
-    seconds, _ = mean_and_error([run["seconds"] for run in runs])
-    return (
-        f"{describe_figure(figure, values)} ({len(runs)} seed{'s' * (len(runs) > 1)}, "
-        f"{runs[0]['parameters']:,} parameters, {seconds:.0f} s each)"
-    )
+    return f"{describe_figure(figure, values)} ({describe_runs(runs)})"
 
 
 #: The tables of the README by the name between whose marks each stands.

@@ -6,7 +6,7 @@ import os
 import platform
 import secrets
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
 from pathlib import Path
@@ -136,10 +136,7 @@ def run_train(options: argparse.Namespace) -> None:
         ValueError: if an option does not belong to the task.
     """
     settings, train, figure = TASKS[options.task]
-    profile = options.profile or default_profile()
-    if profile not in settings:
-        raise ValueError(f"{options.task} has no {profile} profile; there are {', '.join(settings)}")
-    setting = settings[profile]
+    setting = settings[chosen_profile(options, settings, options.task)]
     config = setting.train if options.steps is None else setting.train.with_steps(options.steps)
     changes = {"train": config if options.lr is None else replace(config, lr=options.lr)}
     for name in MODEL_OPTIONS:
@@ -158,6 +155,20 @@ def run_train(options: argparse.Namespace) -> None:
     print(f"seed {run.seed}, {setting.train.steps} steps in {run.history.seconds:.0f} s on {options.device}")
     name = f"{options.task}-{setting.positions}-{setting.score}-{run.seed}"
     write_run(run, setting, figure, options.out or Path("runs") / name)
+
+
+def chosen_profile(
+    options: argparse.Namespace, settings: Mapping[experiments.Profile, Any], name: str
+) -> experiments.Profile:
+    """The profile that was asked for, or the course's own.
+
+    Raises:
+        ValueError: if there is no setting for it.
+    """
+    profile = options.profile or default_profile()
+    if profile not in settings:
+        raise ValueError(f"{name} has no {profile} profile; there are {', '.join(settings)}")
+    return profile
 
 
 def write_run(run: experiments.Run, setting: Any, figure: str, folder: Path) -> None:
@@ -210,9 +221,7 @@ def run_search(options: argparse.Namespace) -> None:
     Raises:
         ValueError: if the search has no such profile, or there is no trial or no worker.
     """
-    profile = options.profile or default_profile()
-    if profile not in search.SEARCH:
-        raise ValueError(f"search has no {profile} profile; there are {', '.join(search.SEARCH)}")
+    profile = chosen_profile(options, search.SEARCH, "search")
     setting = replace(search.SEARCH[profile], seed=options.seed)
     if options.steps is not None:
         train = setting.base.train.with_steps(options.steps)

@@ -47,6 +47,8 @@ def share(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         ValueError: if the processes do not divide the batch, since the mean of their means would not be its mean.
     """
     rank, count = place()
+    if count == 1:
+        return batch
     if len(batch[0]) % count:
         raise ValueError(f"{count} processes cannot share a batch of {len(batch[0])} equally")
     size = len(batch[0]) // count
@@ -56,6 +58,7 @@ def share(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 def mean(value: Tensor) -> Tensor:
     """The mean of what each process has."""
     _, count = place()
-    if count > 1:
-        dist.all_reduce(value)
+    if count == 1:
+        return value
+    dist.all_reduce(value)
     return value / count

@@ -623,31 +623,21 @@ def train_sequences(
 _SMALL_MOVES = {"degrees": 10.0, "translate": 2.0, "scale": 0.1}
 
 # Chosen by the accuracy on 10,000 other digits of MNIST's training set; the test digits took no part in it.
+_SMALL_IMAGES = ImageSetting(
+    size="small",
+    patch_size=7,
+    embed_dim=64,
+    num_heads=4,
+    num_layers=3,
+    expansion=2,
+    num_queries=8,
+    batch_size=128,
+    train=TrainConfig(steps=1500, lr=1e-2, optimizer="muon", weight_decay=0.1, warmup_steps=100),
+    augmentation=_SMALL_MOVES,
+)
 MNIST_IMAGE_TRANSFORMER: dict[Profile, ImageSetting] = {
-    "quick": ImageSetting(
-        size="small",
-        patch_size=7,
-        embed_dim=64,
-        num_heads=4,
-        num_layers=3,
-        expansion=2,
-        num_queries=8,
-        batch_size=128,
-        train=TrainConfig(steps=1500, lr=1e-2, optimizer="muon", weight_decay=0.1, warmup_steps=100),
-        augmentation=_SMALL_MOVES,
-    ),
-    "long": ImageSetting(
-        size="full",
-        patch_size=7,
-        embed_dim=64,
-        num_heads=4,
-        num_layers=3,
-        expansion=2,
-        num_queries=8,
-        batch_size=128,
-        train=TrainConfig(steps=7500, lr=1e-2, optimizer="muon", weight_decay=0.1, warmup_steps=100),
-        augmentation=_SMALL_MOVES,
-    ),
+    "quick": _SMALL_IMAGES,
+    "long": replace(_SMALL_IMAGES, size="full", train=_SMALL_IMAGES.train.with_steps(7500)),
     "full": ImageSetting(
         size="full",
         patch_size=4,
@@ -1382,11 +1372,13 @@ def describe_record(name: str, figure: str, profile: Profile = "full", *, arm: s
         return f"{title}: not recorded yet"
     runs = [run for run in content["runs"] if run.get("arm") == arm]
     told = describe_figure(figure, [run["figures"][figure] for run in runs])
+    return f"{title}: {figure} {told} over {describe_runs(runs)} on {content['device']}"
+
+
+def describe_runs(runs: Sequence[Mapping[str, Any]]) -> str:
+    """How many seeds of an arm a record holds, how large the model is, and how long one took."""
     seconds, _ = mean_and_error([run["seconds"] for run in runs])
-    return (
-        f"{title}: {figure} {told} over {len(runs)} seed{'s' * (len(runs) > 1)}, "
-        f"{runs[0]['parameters']:,} parameters, {seconds:.0f} s each on {content['device']}"
-    )
+    return f"{len(runs)} seed{'s' * (len(runs) > 1)}, {runs[0]['parameters']:,} parameters, {seconds:.0f} s each"
 
 
 def describe_figure(figure: str, values: Sequence[float]) -> str:

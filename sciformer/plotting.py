@@ -644,7 +644,7 @@ def parallel_coordinates(
     columns = []
     for n, name in enumerate(names):
         places, ticks, marks = _places([choice[name] for choice in choices], name in log)
-        columns.append(places + spread if len(ticks) != 3 or len(set(places.tolist())) == 3 else places)
+        columns.append(places + spread if len(set(places.tolist())) == len(ticks) else places)
         ax.axvline(n, color="0.7", linewidth=0.8, zorder=0)
         for tick, mark in zip(ticks, marks, strict=True):
             ax.annotate(mark, (n, tick), (3, 0), textcoords="offset points", fontsize=8, va="center", zorder=4)

@@ -68,7 +68,7 @@ def _demand(holds: object, seen: str) -> None:
 
 
 def _alike(one: Tensor, other: Tensor, *, tolerance: float = 1e-7) -> bool:
-    return torch.allclose(one, other, rtol=tolerance, atol=tolerance)
+    return one.shape == other.shape and torch.allclose(one, other, rtol=tolerance, atol=tolerance)
 
 
 def random_qkv(
@@ -282,6 +282,7 @@ def _rows_sum_to_one(recipe: Recipe) -> None:
         qkv, mask = random_qkv(B, H, L, L, D), allowed(kind)
         _, weights = attention(score, *qkv, attn_mask=attn_mask, is_causal=is_causal, need_weights=True)
         assert weights is not None
+        _demand(weights.shape == mask.shape, f"{kind}: weights are {tuple(weights.shape)}, not {tuple(mask.shape)}")
         _demand((weights >= 0).all() and (weights[~mask] == 0).all(), f"{kind}: a weight below 0, or at a hidden key")
         _demand(_alike(weights.sum(-1), mask.any(-1).double()), f"{kind}: a row that does not sum to 1")
 

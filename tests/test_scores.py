@@ -25,7 +25,7 @@ from sciformer import (
     fast,
 )
 from sciformer.fast import FAST, attention
-from sciformer.properties import PROPERTIES, B, D, H, L, built, random_mask, random_qkv
+from sciformer.properties import PROPERTIES, B, D, H, L, built, knows_places, random_mask, random_qkv
 
 #: The properties that take the fast path.
 IN_BLOCKS = ("hides the future", "empty rows give 0", "decoding is the whole pass", "fast path is exact")
@@ -74,6 +74,16 @@ def test_every_score_keeps_every_promise(recipe, name):
 @pytest.mark.parametrize("name", IN_BLOCKS)
 def test_every_score_keeps_its_promises_in_blocks(recipe, name):
     PROPERTIES[name].test(recipe)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_only_the_distance_knows_places(name):
+    """Beside what a score says of itself: each later score that does is named here."""
+    assert knows_places(built(SCORES[name])) == (name == "distance")
+
+
+def test_the_random_mask_leaves_some_queries_nothing():
+    assert (~random_mask(B, H, L, L).any(-1)).sum() == B * H
 
 
 def test_readable_path_is_the_four_lines(score):
