@@ -442,12 +442,12 @@ plt.show()
 # authors ran it: one slope in each layer, along the sequence, blind to the half turn.
 
 # %%
-for profile in ("quick", "full"):
+for profile in experiments.MNIST_PIXELS:
     for arm in experiments.MNIST_PIXELS[profile]:
         print(experiments.describe_record("mnist-pixels", "test accuracy", profile, arm=arm))
 
 # %%
-for profile in ("quick", "full"):
+for profile in experiments.MNIST_PIXELS:
     record, groups = experiments.load_record("mnist-pixels", profile), {}
     for run in record["runs"] if record else []:
         groups.setdefault(run["arm"], []).append(run["figures"]["test accuracy"])

@@ -359,12 +359,12 @@ for name in ("pixels", "untrained encoder"):
 
 # %%
 figures = ("probe accuracy of pixels", "probe accuracy untrained", "probe accuracy")
-for profile in ("quick", "full"):
+for profile in experiments.MASKED_IMAGES:
     for figure in figures:
         print(experiments.describe_record("masked-images", figure, profile))
 
 # %%
-for profile in ("quick", "full"):
+for profile in experiments.MASKED_IMAGES:
     record = experiments.load_record("masked-images", profile)
     if record:
         groups = {figure.replace("probe accuracy", "").strip() or "trained": [run["figures"][figure] for run in record["runs"]] for figure in figures}

@@ -197,6 +197,8 @@ def run_record(options: argparse.Namespace) -> None:
         for name, experiment in experiments.EXPERIMENTS.items():
             for profile in experiment.settings:
                 print(f"{name:24} {profile:6} {record_state(name, profile)}")
+        for profile in search.SEARCH:
+            print(f"{'search':24} {profile:6} {search_state(profile)}")
         return
     if options.name is None:
         raise ValueError(f"record what? There are {', '.join(experiments.EXPERIMENTS)}")
@@ -257,6 +259,18 @@ def record_state(name: str, profile: experiments.Profile) -> str:
     finished = len(list(experiments.kept_runs(path).glob("*.json")))
     what = experiments.experiment(name)
     return f"not recorded yet{f', {finished} of {what.seeds * len(what.arms(profile))} runs' if finished else ''}"
+
+
+def search_state(profile: experiments.Profile) -> str:
+    """What is recorded of the random search, or what is wrong with its file."""
+    try:
+        found = search.load_search(profile)
+    except ValueError as error:
+        return f"DAMAGED: {error}"
+    if found is None:
+        return "not recorded yet"
+    trials, content = found
+    return f"{len(trials)} trials, {content['device']}, {content['date']}, {content['commit']}"
 
 
 def run_claims(options: argparse.Namespace) -> None:

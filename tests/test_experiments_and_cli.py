@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from sciformer import EnergyWellScore, NoPositions, cli, data, experiments, plotting
+from sciformer import EnergyWellScore, NoPositions, cli, data, experiments, plotting, search
 from sciformer.experiments import EXPERIMENTS, describe_record, load_record, record, results_folder
 from sciformer.files import written_whole
 
@@ -459,8 +459,9 @@ def test_bad_input_is_one_line(capsys, arguments, message):
 def test_record_list(capsys):
     status, printed, _ = run(capsys, "record", "--list")
     assert status == 0
+    every = {name: each.settings for name, each in EXPERIMENTS.items()} | {"search": search.SEARCH}
     assert [line.split()[:2] for line in printed.splitlines()] == [
-        [name, profile] for name, each in EXPERIMENTS.items() for profile in each.settings
+        [name, profile] for name, profiles in every.items() for profile in profiles
     ]
 
 
@@ -484,12 +485,15 @@ def test_record_draws_every_arm(tmp_path, monkeypatch, capsys, tiny_pixels):
 
 
 def test_record_list_goes_on_after_a_damaged_record(tmp_path, monkeypatch, capsys):
-    (tmp_path / f"{NAME}.json").write_text("{")
-    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    for name in (NAME, "search"):
+        (tmp_path / f"{name}.json").write_text("{")
+    for module in (experiments, search):
+        monkeypatch.setattr(module, "results_folder", lambda: tmp_path)
     status, printed, _ = run(capsys, "record", "--list")
     assert status == 0
-    (damaged,) = [line for line in printed.splitlines() if "not recorded yet" not in line]
-    assert re.match(rf"{NAME} +full +DAMAGED: .+{NAME}\.json is not a whole record", damaged)
+    damaged = [line for line in printed.splitlines() if "not recorded yet" not in line]
+    for name, line in zip((NAME, "search"), damaged, strict=True):
+        assert re.match(rf"{name} +full +DAMAGED: .+{name}\.json is not a whole record", line)
 
 
 BAKE_OFFS = {name: each for name, each in EXPERIMENTS.items() if name.startswith("bake-off")}
