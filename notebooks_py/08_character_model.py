@@ -596,7 +596,8 @@ for profile, some_arms in experiments.SHAKESPEARE_LENGTHS.items():
         for arm, rows in lines.items():
             mean, error = metrics.mean_and_error((rows[:, -1] - rows[:, 0]).tolist())
             print(f"{profile} profile, {arm}: {mean:+.3f} ± {error:.3f} at {at[-1]} against {at[0]}")
-        plotting.bands(lines, x=at, xlabel="length of a piece", ylabel="validation loss", title=title)
+        ax = plotting.bands(lines, x=at, xlabel="length of a piece", ylabel="validation loss", title=title)
+        ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
         plt.show()
 
 # %% [markdown]

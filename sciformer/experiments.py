@@ -714,8 +714,8 @@ MNIST_PIXELS: dict[Profile, dict[str, PixelSetting]] = {
         replace(_SMALL_PUBLISHED_PIXELS, size="small", train=_PUBLISHED_PIXELS.train.with_steps(400)),
     ),
     "long": _pixel_arms(
-        replace(_SMALL_PIXELS, train=_SMALL_PIXELS.train.with_steps(5000)),
-        replace(_SMALL_PUBLISHED_PIXELS, train=_PUBLISHED_PIXELS.train.with_steps(5000)),
+        replace(_SMALL_PIXELS, train=_SMALL_PIXELS.train.with_steps(3000)),
+        replace(_SMALL_PUBLISHED_PIXELS, train=_PUBLISHED_PIXELS.train.with_steps(3000)),
     ),
     "full": _pixel_arms(_DISTANCE_PIXELS, _PUBLISHED_PIXELS),
 }
