@@ -741,7 +741,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     PIXELS: (ACCURACY,),
     "shakespeare": (LOSS,),
     TWO: (LOSS,),
-    LENGTHS: ("validation loss at 64", "validation loss at 512"),
+    LENGTHS: ("validation loss at 64", "validation loss at 512", "validation loss at 2048"),
     "energy-wells": (ACCURACY,),
     "energy-wells-text": (LOSS,),
     SEARCHED: (VALIDATION,),
@@ -769,32 +769,36 @@ def records_table() -> str:
 
 
 def recorded_cell(name: str, arm: str | None, figure: str, profile: Profile) -> str:
-    """A figure with its seeds, parameters and seconds; "–" where the experiment has no such profile or arm."""
+    """A figure with its seeds, parameters and seconds; "–" where the experiment has no such profile, arm or figure."""
     what = EXPERIMENTS[name]
     if profile not in what.settings or arm not in what.arms(profile):
         return "–"
     content = load_record(name, profile)
-    runs = [] if content is None else [run for run in content["runs"] if run.get("arm") == arm]
-    values = [run["figures"][figure] for run in runs if figure in run["figures"]]
-    if not values:  # the longest texts of the full profile have other names
+    if content is None:
         return NOT_RECORDED
-    return f"{describe_figure(figure, values)} ({describe_runs(runs)})"
+    runs = [run for run in content["runs"] if run.get("arm") == arm and figure in run["figures"]]
+    if not runs:  # the longest text of the quick profile is not the full one's
+        return "–"
+    return f"{describe_figure(figure, [run['figures'][figure] for run in runs])} ({describe_runs(runs)})"
 
 
-#: The tables of the README by the name between whose marks each stands.
+#: The tables of the READMEs by the name between whose marks each stands.
 TABLES: dict[str, Callable[[], str]] = {"claims": claims_table, "bake-off": bake_off_table, "records": records_table}
 
 
 def with_tables(text: str) -> str:
-    """A text with every table made anew, each between its marks ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
+    """A text with its tables made anew, each between its marks ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
 
     Raises:
-        ValueError: if the marks of a table are missing.
+        ValueError: if there are marks of no table, or only one of the two.
     """
-    for name, make in TABLES.items():
-        start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-        if start not in text or end not in text:
+    marks = {name: (f"<!-- {name} -->\n", f"\n<!-- end of {name} -->") for name in TABLES}
+    if not any(mark in text for pair in marks.values() for mark in pair):
+        raise ValueError(f"no table has a place here: each stands between its marks, as {marks['claims']}")
+    for name, (start, end) in marks.items():
+        if (start in text) != (end in text):
             raise ValueError(f"there is no place for the table of {name}: it stands between {start!r} and {end!r}")
-        before, rest = text.split(start, 1)
-        text = f"{before}{start}\n{make()}\n{end}{rest.split(end, 1)[1]}"
+        if start in text:
+            before, rest = text.split(start, 1)
+            text = f"{before}{start}\n{TABLES[name]()}\n{end}{rest.split(end, 1)[1]}"
     return text

@@ -88,7 +88,9 @@ def parser() -> argparse.ArgumentParser:
     look.set_defaults(command=run_search)
 
     show_claims = commands.add_parser("claims", help="the claims, what was measured, and the verdicts, as Markdown")
-    show_claims.add_argument("--write", type=Path, metavar="README.md", help="renew the tables of this file instead")
+    show_claims.add_argument(
+        "--write", type=Path, nargs="+", metavar="README.md", help="renew the tables of these files instead"
+    )
     show_claims.set_defaults(command=run_claims)
 
     for command in (train, record, look):
@@ -274,16 +276,17 @@ def search_state(profile: experiments.Profile) -> str:
 
 
 def run_claims(options: argparse.Namespace) -> None:
-    """Print the table of claims, or renew the tables of a file."""
+    """Print the table of claims, or renew the tables of some files."""
     from sciformer import claims
 
     if options.write is None:
         print(claims.claims_table())
         return
-    text = claims.with_tables(options.write.read_text())
-    with written_whole(options.write) as beside:
-        beside.write_text(text)
-    print(f"written: {options.write}")
+    for path in options.write:
+        text = claims.with_tables(path.read_text())
+        with written_whole(path) as beside:
+            beside.write_text(text)
+        print(f"written: {path}")
 
 
 def draw_record(path: Path) -> Path:

@@ -12,15 +12,17 @@ from sciformer.claims import CLAIMS, Finding, against, best_record, compare, rea
 from sciformer.experiments import EXPERIMENTS, describe_record, load_record
 
 README = Path(__file__).parents[1] / "README.md"
+RESULTS = README.parent / "results" / "README.md"
 NAME = "additive-2x2"
 
 
-def test_the_readme_is_not_stale():
-    """Every figure of its tables is made here from a record or a check; to renew them: claims --write README.md."""
-    text = README.read_text()
-    for name, make in claims.TABLES.items():
+@pytest.mark.parametrize(("page", "tables"), [(README, ("claims", "bake-off")), (RESULTS, ("records",))])
+def test_no_page_is_stale(page, tables):
+    """Every figure of a table is made here from a record or a check; to renew them: claims --write."""
+    text = page.read_text()
+    for name in tables:
         shown = text.split(f"<!-- {name} -->\n")[1].split(f"\n<!-- end of {name} -->")[0]
-        assert shown.strip().splitlines() == make().splitlines()
+        assert shown.strip().splitlines() == claims.TABLES[name]().splitlines()
     assert claims.with_tables(text) == text
 
 
@@ -58,6 +60,7 @@ def test_the_tables_quote_the_record():
     told = re.search(r"test accuracy (.+) over (\d+ seeds), ([\d,]+ parameters, \d+ s each)", line)
     (row,) = [row for row in claims.records_table().splitlines() if row.startswith("| `mnist-pixels`, distance,")]
     assert row.split(" | ")[1] == f"{told[1]} ({told[2]}, {told[3]})"
+    assert claims.recorded_cell("shakespeare-lengths", "none", "validation loss at 2048", "quick") == "–"
     (row,) = [row for row in claims.records_table().splitlines() if "1,100 steps" in row]
     assert row.endswith("| – | – |")
 
@@ -198,5 +201,8 @@ def test_claims_command(tmp_path, monkeypatch, capsys):
         assert cli.main(["claims", "--write", str(page)]) == 0
         assert page.read_text() == "before\n<!-- claims -->\n\n| new |\n\n<!-- end of claims -->\nafter\n"
     page.write_text("nothing")
+    assert cli.main(["claims", "--write", str(page)]) == 1
+    assert "no table has a place here" in capsys.readouterr().err
+    page.write_text("<!-- claims -->\n")
     assert cli.main(["claims", "--write", str(page)]) == 1
     assert "there is no place for the table of claims" in capsys.readouterr().err
