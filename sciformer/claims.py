@@ -514,8 +514,7 @@ def rises_with_sizes() -> Iterator[Finding]:
             yield Finding(None, NOT_RECORDED, f"`{SEARCHED}`", condition)
             continue
         mean, error = mean_and_error(rises[kind])
-        told = f"{100 * mean:+.2f} ± {100 * error:.2f} points".replace("-", "−")
-        yield Finding(mean > ERRORS * error, told, described(content), condition)
+        yield Finding(mean > ERRORS * error, describe_figure("rise", rises[kind]), described(content), condition)
     for more, less in (("heads", "head dimension"), ("head dimension", "tokens")):
         condition = f"{more} before {less}"
         if content is None:

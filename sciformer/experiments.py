@@ -1386,7 +1386,7 @@ def describe_figure(figure: str, values: Sequence[float]) -> str:
     mean, error = mean_and_error(values)
     factor, digits, unit = figure_unit(figure)
     spread = f" ± {factor * error:.{digits}f}" if len(values) > 1 else ""
-    return f"{factor * mean:.{digits}f}{spread}{unit}"
+    return f"{factor * mean:.{digits}f}{spread}{unit}".replace("-", "−")
 
 
 def figure_unit(figure: str) -> tuple[int, int, str]:
@@ -1397,4 +1397,6 @@ def figure_unit(figure: str) -> tuple[int, int, str]:
         return 1, 2, " times"
     if "distance" in figure:
         return 1, 2, " tokens"
+    if "rise" in figure:
+        return 100, 2, " points"
     return (1, 1, " MB") if "MB" in figure else (100, 2, " %")
