@@ -407,7 +407,7 @@ def with_trials(n):
 
 
 alt = "Shares of the variance with their errors, for the first trials of the search"
-explore(with_trials, alt=alt, n=ipywidgets.IntSlider(len(shown), 10, len(shown), 2))
+explore(with_trials, alt=alt, n=ipywidgets.IntSlider(len(shown), 10, len(shown), 2, description="trials"))
 
 # %% [markdown]
 # Prediction 2: the order of the rows, as far as the errors let one say so. And the shares belong to **this space** and to **this
