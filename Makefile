@@ -22,4 +22,4 @@ test: .venv/installed
 	@touch $@
 
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-colab

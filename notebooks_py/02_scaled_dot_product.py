@@ -254,7 +254,7 @@ course.verdict("d = 64: scaled, back to q·k, over unscaled", to_product[2][1] /
 
 # %% [markdown]
 # At $d = 1024$ next to nothing passes: the "extremely small gradients" that the paper suspects. But be fair, and count
-# the factor $1/\sqrt d$ on the way back to $q \cdot k$ (green): up to $d = 64$ the unscaled gradient is the *larger*
+# the factor $1/\sqrt d$ on the way back to $q \cdot k$ (the third line): up to $d = 64$ the unscaled gradient is the *larger*
 # one. What that does to learning, the last section measures.
 
 # %% [markdown]

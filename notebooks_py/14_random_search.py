@@ -409,7 +409,7 @@ def with_trials(n):
 
 
 alt = "Shares of the variance with their errors, for the first trials of the search"
-explore(with_trials, alt=alt, n=ipywidgets.IntSlider(len(shown), 10, len(shown), 2))
+explore(with_trials, alt=alt, n=ipywidgets.IntSlider(len(shown), 10, len(shown), 2, description="trials"))
 
 # %% [markdown]
 # Prediction 2: in the recorded search it is the sequence length, by far. No other share is sure to be above 0, not even that of the

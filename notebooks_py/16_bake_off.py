@@ -146,7 +146,7 @@ def draw(seeds):
 
 
 alt = "The share of false alarms falls with the number of standard errors, much more slowly for three seeds than for thirty."
-explore(draw, alt=alt, seeds=ipywidgets.IntSlider(value=3, min=2, max=10))
+explore(draw, alt=alt, seeds=ipywidgets.IntSlider(value=3, min=2, max=10, description="seeds"))
 
 # %% [markdown]
 # ## Break it: many comparisons

@@ -26,6 +26,9 @@ def explore(draw: Callable[..., Figure | Axes], *, alt: str, **sliders: Any) -> 
     Args:
         alt: what there is to see, in words.
         sliders: an ipywidgets widget for each argument of ``draw``.
+
+    Raises:
+        ValueError: if a slider has no description, so that nobody can tell what it moves.
     """
 
     def png() -> bytes:
@@ -40,8 +43,11 @@ def explore(draw: Callable[..., Figure | Axes], *, alt: str, **sliders: Any) -> 
 
     first = png()
     picture = ipywidgets.Image(value=first, format="png", layout={"max_width": "100%", "align_self": "flex-start"})
-    for slider in sliders.values():
+    picture.tooltip = alt  # which names the picture for a screen reader; ipywidgets 7 makes nothing of it
+    for name, slider in sliders.items():
         if hasattr(slider, "description"):
+            if not slider.description:
+                raise ValueError(f"the slider for {name!r} has no description")
             slider.continuous_update = False
             slider.style.description_width = "initial"
         slider.observe(redraw, "value")

@@ -21,7 +21,8 @@ from torch import Tensor
 from sciformer.metrics import mean_and_error
 
 #: Okabe and Ito's colour-blind safe palette (Wong 2011, doi:10.1038/nmeth.1618), yellow left out: it fades on white.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+#: In an order in which the first few, which most pictures need, look least alike however one sees colours.
+COLORS = ("#0072B2", "#D55E00", "#000000", "#56B4E9", "#CC79A7", "#E69F00", "#009E73")
 
 
 def figure_of(drawn: Figure | Axes) -> Figure:

@@ -244,6 +244,53 @@ def test_curves_draw_lists_and_pairs():
     assert list(smooth.get_ydata()) == [2.0, 4.0, 6.0]
 
 
+#: What is left of linear RGB where one kind of cones is missing (Machado et al. 2009, doi:10.1109/TVCG.2009.113).
+SIGHTS = {
+    "all cones": torch.eye(3),
+    "protanopia": torch.tensor(
+        [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+    ),
+    "deuteranopia": torch.tensor(
+        [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+    ),
+    "tritanopia": torch.tensor(
+        [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]]
+    ),
+}
+
+
+def seen(colors, sight):
+    """CIE L*a*b* (N, 3) of sRGB colours: distances in it are as large as they look; 2.3 is just noticeable."""
+    rgb = torch.tensor(mpl.colors.to_rgba_array(colors)[:, :3], dtype=torch.float32)
+    linear = torch.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    linear = (linear @ SIGHTS[sight].T).clamp(0, 1)
+    to_xyz = torch.tensor([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    xyz = linear @ to_xyz.T / to_xyz.sum(dim=1)  # in parts of white
+    x, y, z = torch.where(xyz > (6 / 29) ** 3, xyz ** (1 / 3), xyz * (29 / 6) ** 2 / 3 + 4 / 29).unbind(dim=1)
+    return torch.stack([116 * y - 16, 500 * (x - y), 200 * (y - z)], dim=1)
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+def test_colours_stay_apart_for_colour_blind_readers(sight):
+    okabe_and_ito = {"#000000", "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7"}
+    assert set(plotting.COLORS) == okabe_and_ito - {"#F0E442"}
+    for count, least in ((3, 50), (4, 20), (7, 15)):
+        assert torch.pdist(seen(plotting.COLORS[:count], sight)).min() > least
+    drawn = [line.get_color() for line in plotting.curves({str(n): [0.0, n] for n in range(7)}).lines]
+    assert drawn == list(plotting.COLORS)
+
+
+@pytest.mark.parametrize("sight", SIGHTS)
+def test_colour_maps_grow_lighter_step_by_step_for_colour_blind_readers(sight):
+    shades = torch.linspace(0, 1, 33).numpy()
+    lightness = seen(plotting.heatmap(torch.rand(3, 5)).images[0].cmap(shades), sight)[:, 0]
+    assert (lightness.diff() > 0).all()
+    signed = seen(plotting.heatmap(torch.randn(3, 5), signed=True).images[0].cmap(shades), sight)
+    assert (signed[:17, 0].diff() > 0).all()
+    assert (signed[16:, 0].diff() < 0).all()
+    assert torch.dist(signed[4], signed[-5]) > 50
+
+
 def test_confusion_leaves_the_diagonal_blank():
     ax = plotting.confusion(torch.tensor([[90, 2], [5, 80]]))
     assert [(t.get_position(), t.get_text()) for t in ax.texts] == [((1, 0), "2"), ((0, 1), "5")]
@@ -259,7 +306,7 @@ def test_explore_redraws_when_a_slider_moves(monkeypatch):
         ax.bar([0], [height])
         return ax
 
-    slider = ipywidgets.IntSlider(value=3, min=1, max=5)
+    slider = ipywidgets.IntSlider(value=3, min=1, max=5, description="height")
     explore(draw, alt="a bar", height=slider)
     bundle = shown[0]
     assert bundle["text/plain"] == "a bar"
@@ -268,6 +315,11 @@ def test_explore_redraws_when_a_slider_moves(monkeypatch):
     slider.value = 5
     assert drawn == [3, 5]
     assert plt.get_fignums() == []
+
+
+def test_a_slider_without_a_description_is_refused():
+    with pytest.raises(ValueError, match="the slider for 'height' has no description"):
+        explore(lambda height: plt.subplots()[1], alt="a bar", height=ipywidgets.IntSlider())
 
 
 def test_a_square_that_is_clicked_is_chosen_and_marked(monkeypatch):

@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from torch import nn
 
 import sciformer
@@ -177,12 +178,15 @@ def test_submodules_come_when_they_are_asked_for():
 
 
 def test_one_list_of_dependencies():
-    """requirements.txt installs the package with its course extra, and environment.yml installs requirements.txt."""
+    """requirements.txt is the package with its course extra; environment.yml is Python, pip and requirements.txt."""
     lines = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
     assert lines == ["-e .[course]"]
-    environment = (ROOT / "environment.yml").read_text()
-    assert "-r requirements.txt" in environment
-    assert re.search(r"python\s*>=\s*" + re.escape(PROJECT["requires-python"].removeprefix(">=")), environment)
+    python = f"python {PROJECT['requires-python']}"
+    assert yaml.safe_load((ROOT / "environment.yml").read_text()) == {
+        "name": "sciformer",
+        "channels": ["conda-forge"],
+        "dependencies": [python, "pip", {"pip": ["-r requirements.txt"]}],
+    }
 
 
 def test_the_package_alone_is_light():
