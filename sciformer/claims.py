@@ -786,15 +786,24 @@ TABLES: dict[str, Callable[[], str]] = {"claims": claims_table, "bake-off": bake
 
 
 def with_tables(text: str) -> str:
-    """A text with every table made anew, each between its marks ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
+    """A text with every table made anew, each between its marks.
 
     Raises:
         ValueError: if the marks of a table are missing.
     """
     for name, make in TABLES.items():
-        start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-        if start not in text or end not in text:
-            raise ValueError(f"there is no place for the table of {name}: it stands between {start!r} and {end!r}")
-        before, rest = text.split(start, 1)
-        text = f"{before}{start}\n{make()}\n{end}{rest.split(end, 1)[1]}"
+        text = between_marks(text, name, make())
     return text
+
+
+def between_marks(text: str, name: str, made: str) -> str:
+    """A text with what stands between ``<!-- NAME -->`` and ``<!-- end of NAME -->`` replaced.
+
+    Raises:
+        ValueError: if the marks are missing.
+    """
+    start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+    if start not in text or end not in text:
+        raise ValueError(f"there is no place for the table of {name}: it stands between {start!r} and {end!r}")
+    before, rest = text.split(start, 1)
+    return f"{before}{start}\n{made}\n{end}{rest.split(end, 1)[1]}"
