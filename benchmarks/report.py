@@ -53,7 +53,7 @@ def layers_table(rows: Sequence[Mapping[str, Any]]) -> str:
         told = f"{number(measured['milliseconds'])} ms, {number(measured['megabytes'])} MB"
         ours = found.get((measured["beside"], measured["length"]), {})
         if "milliseconds" in ours:
-            told += f"<br>{measured['milliseconds'] / ours['milliseconds']:.2f} × {measured['beside']}"
+            told += f"<br>{measured['milliseconds'] / ours['milliseconds']:.2f} × the time of {measured['beside']}"
         return told
 
     lines = [row(["one layer", *(f"{length:,} tokens" for length in lengths)]), "|---|" + "---|" * len(lengths)]
@@ -65,7 +65,7 @@ def layers_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def models_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """One row a model."""
-    lines = [row(["model", "parameters", "training steps a second", "beside ours"]), "|---|---|---|---|"]
+    lines = [row(["model", "parameters", "training steps a second", "time"]), "|---|---|---|---|"]
     ours = {measured["task"]: measured["steps per second"] for measured in rows if measured["kind"] == "ours"}
     for measured in rows:
         name = f"{measured['task']}: {measured['model']}"
@@ -73,7 +73,7 @@ def models_table(rows: Sequence[Mapping[str, Any]]) -> str:
             lines.append(row([name, "–", measured["why not"], "–"]))
             continue
         speed, peer = measured["steps per second"], measured["kind"] == "peer"
-        ratio = f"{speed / ours[measured['task']]:.2f} ×" if peer else "–"
+        ratio = f"{ours[measured['task']] / speed:.2f} × ours" if peer else "–"
         lines.append(row([name if peer else f"**{name}**", f"{measured['parameters']:,}", number(speed), ratio]))
     return "\n".join(lines)
 
@@ -102,7 +102,9 @@ def picture(content: Mapping[str, Any]) -> Figure:
             if kind == "ours":
                 style["color"] = COLORS[place % len(COLORS)]
             else:
-                style |= {"color": "0.45", "linestyle": DASHES[place], "markerfacecolor": "white"}
+                style |= {"color": "0.45", "linestyle": DASHES[place]}
+            if kind == "peer" or place >= len(COLORS):  # where a colour comes again, its marks are hollow
+                style["markerfacecolor"] = "white"
             for form, pair in zip(("fast", "readable"), axes.T, strict=True):
                 points = [m for m in rows if label(m) == f"{name}, {form}" and "why not" not in m]
                 for ax, what in zip(pair, ("milliseconds", "megabytes"), strict=True):
@@ -111,12 +113,12 @@ def picture(content: Mapping[str, Any]) -> Figure:
     for ax in axes.flat:
         ax.set(xscale="log", yscale="log")
         ax.set_xticks(lengths, labels=[f"{length:,}" for length in lengths])
-        ax.tick_params(axis="x", which="minor", bottom=False)
+        ax.set_xticks([], minor=True)
         ax.grid(alpha=0.3)
     axes[0, 0].set(title="fast form", ylabel="milliseconds")
     axes[0, 1].set(title="readable form: holds all weights")
     axes[1, 0].set(xlabel="tokens", ylabel="megabytes")
     axes[1, 1].set(xlabel="tokens")
-    figure.legend(lines.values(), lines, loc="outside right center", frameon=False)
+    figure.legend(lines.values(), lines, loc="outside right center", frameon=False, handlelength=4)
     figure.suptitle("One layer of attention, forward and backward; peers are grey and dashed")
     return figure
