@@ -786,18 +786,27 @@ TABLES: dict[str, Callable[[], str]] = {"claims": claims_table, "bake-off": bake
 
 
 def with_tables(text: str) -> str:
-    """A text with its tables made anew, each between its marks ``<!-- NAME -->`` and ``<!-- end of NAME -->``.
+    """A text with its tables made anew, each between its marks.
 
     Raises:
         ValueError: if there are marks of no table, or only one of the two.
     """
-    marks = {name: (f"<!-- {name} -->\n", f"\n<!-- end of {name} -->") for name in TABLES}
-    if not any(mark in text for pair in marks.values() for mark in pair):
-        raise ValueError(f"no table has a place here: each stands between its marks, as {marks['claims']}")
-    for name, (start, end) in marks.items():
-        if (start in text) != (end in text):
-            raise ValueError(f"there is no place for the table of {name}: it stands between {start!r} and {end!r}")
-        if start in text:
-            before, rest = text.split(start, 1)
-            text = f"{before}{start}\n{TABLES[name]()}\n{end}{rest.split(end, 1)[1]}"
+    here = [name for name in TABLES if f"<!-- {name} -->" in text or f"<!-- end of {name} -->" in text]
+    if not here:
+        raise ValueError(f"no table has a place here: there are no marks of {', '.join(TABLES)}")
+    for name in here:
+        text = between_marks(text, name, TABLES[name]())
     return text
+
+
+def between_marks(text: str, name: str, made: str) -> str:
+    """A text with what stands between ``<!-- NAME -->`` and ``<!-- end of NAME -->`` replaced.
+
+    Raises:
+        ValueError: if the marks are missing.
+    """
+    start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+    if start not in text or end not in text:
+        raise ValueError(f"there is no place for the table of {name}: it stands between {start!r} and {end!r}")
+    before, rest = text.split(start, 1)
+    return f"{before}{start}\n{made}\n{end}{rest.split(end, 1)[1]}"

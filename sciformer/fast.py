@@ -95,9 +95,11 @@ def readable_attention(
         The output and the weights.
     """
     L, S = query.shape[-2], key.shape[-2]
-    attn_mask = combined_mask(L, S, attn_mask, is_causal, query.device)
-    scores = score(query, key, attn_mask=attn_mask, query_offset=S - L if is_causal else query_offset)
-    return attend(scores, value, attn_mask=attn_mask, dropout_p=dropout_p)
+    mask = combined_mask(L, S, attn_mask, is_causal, query.device)
+    scores = score(query, key, attn_mask=mask, query_offset=S - L if is_causal else query_offset)
+    if mask is not None and attn_mask is None:  # causal alone leaves every query a key, so that one sum hides the rest
+        scores, mask = scores + scores.new_zeros(L, S).masked_fill(~mask, -math.inf), None
+    return attend(scores, value, attn_mask=mask, dropout_p=dropout_p)
 
 
 def query_blocks(
@@ -171,14 +173,15 @@ def key_biased_attention(
     One more number in each query, 1, and in each key, bias / scale, makes it plain dot-product attention.
     """
     rest = bias / scale
+    # bfloat16 has 8 bits: it takes three of its numbers to hold a bias as float32 does
+    count = 1 if torch.promote_types(rest.dtype, key.dtype) == key.dtype else 3
     parts = []
-    for _ in range(3):  # bfloat16 has 8 bits: it takes three of its numbers to hold a bias as float32 does
+    for _ in range(count):
         parts.append(rest.to(key.dtype))
         rest = rest - parts[-1]
-    width = (
-        3 + -(key.shape[-1] + 3) % 8
-    )  # fused kernels want a head_dim that is a multiple of 8, the same for all three
-    features = F.pad(torch.stack(parts, dim=-1), (0, width - 3))  # ([B,] H, S, width)
+    # fused kernels want a head_dim that is a multiple of 8, the same for all three
+    width = count + -(key.shape[-1] + count) % 8
+    features = F.pad(torch.stack(parts, dim=-1), (0, width - count))  # ([B,] H, S, width)
     output = fused_attention(
         F.pad(query, (0, width), value=1.0),
         torch.cat((key, features.expand(*key.shape[:-1], width)), dim=-1),

@@ -118,9 +118,9 @@ def masked_softmax(
     if attn_mask is None:
         return scores.softmax(dim=-1)
     check_mask(attn_mask, scores.shape)
-    nothing_left = ~attn_mask.any(dim=-1, keepdim=True)  # (..., L, 1)
-    scores = scores.masked_fill(~attn_mask, -math.inf).masked_fill(nothing_left, 0.0)
-    return scores.softmax(dim=-1).masked_fill(nothing_left, 0.0)
+    some_left = attn_mask.any(dim=-1, keepdim=True)  # (..., L, 1)
+    hidden = scores.new_zeros(some_left.shape).masked_fill(some_left, -math.inf)  # a row of -inf alone would give NaN
+    return torch.where(attn_mask, scores, hidden).softmax(dim=-1) * some_left
 
 
 def attend(

@@ -1,0 +1,124 @@
+"""What was measured: as a table in Markdown, and as a picture."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from sciformer.claims import row
+from sciformer.plotting import COLORS
+
+RECORD, PICTURE = "benchmarks.json", "benchmarks.png"
+MARKERS = "osD^v<>PX"
+DASHES = ((0, (6, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 3)))
+
+
+def load(folder: Path) -> dict[str, Any] | None:
+    """What was measured, or None if nothing was."""
+    path = folder / RECORD
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def label(measured: Mapping[str, Any]) -> str:
+    """Name and form of a contestant."""
+    return f"{measured['contestant']}, {measured['form']}"
+
+
+def number(value: float) -> str:
+    """Three digits or, from 1000 on, all of them."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def where(content: Mapping[str, Any]) -> str:
+    """The machine and the versions, in a sentence."""
+    machine = content["machine"]
+    named = ", ".join(f"{name} {version}" for name, version in content["versions"].items() if version)
+    return (
+        f"Measured on {content['device']} ({machine['processor']}, {machine['cores']} cores, {machine['gigabytes']} "
+        f"GB) with {named}, on {content['date']} at commit {content['commit']}."
+    )
+
+
+def layers_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One row a contestant, one column a length."""
+    lengths = sorted({measured["length"] for measured in rows})
+    found = {(label(measured), measured["length"]): measured for measured in rows}
+
+    def cell(measured: Mapping[str, Any]) -> str:
+        if "why not" in measured:
+            return measured["why not"]
+        told = f"{number(measured['milliseconds'])} ms, {number(measured['megabytes'])} MB"
+        ours = found.get((measured["beside"], measured["length"]), {})
+        if "milliseconds" in ours:
+            told += f"<br>{measured['milliseconds'] / ours['milliseconds']:.2f} × the time of {measured['beside']}"
+        return told
+
+    lines = [row(["one layer", *(f"{length:,} tokens" for length in lengths)]), "|---|" + "---|" * len(lengths)]
+    for name in dict.fromkeys(label(measured) for measured in rows):
+        peer = found[name, lengths[0]]["kind"] == "peer"
+        lines.append(row([name if peer else f"**{name}**", *(cell(found[name, length]) for length in lengths)]))
+    return "\n".join(lines)
+
+
+def models_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One row a model."""
+    lines = [row(["model", "parameters", "training steps a second", "time"]), "|---|---|---|---|"]
+    ours = {measured["task"]: measured["steps per second"] for measured in rows if measured["kind"] == "ours"}
+    for measured in rows:
+        name = f"{measured['task']}: {measured['model']}"
+        if "why not" in measured:
+            lines.append(row([name, "–", measured["why not"], "–"]))
+            continue
+        speed, peer = measured["steps per second"], measured["kind"] == "peer"
+        ratio = f"{ours[measured['task']] / speed:.2f} × ours" if peer else "–"
+        lines.append(row([name if peer else f"**{name}**", f"{measured['parameters']:,}", number(speed), ratio]))
+    return "\n".join(lines)
+
+
+def table(content: Mapping[str, Any]) -> str:
+    """All that was measured; ours are in bold."""
+    return "\n\n".join((where(content), layers_table(content["layers"]), models_table(content["models"])))
+
+
+def section(content: Mapping[str, Any] | None) -> str:
+    """What the page of results shows: the picture and the table, or that there is none yet."""
+    if content is None:
+        return "Not measured yet."
+    return f"![Time and memory of one layer against length]({PICTURE})\n\n{table(content)}"
+
+
+def picture(content: Mapping[str, Any]) -> Figure:
+    """Time and memory against length, for each form: ours in colour, peers grey and dashed."""
+    rows = content["layers"]
+    figure, axes = plt.subplots(2, 2, figsize=(12, 8), sharex=True, sharey="row", layout="constrained")
+    lines = {}
+    for kind in ("ours", "peer"):
+        names = dict.fromkeys(measured["contestant"] for measured in rows if measured["kind"] == kind)
+        for place, name in enumerate(names):
+            style: dict[str, Any] = {"marker": MARKERS[place], "markersize": 6, "linewidth": 1.5}
+            if kind == "ours":
+                style["color"] = COLORS[place % len(COLORS)]
+            else:
+                style |= {"color": "0.45", "linestyle": DASHES[place]}
+            if kind == "peer" or place >= len(COLORS):  # where a colour comes again, its marks are hollow
+                style["markerfacecolor"] = "white"
+            for form, pair in zip(("fast", "readable"), axes.T, strict=True):
+                points = [m for m in rows if label(m) == f"{name}, {form}" and "why not" not in m]
+                for ax, what in zip(pair, ("milliseconds", "megabytes"), strict=True):
+                    lines[name] = ax.plot([m["length"] for m in points], [m[what] for m in points], **style)[0]
+    lengths = sorted({measured["length"] for measured in rows})
+    for ax in axes.flat:
+        ax.set(xscale="log", yscale="log")
+        ax.set_xticks(lengths, labels=[f"{length:,}" for length in lengths])
+        ax.set_xticks([], minor=True)
+        ax.grid(alpha=0.3)
+    axes[0, 0].set(title="fast form", ylabel="milliseconds")
+    axes[0, 1].set(title="readable form: holds all weights")
+    axes[1, 0].set(xlabel="tokens", ylabel="megabytes")
+    axes[1, 1].set(xlabel="tokens")
+    figure.legend(lines.values(), lines, loc="outside right center", frameon=False, handlelength=4)
+    figure.suptitle("One layer of attention, forward and backward; peers are grey and dashed")
+    return figure

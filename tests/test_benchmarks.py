@@ -1,0 +1,219 @@
+"""The benchmarks run, stop in time and compare equals. How fast anything is, no test says."""
+
+import json
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+import torch
+
+from benchmarks import __main__ as command
+from benchmarks import attention, models, report
+from benchmarks.attention import contestants, foreseen, too_much
+from sciformer import SCORES
+from sciformer.claims import between_marks
+
+mpl.use("Agg")
+RESULTS = Path(__file__).parents[1] / "results"
+PEERS = {"nn.MultiheadAttention", "x-transformers", "x-transformers, ALiBi", "vit-pytorch, two-sided"}
+
+
+def parameters(module):
+    return sum(p.numel() for p in module.parameters())
+
+
+def built(contestant):
+    """The layer of a contestant, with the same projections in each."""
+    try:
+        layer = contestant.build()
+    except ImportError as error:
+        pytest.skip(str(error))
+    torch.manual_seed(0)
+    projections = torch.randn(4, attention.EMBED_DIM, attention.EMBED_DIM) * attention.EMBED_DIM**-0.5
+    q, k, v, out = projections
+    parts = {"q_proj": q, "k_proj": k, "v_proj": v, "in_proj": torch.cat((q, k, v)), "out_proj": out}
+    parts |= {"to_q.": q, "to_k.": k, "to_v.": v, "to_qkv": torch.cat((q, k, v)), "to_out": out}
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            for part, value in parts.items():
+                if part in name:
+                    parameter.copy_(value)
+    return layer
+
+
+LABELS = {contestant.label: contestant for contestant in contestants()}
+
+
+def test_everyone_is_there():
+    """Every score in both forms, and every peer beside one of ours."""
+    assert len(LABELS) == len(contestants())
+    assert {f"{score}, {form}" for score in SCORES for form in ("fast", "readable")} <= set(LABELS)
+    assert {contestant.name for contestant in LABELS.values() if contestant.beside} == PEERS
+    assert {contestant.beside for contestant in LABELS.values()} - {""} <= set(LABELS)
+
+
+@pytest.mark.parametrize("label", [label for label, contestant in LABELS.items() if contestant.beside])
+def test_a_peer_computes_what_ours_beside_it_does(label):
+    """The same parameters but for what a score learns, and with the same projections the same output."""
+    peer, ours = (built(LABELS[name]) for name in (label, LABELS[label].beside))
+    learned = attention.NUM_HEADS if "ALiBi" in label else 0
+    assert parameters(peer) + learned == parameters(ours)
+    if learned:  # the slopes of ALiBi, which ours starts from when asked to
+        with torch.no_grad():
+            ours.attention.score.strength.copy_(peer.bias.slopes.flatten())
+    x = torch.randn(1, 7, attention.EMBED_DIM)
+    torch.testing.assert_close(peer(x), ours(x), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("task", models.TASKS)
+def test_models_have_the_same_number_of_parameters(task):
+    setting_of, entries = models.TASKS[task]
+    setting = setting_of("quick")
+    ours = parameters(entries["sciformer"][0](setting))
+    for name, (build, _) in entries.items():
+        try:
+            assert parameters(build(setting)) == ours, name
+        except ImportError as error:
+            pytest.skip(str(error))
+
+
+def test_growth_is_foreseen_and_at_most_quadratic():
+    assert foreseen([(64, 3.0)], 256) == 48.0
+    assert foreseen([(64, 3.0), (256, 12.0)], 1024) == pytest.approx(48.0)
+    assert foreseen([(64, 3.0), (256, 48.0)], 512) == pytest.approx(192.0)
+    assert foreseen([(64, 1.0), (256, 64.0)], 512) == pytest.approx(256.0), "cubic growth counts as quadratic"
+    assert foreseen([(64, 3.0), (256, 2.0)], 1024) == 2.0, "what became faster is not foreseen to go on so"
+
+
+def test_stops_where_the_next_length_would_be_too_much():
+    rows = [
+        {"length": 256, "megabytes": 100.0, "milliseconds": 500.0},
+        {"length": 1024, "megabytes": 1600.0, "milliseconds": 2000.0},
+    ]
+    assert too_much([], 64, limit=0.0, patience=0.0) is None, "the first length is always measured"
+    assert too_much(rows, 4096, limit=26.0, patience=8.1) is None
+    assert too_much(rows, 4096, limit=25.0, patience=8.1) == "would need 26 GB"
+    assert too_much(rows, 4096, limit=26.0, patience=7.9) == "would take 8 s"
+    assert too_much(rows, 16384, limit=500.0, patience=8.1) == "would take 32 s", "what lies between is foreseen too"
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """One step of a model, so that a whole run takes seconds."""
+    monkeypatch.setattr(models, "TRAIN", models.TRAIN.with_steps(1))
+
+
+def run(folder, *options):
+    """The command, and what it wrote."""
+    threads = torch.get_num_threads()
+    command.main(["--out", str(folder), "--threads", str(threads), "--repeats", "1", *options])
+    return json.loads((folder / report.RECORD).read_text())
+
+
+def test_one_command_writes_a_record_a_picture_and_a_table(tmp_path, small, capsys):
+    content = run(tmp_path, "--lengths", "16", "8", "8", "--limit", "1e-9")
+    for key in ("device", "machine", "versions", "commit", "date"):
+        assert content[key], f"{key} is missing"
+    assert set(content["machine"]) == {"processor", "cores", "gigabytes"}
+    assert [(report.label(m), m["length"]) for m in content["layers"]] == [(n, L) for L in (8, 16) for n in LABELS]
+    for measured in content["layers"]:
+        assert measured["kind"] == ("peer" if measured["contestant"] in PEERS else "ours")
+        if measured["length"] == 16:  # nothing is as small as a byte
+            assert measured["why not"] in ("would need 0 GB", "not installed")
+        elif "why not" not in measured:
+            assert measured["milliseconds"] > 0
+            assert measured["megabytes"] > 0
+    for measured in content["models"]:
+        assert measured.get("why not") == "not installed" or measured["steps per second"] > 0
+    printed = capsys.readouterr().out
+    assert report.table(content) in printed
+    assert (tmp_path / report.PICTURE).read_bytes().startswith(b"\x89PNG")
+    assert {path.name for path in tmp_path.iterdir()} == {report.RECORD, report.PICTURE}
+
+
+def test_a_peer_that_is_not_installed_is_left_out(tmp_path, small, monkeypatch, capsys):
+    for name in ("x_transformers", "x_transformers.x_transformers", "vit_pytorch", "vit_pytorch.simple_vit"):
+        monkeypatch.setitem(sys.modules, name, None)  # which makes an import of it fail
+    monkeypatch.setattr(command, "versions", lambda names: dict.fromkeys(names))
+    content = run(tmp_path, "--lengths", "8")
+    missing = {m["contestant"] for m in content["layers"] if m.get("why not") == "not installed"}
+    assert missing == PEERS - {"nn.MultiheadAttention"}
+    assert {m["model"] for m in content["models"] if m.get("why not")} == {"vit-pytorch", "x-transformers"}
+    assert "x-transformers is not installed and left out" in capsys.readouterr().err
+
+
+def test_what_fails_leaves_the_record_as_it_was(tmp_path, small, monkeypatch):
+    (tmp_path / report.RECORD).write_text("old")
+    monkeypatch.setattr(models, "measure", lambda **_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        command.main(["--out", str(tmp_path), "--threads", "1", "--repeats", "1", "--lengths", "8"])
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
+
+
+CONTENT = {
+    "device": "CPU, 2 threads",
+    "machine": {"processor": "Abacus", "cores": 2, "gigabytes": 3},
+    "versions": {"torch": "2.9", "vit-pytorch": None},
+    "commit": "abc",
+    "date": "2026-01-01",
+    "layers": [
+        dict(zip(("contestant", "form", "kind", "beside", "length", "milliseconds", "megabytes"), values, strict=True))
+        for values in (
+            ("dot", "fast", "ours", "", 64, 2.0, 1.5),
+            ("theirs", "readable", "peer", "dot, fast", 64, 5.0, 150.0),
+            ("dot", "fast", "ours", "", 1024, 20.0, 24.0),
+        )
+    ]
+    + [
+        {"contestant": "theirs", "form": "readable", "kind": "peer", "beside": "dot, fast", "length": 1024}
+        | {"why not": "would need 9 GB"}
+    ],
+    "models": [
+        {"task": "image", "model": "sciformer", "kind": "ours", "parameters": 1234, "steps per second": 30.0},
+        {"task": "image", "model": "theirs", "kind": "peer", "parameters": 1234, "steps per second": 20.0},
+        {"task": "image", "model": "gone", "kind": "peer", "why not": "not installed"},
+    ],
+}
+
+
+def test_table():
+    told = report.table(CONTENT)
+    assert "Measured on CPU, 2 threads (Abacus, 2 cores, 3 GB) with torch 2.9, on 2026-01-01 at commit abc." in told
+    assert "| one layer | 64 tokens | 1,024 tokens |" in told
+    assert "| **dot, fast** | 2.00 ms, 1.50 MB | 20.0 ms, 24.0 MB |" in told
+    assert "| theirs, readable | 5.00 ms, 150 MB<br>2.50 × the time of dot, fast | would need 9 GB |" in told
+    assert "| **image: sciformer** | 1,234 | 30.0 | – |" in told
+    assert "| image: theirs | 1,234 | 20.0 | 1.50 × ours |" in told
+    assert "| image: gone | – | not installed | – |" in told
+
+
+def test_picture_shows_what_was_measured():
+    figure = report.picture(CONTENT)
+    fast, readable = ([line for line in ax.lines if len(line.get_xdata())] for ax in figure.axes[:2])
+    assert [list(line.get_ydata()) for line in fast] == [[2.0, 20.0]]
+    assert [list(line.get_ydata()) for line in readable] == [[5.0]]
+    assert fast[0].get_linestyle() == "-"
+    assert readable[0].get_linestyle() != "-"
+    assert {text.get_text() for text in figure.legends[0].get_texts()} == {"dot", "theirs"}
+
+
+def test_readme_shows_what_is_recorded():
+    """To renew it: python -m benchmarks --write results/README.md."""
+    text = (RESULTS / "README.md").read_text()
+    assert between_marks(text, "benchmarks", report.section(report.load(RESULTS))) == text
+
+
+def test_write_renews_the_table_and_measures_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "measure", lambda options: pytest.fail("measured"))
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- benchmarks -->\nold\n<!-- end of benchmarks -->\nafter\n")
+    (tmp_path / report.RECORD).write_text(json.dumps(CONTENT))
+    command.main(["--write", str(page), "--out", str(tmp_path)])
+    assert (
+        page.read_text()
+        == f"before\n<!-- benchmarks -->\n\n{report.section(CONTENT)}\n\n<!-- end of benchmarks -->\nafter\n"
+    )
+    (tmp_path / report.RECORD).unlink()
+    command.main(["--write", str(page), "--out", str(tmp_path)])
+    assert "Not measured yet." in page.read_text()
