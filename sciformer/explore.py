@@ -43,7 +43,6 @@ def explore(draw: Callable[..., Figure | Axes], *, alt: str, **sliders: Any) -> 
 
     first = png()
     picture = ipywidgets.Image(value=first, format="png", layout={"max_width": "100%", "align_self": "flex-start"})
-    picture.tooltip = alt  # which names the picture for a screen reader; ipywidgets 7 makes nothing of it
     for name, slider in sliders.items():
         if hasattr(slider, "description"):
             if not slider.description:
@@ -114,6 +113,7 @@ class Switches(ipywidgets.GridBox):
         for button, on in zip(self.children, (state for row in self.value for state in row), strict=True):
             button.description = "✓" if on else ""
             button.style.button_color = "#9ecae1" if on else "#525252"
+            button.style.text_color = "black"  # or a dark theme would write white on light blue
 
 
 def _squares(shape: Sequence[int], clicked: Callable[[int], None]) -> dict[str, Any]:

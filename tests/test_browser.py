@@ -46,6 +46,8 @@ def lab(tmp_path_factory):
         f"--IdentityProvider.token={token}",
         f"--ServerApp.root_dir={folder}",
         f"--LabApp.app_settings_dir={ROOT / 'tools' / 'lab'}",  # as make lab has it
+        f"--LabApp.user_settings_dir={folder / 'settings'}",  # not those of whoever runs the test,
+        f"--LabApp.workspaces_dir={folder / 'workspaces'}",  # nor the notebooks they have open
         "--LabApp.expose_app_in_browser=True",
         "--LabApp.news_url=",
     ]
@@ -53,7 +55,7 @@ def lab(tmp_path_factory):
         server = subprocess.Popen([sys.executable, "-m", "jupyterlab", *options], stdout=log, stderr=subprocess.STDOUT)
     try:
         wait_for(lambda: answers(f"{address}/api?token={token}"), "JupyterLab to answer")
-        yield folder, lambda name: f"{address}/lab/tree/{name}?token={token}"
+        yield folder, lambda name: f"{address}/lab/tree/{name}?reset&token={token}"
     finally:
         server.terminate()
         server.wait(120)
