@@ -98,11 +98,11 @@ def picture(content: Mapping[str, Any]) -> Figure:
     for kind in ("ours", "peer"):
         names = dict.fromkeys(measured["contestant"] for measured in rows if measured["kind"] == kind)
         for place, name in enumerate(names):
-            style: dict[str, Any] = {"marker": MARKERS[place], "markersize": 6, "linewidth": 1.5}
+            style: dict[str, Any] = {"marker": MARKERS[place % len(MARKERS)], "markersize": 6, "linewidth": 1.5}
             if kind == "ours":
                 style["color"] = COLORS[place % len(COLORS)]
             else:
-                style |= {"color": "0.45", "linestyle": DASHES[place]}
+                style |= {"color": "0.45", "linestyle": DASHES[place % len(DASHES)]}
             if kind == "peer" or place >= len(COLORS):  # where a colour comes again, its marks are hollow
                 style["markerfacecolor"] = "white"
             for form, pair in zip(("fast", "readable"), axes.T, strict=True):

@@ -7,7 +7,15 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from sciformer import EnergyWellScore, MultiHeadAttention, causal_mask, padding_mask, pairwise_distances
+from sciformer import (
+    DotProductScore,
+    EnergyWellScore,
+    MultiHeadAttention,
+    causal_mask,
+    padding_mask,
+    pairwise_distances,
+)
+from sciformer.fast import readable_attention
 from sciformer.properties import random_mask
 
 B, L, S, E, H = 2, 5, 7, 33, 3
@@ -158,3 +166,16 @@ def test_refuses_dtypes_and_masks():
         layer(x, attn_mask=torch.zeros(L, L))
     with pytest.raises(ValueError, match="7 queries and 5 keys"):
         layer(torch.zeros(B, S, E), x, is_causal=True)
+
+
+@pytest.mark.parametrize("L", [1, 5, 7])
+def test_causal_alone_is_the_causal_mask(L):
+    """The readable path hides by a sum where only the causal mask is asked for, and by choice where there is a mask."""
+    score = DotProductScore(3, 5)
+    inputs = [torch.randn(2, 3, n, 5, dtype=torch.float64, requires_grad=True) for n in (L, 7, 7)]
+    summed = readable_attention(score, *inputs, is_causal=True)
+    chosen = readable_attention(score, *inputs, attn_mask=causal_mask(L, 7))
+    assert_close(summed, chosen)
+    assert (summed[1][..., ~causal_mask(L, 7)] == 0).all()
+    gradients = (torch.autograd.grad(sum(x.square().sum() for x in both), inputs) for both in (summed, chosen))
+    assert_close(*gradients)

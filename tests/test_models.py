@@ -111,6 +111,18 @@ def test_one_pixel_is_one_token():
     assert ImageToSequence(6, 1, 1, 5)(torch.zeros(B, 1, 6, 6)).shape == (B, 36, 5)
 
 
+def test_image_to_sequence_is_a_convolution_whose_tokens_lie_in_one_piece():
+    layer, images = ImageToSequence(6, 2, 3, 5).double(), torch.randn(B, 3, 6, 6, dtype=torch.float64)
+    images.requires_grad_()
+    tokens, expected = layer(images), layer.projection(images).flatten(2).mT
+    assert_close(tokens, expected)
+    assert tokens.is_contiguous()
+    wanted = (images, *layer.parameters())
+    gradients = (torch.autograd.grad(output.square().sum(), wanted) for output in (tokens, expected))
+    for ours, theirs in zip(*gradients, strict=True):
+        assert_close(ours, theirs)
+
+
 def test_classifier_reads_the_mean_over_tokens():
     layer, tokens = Classifier(E, 3), torch.randn(B, L, E)
     assert_close(layer(tokens), layer.linear(layer.norm(tokens).mean(1)))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -13,8 +14,9 @@ from sciformer.scores import DotProductScore
 class ImageToSequence(nn.Module):
     """Cut an image into square patches and map each, linearly, to a token.
 
-    A convolution whose stride equals its kernel does both at once. Tokens run row by row. ``patch_size=1`` makes every
-    pixel a token. Source: Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.1.
+    A convolution whose stride equals its kernel does both at once. It runs here in two steps, after which each token
+    lies in one piece in memory, as all that follows likes it. Tokens run row by row. ``patch_size=1`` makes every pixel
+    a token. Source: Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.1.
 
     Raises:
         ValueError: if ``patch_size`` does not divide ``image_size``.
@@ -37,7 +39,8 @@ class ImageToSequence(nn.Module):
         """
         if images.dim() != 4 or images.shape[1:] != self.image_shape:
             raise ValueError(f"images must be (B, {', '.join(map(str, self.image_shape))}), got {tuple(images.shape)}")
-        return self.projection(images).flatten(2).transpose(1, 2)  # (B, E, rows, columns) -> (B, L, E)
+        patches = F.unfold(images, self.projection.kernel_size, stride=self.projection.stride)  # (B, C * P * P, L)
+        return F.linear(patches.transpose(1, 2), self.projection.weight.flatten(1), self.projection.bias)  # (B, L, E)
 
 
 class Classifier(nn.Module):
