@@ -42,6 +42,28 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     return x.mean().item(), error
 
 
+def power_law(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    r"""Exponent and factor of :math:`y = c\, x^p`, by least squares of the logarithms.
+
+    On two logarithmic axes a power law is a line, and p its slope: 1 for what grows with x, 2 for what grows with x².
+
+    Args:
+        points: (x, y), all above 0.
+
+    Returns:
+        p and c.
+
+    Raises:
+        ValueError: if a number is not above 0, or there are no two different x.
+    """
+    logs = torch.tensor(points, dtype=torch.float64).view(-1, 2).log()
+    if not logs.isfinite().all() or len(logs[:, 0].unique()) < 2:
+        raise ValueError(f"a power law needs positive numbers and two different x, got {list(points)}")
+    x, y = logs.T
+    exponent = ((x - x.mean()) @ y) / (x - x.mean()).square().sum()
+    return exponent.item(), (y.mean() - exponent * x.mean()).exp().item()
+
+
 def attention_distance(weights: Float[Tensor, "B H L S"], *, width: int | None = None) -> Float[Tensor, "H"]:
     r"""How far a head looks on average over all queries, in tokens.
 

@@ -18,7 +18,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from sciformer.metrics import mean_and_error
+from sciformer.metrics import mean_and_error, power_law
 
 #: Okabe and Ito's colour-blind safe palette (Wong 2011, doi:10.1038/nmeth.1618), yellow left out: it fades on white.
 #: In an order in which the first few, which most pictures need, look least alike however one sees colours.
@@ -744,3 +744,38 @@ def with_errors(
     ax.set_yticks(range(len(rows)), labels=rows)
     ax.set(title=title, xlabel=xlabel, ylim=(len(rows) - 0.5, -0.5))
     return _finish_lines(ax, legend=len(series) > 1)
+
+
+def growth(
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    *,
+    last: int = 4,
+    guide: tuple[str, Sequence[tuple[float, float]]] | None = None,
+    xlabel: str = "tokens",
+    ylabel: str = "",
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """Measurements against size on logarithmic axes, and the power law through the largest ones of each.
+
+    Args:
+        series: name -> (size, measurement), from the smallest size on. The legend adds the slope of the line.
+        last: through how many of them the line goes.
+        guide: name and points of a dashed line to compare with.
+    """
+    if ax is None:
+        _, ax = plt.subplots(figsize=(6.0, 3.8), layout="constrained")
+    for n, (label, points) in enumerate(series.items()):
+        color = COLORS[n % len(COLORS)]
+        exponent, factor = power_law(points[-last:])
+        ax.plot(*zip(*points, strict=True), "o", color=color, markersize=5)
+        ends = [points[-last:][0][0], points[-1][0]]
+        ax.plot(ends, [factor * x**exponent for x in ends], color=color, label=f"{label}: slope {exponent:.2f}")
+    if guide is not None:
+        ax.plot(*zip(*guide[1], strict=True), "--", color="0.4", label=guide[0])
+    ax.set_xscale("log", base=2)
+    ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
+    ax.legend(
+        frameon=False, ncols=2, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15)
+    )  # below: off the dots
+    return _finish_lines(ax, logy=True)

@@ -430,3 +430,30 @@ def test_timeline_shades_every_other_part():
     assert [patch.get_x() for patch in first.patches] == [patch.get_x() for patch in second.patches] == [1992.0]
     assert second.get_xlabel() == "year"
     plt.close(figure)
+
+
+def test_power_law_finds_the_exponent():
+    exponent, factor = metrics.power_law([(x, 3 * x**1.5) for x in (2, 5, 11, 17)])
+    assert (exponent, factor) == pytest.approx((1.5, 3))
+    # Three points off a line: the slope that numpy's least squares finds in the logarithms.
+    points = [(1, 2.0), (2, 3.0), (8, 40.0)]
+    slope, height = np.polyfit(*np.log(points).T, 1)
+    assert metrics.power_law(points) == pytest.approx((slope, np.exp(height)))
+
+
+@pytest.mark.parametrize("points", [[], [(1, 2.0)], [(3, 2.0), (3, 5.0)], [(1, 0.0), (2, 1.0)], [(1, 1.0), (2, -1.0)]])
+def test_power_law_refuses_what_has_none(points):
+    with pytest.raises(ValueError, match="positive numbers and two different x"):
+        metrics.power_law(points)
+
+
+def test_growth_draws_the_last_points_line_and_tells_its_slope():
+    points = [(n, 5.0 if n < 4 else n**2) for n in (1, 2, 4, 8, 16)]
+    ax = plotting.growth({"square": points}, last=3, guide=("n", [(1, 1), (16, 16)]), ylabel="bytes")
+    dots, line, guide = ax.lines
+    assert len(dots.get_xdata()) == 5
+    assert list(line.get_xdata()) == [4, 16]
+    assert list(line.get_ydata()) == pytest.approx([16, 256])
+    assert guide.get_label() == "n"
+    assert line.get_label() == "square: slope 2.00"
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")

@@ -61,6 +61,7 @@ LAYERS = [
     "check.notebook_12",
     "check.notebook_13",
     "check.notebook_14",
+    "check.notebook_15",
     "check.notebook_16",
     "check.notebook_17",
     "check",

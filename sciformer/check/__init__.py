@@ -21,6 +21,7 @@ from sciformer.check import (
     notebook_12,
     notebook_13,
     notebook_14,
+    notebook_15,
     notebook_16,
     notebook_17,
 )
@@ -45,6 +46,7 @@ EXERCISES: dict[str, Exercise] = {
         notebook_12,
         notebook_13,
         notebook_14,
+        notebook_15,
         notebook_16,
         notebook_17,
     )

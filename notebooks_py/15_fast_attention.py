@@ -1,0 +1,751 @@
+# %% [markdown]
+# # 15 Fast attention
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/15_fast_attention.ipynb)
+#
+# Needs: notebooks 07 and 09 · about 45 s on two CPU cores
+
+# %% [markdown]
+# After this notebook you can
+#
+# - compute exact attention without ever holding its matrix, in four ways, and say when each is possible;
+# - measure time and memory against length, and read the slopes;
+# - say beforehand whether a text fits into memory;
+# - train one model in several processes, and get the loss curve of one.
+#
+# New against 09: no new score. The same numbers, in less memory.
+
+# %%
+# Set-up: does nothing where sciformer is installed; elsewhere (Colab) it fetches it and leaves torch alone.
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("sciformer") is None:
+    address = "sciformer @ git+https://github.com/sciformer/sciformer"
+    subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])
+
+# %%
+import json
+import math
+import os
+import tempfile
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import ipywidgets
+import matplotlib.pyplot as plt
+import torch
+import torch.nn.functional as F
+from torch.nn.attention.flex_attention import flex_attention
+from torch.utils.checkpoint import checkpoint
+
+from sciformer import DistanceBiasedScore, DotProductScore, SeparableAdditiveScore, attend, check, course, experiments, metrics, plotting
+from sciformer.data import batches
+from sciformer.explore import explore
+from sciformer.fast import attention, query_blocks
+from sciformer.measure import median_seconds_in_turns, peak_bytes
+from sciformer.training import TrainConfig, fit
+
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+os.environ["KINETO_LOG_LEVEL"] = "99"  # the profiler, which counts bytes here, need not say so each time
+
+# %% [markdown]
+# ## Predict first
+#
+# 1. A text of 16,384 tokens, one head, float32. How many bytes has the matrix of its weights?
+# 2. Exact attention without that matrix: how does its memory grow with the length? And its time?
+# 3. Two processes train one model, each on its own half of every batch. What becomes of the loss curve?
+
+# %% [markdown]
+# ## What the matrix costs
+#
+# The readable form, as in notebook 02: every query meets every key, and all their scores are there at once.
+
+# %%
+words = ["the", "cat", "sat", "on", "the", "mat"]
+
+
+def readable(query, key, value):  # (..., L, D), (..., S, D), (..., S, D)
+    scores = query @ key.mT / math.sqrt(query.shape[-1])  # (..., L, S)
+    return scores.softmax(dim=-1) @ value  # (..., L, D)
+
+
+q, k, v = torch.randn(3, 6, 4)  # the toy sentence: (L, D) each
+print(tuple(readable(q, k, v).shape), "from", len(words) ** 2, "weights")
+
+# %% [markdown]
+# A float32 has 4 bytes, so T tokens need $4\,T^2$ of them for **one** matrix, for each head and each text of the batch:
+
+# %%
+for T in (1_024, 4_096, 16_384, 65_536):
+    print(f"{T:6,} tokens: {4 * T * T / 2**20:8,.0f} MiB")
+
+
+# %% [markdown]
+# Prediction 1: one gibibyte. And training holds more than one matrix. `peak_bytes` counts what torch has allocated at most
+# during a forward and a backward pass:
+
+# %%
+def training_pass(form, length, heads=1):
+    inputs = [torch.randn(1, heads, length, 32, device=device, requires_grad=True) for _ in range(3)]
+
+    def run():
+        form(*inputs).sum().backward()
+        if device == "cuda":  # which works on while Python goes ahead
+            torch.cuda.synchronize()
+
+    run()  # makes the memory of the gradients
+    return run
+
+
+matrices = peak_bytes(training_pass(readable, 1024), device) / (4 * 1024**2)
+print(f"{matrices:.0f} matrices at a time")
+
+# %% [markdown]
+# The weights, kept for the way back; their gradient; and that of the scores.
+#
+# ## Four ways around it
+#
+# What each form holds at one moment, of 12 × 12 scores:
+
+# %%
+held = torch.zeros(4, 1, 12, 12)
+held[0] = 1
+held[1, :, 4:8, 8:] = 1
+held[2, :, 4:8] = 1
+held[3, :, :1] = 1
+titles = ["readable: all", "fused kernel: a tile", "query blocks: some rows", "prefix sums: one row"]
+plotting.images(held, titles, columns=4, size=2.2)
+plt.show()
+
+
+# %% [markdown]
+# A row needs no other row: **query blocks** follow at once. A tile is harder: a softmax divides by the sum of its whole row.
+#
+# ## A softmax in one pass
+#
+# Read the keys one by one, and keep three things: the largest score so far $m$, the summed weight $\ell$ and the summed output
+# $o$, both measured against $m$.
+
+# %% [markdown]
+# A score $s$ with its value $v$ arrives:
+#
+# $$m' = \max(m, s), \qquad \ell' = e^{m - m'} \ell + e^{s - m'}, \qquad o' = e^{m - m'} o + e^{s - m'} v$$
+#
+# If $m$ grows, the old sums **fade** by $e^{m - m'} \le 1$. At the end $o / \ell$ is the output. This is the *online softmax*
+# (Milakov and Gimelshein 2018, arXiv:1805.02867).
+
+# %%
+def one_pass(scores, value, fading=True):  # (S,), (S, D)
+    largest, total, output, answers = torch.tensor(-math.inf), torch.tensor(0.0), torch.zeros(value.shape[-1]), []
+    for s, v in zip(scores, value, strict=True):
+        new = torch.maximum(largest, s)
+        fade = (largest - new).exp() if fading else 1.0
+        total, output = fade * total + (s - new).exp(), fade * output + (s - new).exp() * v
+        largest = new
+        answers.append(output / total)
+    return torch.stack(answers)  # (S, D): the answer after each key
+
+
+scores = 2 * torch.randn(48)
+values = torch.randn(48, 1).cumsum(dim=0)
+exact = scores.softmax(dim=0) @ values  # (1,)
+torch.testing.assert_close(one_pass(scores, values)[-1], exact)
+
+# %% [markdown]
+# ### Break it: forget the fading
+#
+# The weights then are measured against one maximum before, against another one after:
+
+# %%
+lines = {"with fading": one_pass(scores, values)[:, 0].tolist(), "without": one_pass(scores, values, fading=False)[:, 0].tolist()}
+ax = plotting.curves(lines, xlabel="keys read", ylabel="answer so far", title="one query, 48 keys")
+ax.axhline(exact.item(), color="0.4", linestyle="--", label="softmax over all keys")
+ax.legend(frameon=False)
+plt.show()
+print("off without fading by more than 0.1:", abs(lines["without"][-1] - exact.item()) > 0.1)
+
+
+# %% [markdown]
+# Nothing but $m$ had to wait for later keys, and $m$ may be corrected. Now for all queries at once, and a block of keys in place
+# of one:
+
+# %%
+def key_blocks(query, key, value, size=64):  # (..., L, D), (..., S, D), (..., S, D)
+    largest = torch.full_like(query[..., :1], -math.inf)  # (..., L, 1)
+    total, output = torch.zeros_like(largest), torch.zeros_like(query)
+    for k, v in zip(key.split(size, dim=-2), value.split(size, dim=-2), strict=True):
+        scores = query @ k.mT / math.sqrt(query.shape[-1])  # (..., L, size)
+        new = torch.maximum(largest, scores.amax(dim=-1, keepdim=True))
+        fade, weights = (largest - new).exp(), (scores - new).exp()
+        total = fade * total + weights.sum(dim=-1, keepdim=True)
+        output = fade * output + weights @ v
+        largest = new
+    return output / total
+
+
+# %%
+def same(one, other, length=150, heads=2):
+    """Outputs and gradients of two forms agree in float64."""
+    inputs = [torch.randn(1, heads, length, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    outputs = one(*inputs), other(*inputs)
+    probe = torch.randn_like(outputs[0])
+    gradients = [torch.autograd.grad(output, inputs, probe) for output in outputs]
+    for a, b in zip((outputs[0], *gradients[0]), (outputs[1], *gradients[1]), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=1e-12)
+    print("same: output and three gradients, to 1e-12")
+
+
+same(key_blocks, readable)
+
+
+# %% [markdown]
+# ## SDPA
+#
+# Cut the queries, too, and a tile fits into the fastest memory there is, so scores are never written out at all. That is
+# FlashAttention (Dao et al. 2022, arXiv:2205.14135), and torch has it behind one call:
+
+# %%
+def fused(query, key, value):
+    return F.scaled_dot_product_attention(query, key, value)
+
+
+def package(query, key, value):
+    score = DotProductScore(query.shape[1], query.shape[-1])
+    return attention(score, query, key, value)[0]
+
+
+same(fused, readable)
+same(package, readable)
+
+
+# %%
+def forward_bytes(form, length=4096):
+    inputs = [torch.randn(1, 1, length, 32, device=device) for _ in range(3)]
+    return peak_bytes(lambda: form(*inputs), device)
+
+
+matrix = forward_bytes(readable)
+for form in (key_blocks, fused):
+    course.verdict(f"4096 tokens, forward: memory of readable over {form.__name__}", matrix / forward_bytes(form), above=2)
+
+# %% [markdown]
+# The package takes this call for the dot product, unless you ask for `need_weights=True`: that brings the matrix back.
+#
+# ## The way back
+#
+# Forward we are done. But train with `key_blocks`, and torch keeps each block's weights for the gradients; together they are the
+# matrix again:
+
+# %%
+kept = peak_bytes(training_pass(key_blocks, 1024), device) / peak_bytes(training_pass(readable, 1024), device)
+course.verdict("training at 1024 tokens, memory of key blocks over readable", kept, above=0.5)
+
+
+# %% [markdown]
+# The cure: keep one number a row, $t_i = m_i + \log \ell_i$, and compute each tile's weights **once more**:
+# $w_{ij} = e^{s_{ij} - t_i}$. With $g$ the gradient of the output $y$,
+#
+# $$\frac{\partial}{\partial s_{ij}} = w_{ij}\,(g_i \cdot v_j - g_i \cdot y_i)$$
+#
+# More arithmetic, less traffic. Exercise 3 builds it; the fused kernels have it.
+
+# %% [markdown]
+# ## Query blocks
+#
+# A fused kernel knows one score. Blocks of queries serve **any** score, in plain torch; `checkpoint` throws away what a block
+# computed and computes it again on the way back, as in notebook 09:
+
+# %%
+def in_query_blocks(query, key, value, rows=128):
+    parts = []
+    for part in query.split(rows, dim=-2):  # (..., rows, D); nothing is drawn at random, so no state to bring back
+        parts.append(checkpoint(readable, part, key, value, use_reentrant=False, preserve_rng_state=False))
+    return torch.cat(parts, dim=-2)
+
+
+same(in_query_blocks, readable)
+
+# %% [markdown]
+# The package's, with a score for which there is no kernel, the distance bias to both sides:
+
+# %%
+distance = DistanceBiasedScore(1, 8).double()
+same(
+    lambda *inputs: query_blocks(distance, *inputs),
+    lambda query, key, value: attend(distance(query, key), value)[0],
+    length=2100,  # enough for two blocks
+    heads=1,
+)
+
+# %% [markdown]
+# How many rows? The memory of a training pass at 1,024 tokens:
+
+# %%
+rows = [16, 32, 64, 128, 256, 512, 1024]
+blocked = [peak_bytes(training_pass(lambda *x, n=n: in_query_blocks(*x, rows=n), 1024), device) / 1e6 for n in rows]
+ax = plotting.curves({"query blocks": list(zip(rows, blocked, strict=True))}, xlabel="rows of a block", ylabel="MB")
+ax.lines[0].set_marker("o")
+ax.set_title("memory of a training pass, 1,024 tokens")
+plt.show()
+
+
+# %% [markdown]
+# A line, with the matrix at its right end; at its left one what no block can save: queries, keys, values and their gradients.
+# Small blocks keep the processor waiting for Python, so the package takes as many rows as 16 MB hold on a CPU.
+
+# %% [markdown]
+# ## Prefix sums
+#
+# Best is a score with nothing to hold. In notebook 09 the query cancelled from the separable score, and causal attention became a
+# running mean:
+#
+# $$y_i = \frac{\sum_{j \le i} e^{b_j}\, v_j}{\sum_{j \le i} e^{b_j}}, \qquad b_j = w \cdot \tanh(k_j)$$
+
+# %%
+def prefix_sums(query, key, value):
+    loudness = key.tanh().sum(dim=-1, keepdim=True).exp()  # (..., S, 1), with w = 1
+    return (loudness * value).cumsum(dim=-2) / loudness.cumsum(dim=-2) + 0 * query
+
+
+def separable(query, key, value, need_weights=False):
+    score = SeparableAdditiveScore(query.shape[1], query.shape[-1]).to(query)
+    torch.nn.init.ones_(score.weight)
+    return attention(score, query, key, value, is_causal=True, need_weights=need_weights)[0]
+
+
+same(prefix_sums, lambda *inputs: separable(*inputs, need_weights=True))
+same(separable, prefix_sums)
+
+# %% [markdown]
+# It is the only form whose **time** is linear, and it is another score: it pays by not asking. (`0 * query` gives the query the
+# gradient 0 that it has. These plain sums overflow for loud keys; the package's do not, see 09.)
+
+# %% [markdown]
+# ## FlexAttention
+#
+# A kernel for any score of a pair, written for you: `flex_attention` (Dong et al. 2024, arXiv:2412.05496) takes a `score_mod`, which
+# is given one score and its place and returns what takes its place. The distance bias is a line:
+
+# %%
+warnings.filterwarnings("ignore", "flex_attention called without")  # we know, see below
+strength = torch.tensor([0.5, 0.05], dtype=torch.float64)  # λ of each head
+
+
+def pay_for_distance(score, batch, head, i, j):
+    return score - strength[head] * (i - j).abs()
+
+
+query, key, value = torch.randn(3, 1, 2, 48, 8, dtype=torch.float64)  # (B, H, L, D)
+bias = DistanceBiasedScore(2, 8).double()
+bias.load_state_dict({"strength": strength})
+output = flex_attention(query, key, value, score_mod=pay_for_distance)
+torch.testing.assert_close(output, attend(bias(query, key), value)[0].detach(), rtol=0, atol=1e-12)
+
+# %% [markdown]
+# Called like this it is the readable form, matrix and all, and on a CPU it has no backward pass: good for finding out whether a
+# `score_mod` is right.
+
+# %%
+plain = [torch.randn(1, 1, 512, 32) for _ in range(3)]
+pay_nothing = peak_bytes(lambda: flex_attention(*plain), "cpu") / (4 * 512**2)
+course.verdict("matrices held by flex_attention, uncompiled", pay_nothing, above=1)
+
+# %% [markdown]
+# `torch.compile(flex_attention)` writes the kernel, with tiles as above, and it needs a compiler: on a CUDA GPU that comes with torch,
+# so there it joins the measurement below.
+#
+# ## Measure
+#
+# A forward and a backward pass each, one head of 32. The forms take turns, so that a machine that is busy with something else is
+# busy for all of them:
+
+# %%
+forms = {"readable": readable, "SDPA": fused, "query blocks": in_query_blocks, "prefix sums": prefix_sums}
+if device == "cuda":
+    forms["FlexAttention"] = torch.compile(flex_attention)
+longest = 32_768 if course.profile() == "full" else 8_192  # tokens for the readable form; three matrices of this
+lengths = [2**n for n in range(8, 20) if 2**n <= 16 * longest]
+seconds, memory = {name: [] for name in forms}, {name: [] for name in forms}
+for T in lengths:
+    able = forms if longest >= T else ["prefix sums"]
+    passes = [training_pass(forms[name], T) for name in able]
+    took = median_seconds_in_turns(passes, 1 if 2048 < T <= longest else 5)  # one of the long ones must do
+    for name, run, one in zip(able, passes, took, strict=True):
+        seconds[name].append((T, one))
+        memory[name].append((T, peak_bytes(run, device)))
+
+
+# %% [markdown]
+# Growth like $c\,T^p$ is a line of slope $p$ if both axes are logarithmic. Its least-squares slope, by hand, through the four longest
+# (in short texts the overhead of each call hides the rest):
+
+# %%
+def slope(points):
+    x, y = torch.tensor(points[-4:], dtype=torch.float64).log().T
+    x, y = x - x.mean(), y - y.mean()
+    return ((x @ y) / (x @ x)).item()
+
+
+for name in forms:
+    assert abs(slope(memory[name]) - metrics.power_law(memory[name][-4:])[0]) < 1e-9
+
+# %%
+_, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
+plotting.growth(seconds, ylabel="seconds", title="time of a training pass", ax=axes[0])
+one_matrix = "T × T × 4 bytes", [(T, 4 * T * T) for T in (lengths[0], 4 * longest)]
+plotting.growth(memory, guide=one_matrix, ylabel="bytes", title=f"memory of a training pass, {device}", ax=axes[1])
+plt.show()
+
+# %%
+course.verdict("slope of memory, readable", slope(memory["readable"]), above=1.8, below=2.2)
+for name in ("SDPA", "query blocks", "prefix sums"):
+    course.verdict(f"slope of memory, {name}", slope(memory[name]), below=1.3)
+
+# %% [markdown]
+# Prediction 2: memory falls from the square to the length. Time does not: three of the forms still meet every pair, so they stay
+# near a slope of 2, or above it once the caches are full. Which is quickest depends on the machine; yours says
+
+# %% tags=["nbval-ignore-output"]
+for name in forms:
+    print(f"{name:14} {longest:6,} tokens: {1000 * dict(seconds[name])[longest]:8.1f} ms, slope of time {slope(seconds[name]):.2f}")
+
+
+# %% [markdown]
+# The arithmetic of the first three is nearly the same. What differs is waiting: for memory, for Python between two blocks, for
+# the second pass. Read slopes of time with care: caches and a busy machine bend them. Those of memory are the same in every
+# run.
+
+# %% [markdown]
+# ## Before you run out
+#
+# Count instead of trying. Numbers held in training, each 4 bytes, with blocks of 128 rows and heads of D:
+#
+# | form | numbers |
+# |---|---|
+# | readable | 3 H T² |
+# | query blocks | 3 · 128 H T + 3 H T D |
+# | SDPA | 5 H T D, and on a CPU about 1 MB of work space for each thread |
+# | prefix sums | 6 H T D |
+
+# %%
+def expected_bytes(T, H=1, D=32):
+    numbers = {"readable": 3 * T * T, "SDPA": 5 * T * D, "query blocks": 3 * 128 * T + 3 * T * D, "prefix sums": 6 * T * D}
+    return {name: 4 * H * n for name, n in numbers.items()}
+
+
+workspace = {"SDPA": 2**20 * torch.get_num_threads()} if device == "cpu" else {}
+for name, counted in expected_bytes(longest).items():
+    ratio = dict(memory[name])[longest] / (counted + workspace.get(name, 0))
+    course.verdict(f"measured over counted, {name}", ratio, above=0.5, below=2)
+
+
+# %% [markdown]
+# Against the points of the picture they hold. Move length and heads; the dashed line is a small laptop's 2 GB:
+
+# %%
+def what_fits(length, heads):
+    need = expected_bytes(length, heads)
+    ax = plotting.bars(torch.tensor(list(need.values())) / 1e9, list(need), xlabel="", ylabel="GB in training", numbers=False)
+    ax.set(yscale="log", ylim=(1e-4, 1e4), title=f"{length:,} tokens, {heads} heads: readable {need['readable'] / 1e9:.1f} GB")
+    ax.axhline(2, color="0.4", linestyle="--")
+    ax.figure.set_size_inches(6, 3.4)
+    return ax
+
+
+lengths_to_try = ipywidgets.SelectionSlider(options=[2**n for n in range(8, 18)], value=16_384, description="tokens")
+alt = "Memory of a training pass at 16,384 tokens and 8 heads. Only the readable form is above 2 GB."
+explore(what_fits, alt=alt, length=lengths_to_try, heads=ipywidgets.IntSlider(value=8, min=1, max=16, description="heads"))
+
+# %%
+for name in expected_bytes(1):
+    fits = max(T for T in range(1024, 2**22, 1024) if expected_bytes(T)[name] < 2e9)
+    print(f"{name:14} one head, 2 GB: {fits:9,} tokens")
+
+# %% [markdown]
+# ## What a GPU changes
+#
+# A GPU computes faster than it reads. In bfloat16 an A100 can do 312 · 10¹² operations and read 1.5 · 10¹² bytes a second (Dao 2023,
+# arXiv:2307.08691, section 3.1; Dao et al. 2022, section 2.1). The readable form writes and reads each score twice:
+
+# %%
+D = 64
+operations = 2 * 2 * D  # for each score: two products of D multiplications and additions
+traffic = 4 * 2  # bytes: scores written and read, weights written and read, 2 bytes each
+print(f"readable: {operations / traffic:.0f} operations for each byte; the machine could do {312 / 1.5:.0f}")
+
+# %% [markdown]
+# So most of the time its arithmetic waits for the matrix. Tiles stay in the memory beside the processors, and the traffic is
+# gone: on a GPU the saved memory **is** the saved time. That is why FlashAttention was written, and why compiling the mask and the
+# bias into the kernel pays.
+#
+# The recorded runs, which take the fast paths, with their devices and seconds:
+
+# %% tags=["nbval-ignore-output"]
+for name, figure in (("mnist-image-transformer", "test accuracy"), ("energy-wells", "test accuracy"), ("shakespeare", "validation loss")):
+    for profile in ("quick", "full"):
+        arms = experiments.experiment(name).arms(profile)
+        print(experiments.describe_record(name, figure, profile, arm=next(iter(arms))))
+
+# %% [markdown]
+# The full profile is the GPU's. What is not recorded yet will be told here once somebody has run it.
+#
+# ## Several processes, one training
+#
+# A batch, too, can be cut. Two processes hold the same model; each takes **half of every batch**; before the update they average their
+# gradients. By hand, in one process:
+
+# %%
+x, target = torch.randn(8, 3, dtype=torch.float64), torch.randn(8, 1, dtype=torch.float64)
+layer = torch.nn.Linear(3, 1).double()
+
+
+def gradient(part):
+    return torch.autograd.grad(F.mse_loss(layer(x[part]), target[part]), layer.weight)[0]
+
+
+whole, halves = gradient(slice(0, 8)), [gradient(slice(0, 4)), gradient(slice(4, 8))]
+print("mean of the halves' gradients is the whole's:", torch.allclose(sum(halves) / 2, whole, rtol=0, atol=1e-12))
+
+# %% [markdown]
+# ### Break it: unequal shares
+#
+# A mean of means is the mean only if all are of equal size:
+
+# %%
+uneven = [gradient(slice(0, 2)), gradient(slice(2, 8))]
+print("with shares of 2 and 6:", torch.allclose(sum(uneven) / 2, whole, rtol=0, atol=1e-12))
+
+# %% [markdown]
+# That is why the package refuses a batch that the processes do not divide. The averaging is torch's `DistributedDataParallel`: by
+# gloo on CPUs, by NCCL on GPUs. The program stays the same; `torchrun` starts it as often as you say:
+#
+# ```sh
+# torchrun --nproc-per-node=2 -m sciformer train mnist
+# ```
+#
+# A small training, first in this process:
+
+# %%
+base = experiments.MNIST_IMAGE_TRANSFORMER["quick"]
+base = replace(base, embed_dim=16, num_heads=2, num_layers=1, batch_size=32, train=base.train.with_steps(60))
+alone = experiments.train_image_transformer(base, seed=0, progress=False)
+
+# %% [markdown]
+# Now by two, with the global batch of one:
+
+# %%
+folder = Path(tempfile.mkdtemp())
+torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+command = [*torchrun, "-m", "sciformer", "train", "mnist", "--profile=quick", "--device=cpu", f"--out={folder}"]
+sizes = ["--steps=60", "--batch-size=32", "--embed-dim=16", "--num-heads=2", "--num-layers=1"]
+subprocess.run([*command, *sizes], check=True, capture_output=True)
+together = json.loads((folder / "history.json").read_text())["loss"]
+
+# %%
+ax = plotting.curves({"one process": alone.history.loss, "two processes": together}, title="the same global batch")
+ax.lines[0].set(linewidth=5, alpha=0.4)
+plt.show()
+apart = max(abs(a - b) for a, b in zip(alone.history.loss, together, strict=True))
+course.verdict("largest distance of the two curves", apart, below=0.01)
+course.verdict("what they learned: first loss less the mean of the last ten", together[0] - sum(together[-10:]) / 10, above=0.2)
+
+
+# %% [markdown]
+# Prediction 3: it stays as it was, but for rounding, since sums are taken in another order.
+#
+# ## When one of them dies
+#
+# With many machines, one will. The first process saves a **checkpoint** now and then: weights, the optimizer's state, the losses, the
+# state of the random numbers. Here every 10 steps, and the power goes off at step 25:
+
+# %%
+def train_small(path, on_step=None):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 16), torch.nn.Dropout(0.1), torch.nn.Linear(16, 1))
+    x = torch.linspace(-1, 1, 96).view(32, 3)
+    stream = batches(x, x.sum(dim=1, keepdim=True), batch_size=8, seed=0)
+    options = {"checkpoint": path, "checkpoint_every": 10, "progress": False}
+    return fit(model, stream, F.mse_loss, TrainConfig(40), on_step, **options).loss
+
+
+def power_cut(step, model):
+    if step == 25:
+        raise RuntimeError(f"no power at step {step}")
+
+
+try:
+    train_small(folder / "cut.pt", power_cut)
+except RuntimeError as error:
+    print(error)
+
+# %% [markdown]
+# Start it again, and it goes on after step 20:
+
+# %%
+steps_again = []
+resumed = train_small(folder / "cut.pt", lambda step, model: steps_again.append(step))
+print("first step of its second life:", steps_again[0])
+print("as if nothing had been, to the last bit:", resumed == train_small(folder / "whole.pt"))
+
+
+# %% [markdown]
+# `torchrun` does the starting again. If a process is killed, it ends the others, too, and starts all of them anew, up to
+# `--max-restarts` times:
+#
+# ```sh
+# torchrun --nproc-per-node=2 --max-restarts=3 -m sciformer train shakespeare --checkpoint run.pt
+# ```
+#
+# `tests/test_distributed.py` kills one in the middle, and gets the same losses.
+
+# %% [markdown]
+# ## Exercises
+#
+# Write the answer in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
+# fresh numbers each time. Hints and a solution are folded away below each cell.
+#
+# ### Exercise 1 · easy · 5 minutes
+#
+# A `score_mod` with a slope for each side: keys before the query pay `left`, keys after it `right`, for each step. No `if`: the
+# places are tensors.
+
+# %%
+def two_slopes_mod(left, right):  # (H,), (H,)
+    def score_mod(score, b, h, i, j):  # query i, key j
+        raise NotImplementedError
+
+    return score_mod
+
+
+check.two_slopes_mod(two_slopes_mod)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `i - j` steps to the left if that is positive. What should be left of it if it is negative?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `(i - j).clamp(min=0)` counts the steps to the left and is 0 on the right. Each side times its own head's slope.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def two_slopes_mod(left, right):
+#     def score_mod(score, b, h, i, j):
+#         return score - left[h] * (i - j).clamp(min=0) - right[h] * (j - i).clamp(min=0)
+#
+#     return score_mod
+# ```
+#
+# </details>
+#
+# ### Exercise 2 · middle · 8 minutes
+#
+# The keys lie on two machines. Each gives the output over its own half, and the logarithm of its summed weights,
+# $t = \log \sum_j e^{s_j}$. Merge them into the output and the $t$ over all keys. Scores may be large.
+
+# %%
+def merge_halves(first, first_log, second, second_log):  # (L, D), (L,), (L, D), (L,)
+    raise NotImplementedError  # output (L, D), logarithm (L,)
+
+
+check.merge_halves(merge_halves)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# All keys of a half act like a single key: its value is the half's output. What is its score?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `torch.logaddexp` adds weights whose logarithms are given. A half's share is $e^{t_1 - t}$, which never overflows.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def merge_halves(first, first_log, second, second_log):
+#     total = torch.logaddexp(first_log, second_log)  # (L,)
+#     a, b = (first_log - total).exp(), (second_log - total).exp()  # shares that sum to 1
+#     return a[:, None] * first + b[:, None] * second, total
+# ```
+#
+# </details>
+#
+# ### Exercise 3 · hard · 15 minutes
+#
+# The way back without kept weights: the gradients of query, key and value, from the six given. `log_total` is $t$, `gradient` that
+# of the output.
+
+# %%
+def gradients_by_hand(query, key, value, output, log_total, gradient):  # (L, D), (S, D), (S, D), (L, D), (L,), (L, D)
+    raise NotImplementedError  # (L, D), (S, D), (S, D)
+
+
+check.gradients_by_hand(gradients_by_hand)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Weights first: $w_{ij} = e^{s_{ij} - t_i}$. Then the gradient of the scores, by the formula of 'The way back'. Then each of the three
+# is one product of matrices.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Values were averaged with the weights: `weights.T @ gradient`. Scores were $q k^\top / \sqrt D$: the scale stands in both gradients.
+# Row term: `(gradient * output).sum(dim=-1)`.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def gradients_by_hand(query, key, value, output, log_total, gradient):
+#     scale = query.shape[-1] ** -0.5
+#     weights = (scale * query @ key.T - log_total[:, None]).exp()  # (L, S), as in the forward pass
+#     row = (gradient * output).sum(dim=-1, keepdim=True)  # (L, 1)
+#     to_scores = weights * (gradient @ value.T - row)  # (L, S)
+#     return scale * to_scores @ key, scale * to_scores.T @ query, weights.T @ gradient
+# ```
+#
+# </details>
+
+# %% [markdown]
+# ## Takeaways
+#
+# - The matrix is never needed. A running maximum lets a softmax be taken in one pass; blocks of queries serve any score; some
+#   scores need no pairs at all.
+# - Exact forms change memory from T² to T. Their time stays T², unless the score itself is simpler.
+# - Slopes on logarithmic axes tell how it grows, and counting tells beforehand what fits. Several processes change how long it takes,
+#   not what is learned.
+
+# %% [markdown]
+# ## Check yourself
+#
+# 1. A kernel reads the keys in the order of falling scores. How often does its maximum change, and is the result the same?
+# 2. Someone adds a T × T bias as `attn_mask` to SDPA. What became of the memory?
+# 3. Four processes, a global batch of 64. What does each see, and must the learning rate change?
+#
+# <details><summary>Answers</summary>
+#
+# 1. Never after the first key; the result is the same in any order, up to rounding.
+# 2. It is back: the bias itself is a T × T matrix. A `score_mod`, or one more number in query and key (notebook 07), needs none.
+# 3. 16 examples of each batch. No: the averaged gradient is that of the same 64.
+#
+# </details>
+
+# %% [markdown]
+# **To read**: Milakov and Gimelshein 2018 (arXiv:1805.02867), section 3; Dao et al. 2022 (arXiv:2205.14135), sections 2 and 3;
+# Rabe and Staats 2021 (arXiv:2112.05682); Dong et al. 2024 (arXiv:2412.05496).
+#
+# **Next**: 16, the bake-off.
