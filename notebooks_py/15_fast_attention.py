@@ -170,8 +170,7 @@ print("off without fading by more than 0.1:", abs(lines["without"][-1] - exact.i
 
 
 # %% [markdown]
-# Nothing but $m$ had to wait for later keys, and $m$ may be corrected. Now for all queries at once, and a block of keys in place
-# of one:
+# Only $m$ depends on later keys, and the fading corrects it. Now for all queries at once, a block of keys at a time:
 
 # %%
 def key_blocks(query, key, value, size=64):  # (..., L, D), (..., S, D), (..., S, D)
@@ -205,7 +204,7 @@ same(key_blocks, readable)
 # %% [markdown]
 # ## SDPA
 #
-# Cut the queries, too, and a tile fits into the fastest memory there is, so scores are never written out at all. That is
+# Cut the queries, too, and a tile fits into the small, fast memory beside the processor: scores are never written out. That is
 # FlashAttention (Dao et al. 2022, arXiv:2205.14135), and torch has it behind one call:
 
 # %%
@@ -237,7 +236,7 @@ for form in (key_blocks, fused):
 #
 # ## The way back
 #
-# Forward we are done. But train with `key_blocks`, and torch keeps each block's weights for the gradients; together they are the
+# The forward pass is done. But train with `key_blocks`, and torch keeps each block's weights for the gradients; together they are the
 # matrix again:
 
 # %%
@@ -295,7 +294,7 @@ plt.show()
 
 # %% [markdown]
 # A line, with the matrix at its right end; at its left one what no block can save: queries, keys, values and their gradients.
-# Small blocks keep the processor waiting for Python, so the package takes as many rows as 16 MB hold on a CPU.
+# Each block also costs some Python, so the package takes as many rows as fit into 16 MB on a CPU.
 
 # %% [markdown]
 # ## Prefix sums
@@ -407,7 +406,7 @@ for name in ("SDPA", "query blocks", "prefix sums"):
 
 # %% [markdown]
 # Prediction 2: memory falls from the square to the length. Time does not: three of the forms still meet every pair, so they stay
-# near a slope of 2, or above it once the caches are full. Which is quickest depends on the machine; yours says
+# near a slope of 2, or above it once the caches are full. Which is quickest depends on the machine; yours says:
 
 # %% tags=["nbval-ignore-output"]
 for name in forms:
@@ -469,7 +468,8 @@ for name in expected_bytes(1):
 # ## What a GPU changes
 #
 # A GPU computes faster than it reads. In bfloat16 an A100 can do 312 · 10¹² operations and read 1.5 · 10¹² bytes a second (Dao 2023,
-# arXiv:2307.08691, section 3.1; Dao et al. 2022, section 2.1). The readable form writes and reads each score twice:
+# arXiv:2307.08691, section 3.1; Dao et al. 2022, section 2.1). The readable form writes and reads a number for each pair
+# twice, as score and as weight:
 
 # %%
 D = 64
@@ -478,9 +478,9 @@ traffic = 4 * 2  # bytes: scores written and read, weights written and read, 2 b
 print(f"readable: {operations / traffic:.0f} operations for each byte; the machine could do {312 / 1.5:.0f}")
 
 # %% [markdown]
-# So most of the time its arithmetic waits for the matrix. Tiles stay in the memory beside the processors, and the traffic is
-# gone: on a GPU the saved memory **is** the saved time. That is why FlashAttention was written, and why compiling the mask and the
-# bias into the kernel pays.
+# So most of the time its arithmetic would wait for the matrix. Tiles stay in the memory beside the processors, and the traffic is
+# gone: there, saved memory is saved time (Dao et al. 2022, section 4.3, measure it). The same holds for a mask or a bias: computed
+# in the kernel, nobody reads it.
 #
 # The recorded runs, which take the fast paths, with their devices and seconds:
 
@@ -491,7 +491,7 @@ for name, figure in (("mnist-image-transformer", "test accuracy"), ("energy-well
         print(experiments.describe_record(name, figure, profile, arm=next(iter(arms))))
 
 # %% [markdown]
-# The full profile is the GPU's. What is not recorded yet will be told here once somebody has run it.
+# The full profile is for a GPU. Where it says *not recorded yet*, nobody has measured, and we claim no figure.
 #
 # ## Several processes, one training
 #
