@@ -355,7 +355,7 @@ for name in ("pixels", "untrained encoder"):
 #
 # ### The recorded runs
 #
-# All training digits, several seeds: mean ± standard error.
+# Mean ± standard error over the seeds. The long profile and the full one train on all of MNIST's training digits.
 
 # %%
 figures = ("probe accuracy of pixels", "probe accuracy untrained", "probe accuracy")

@@ -384,13 +384,15 @@ def seeds(
         width = 2.6 + len(groups) * max(0.8, 0.1 * longest)
         _, ax = plt.subplots(figsize=(min(10.0, width), 3.2), layout="constrained")
     for n, values in enumerate(groups.values()):
-        mean, error = mean_and_error(values)
         ax.plot([n - 0.12] * len(values), values, "o", color=COLORS[0], alpha=0.5, markersize=5)
-        ax.errorbar(n + 0.12, mean, yerr=error, fmt="_", color=COLORS[1], markersize=12, capsize=5)
+        if len(values) > 1:  # a single one says nothing of its error
+            mean, error = mean_and_error(values)
+            ax.errorbar(n + 0.12, mean, yerr=error, fmt="_", color=COLORS[1], markersize=12, capsize=5)
     for n, (label, height) in enumerate((lines or {}).items()):
         ax.axhline(height, color=COLORS[2 + n % 5], linestyle="--", linewidth=1, label=label)
     ax.plot([], [], "o", color=COLORS[0], alpha=0.5, label="one seed")
-    ax.errorbar([], [], yerr=[], fmt="_", color=COLORS[1], capsize=4, label="mean ± standard error")
+    if max(map(len, groups.values())) > 1:
+        ax.errorbar([], [], yerr=[], fmt="_", color=COLORS[1], capsize=4, label="mean ± standard error")
     ax.set_xticks(range(len(groups)), labels=list(groups))
     ax.set(title=title, xlabel=xlabel, ylabel=ylabel, xlim=(-0.5, len(groups) - 0.5))
     ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))

@@ -357,6 +357,7 @@ def test_seeds_draw_every_value_and_the_mean():
     heights = [list(line.get_ydata()) for line in ax.lines]
     assert [1.0, 2.0, 3.0] in heights
     assert [2.0] in heights  # the mean of the first group
+    assert heights.count([4.0]) == 1  # a single value has no error, so no mean is drawn beside it
     assert {"floor", "one seed"} <= {text.get_text() for text in ax.get_legend().get_texts()}
 
 
