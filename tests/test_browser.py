@@ -144,13 +144,19 @@ def pictures(browser, cell):
 
 def move(browser, cell, handle):
     """Use one handle as a keyboard does, until the picture is another."""
+    from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.keys import Keys
 
     before = pictures(browser, cell)
     browser.execute_script("arguments[0].scrollIntoView({block: 'center'}); arguments[0].focus()", handle)
-    keys = (Keys.SPACE,) if handle.tag_name == "button" else (Keys.ARROW_RIGHT, Keys.ARROW_LEFT, Keys.ARROW_DOWN)
-    for key in keys:  # at its end a slider goes one way only
-        handle.send_keys(key, key) if handle.tag_name == "div" else handle.send_keys(key)
+    ways = {  # at its end a slider, or a list, goes one way only
+        "button": [(Keys.SPACE,)],
+        "div": [(Keys.ARROW_RIGHT,) * 2, (Keys.ARROW_LEFT,) * 2],
+        "select": [(Keys.SPACE, Keys.ARROW_DOWN, Keys.ENTER), (Keys.SPACE, Keys.ARROW_UP, Keys.ENTER)],
+    }
+    for keys in ways[handle.tag_name]:
+        for key in keys:  # one at a time: a list takes a moment to open
+            ActionChains(browser).send_keys(key).pause(0.3).perform()
         until = time.monotonic() + 20
         while time.monotonic() < until:
             if pictures(browser, cell) != before:
