@@ -769,15 +769,15 @@ def growth(
         _, ax = plt.subplots(figsize=(6.0, 3.8), layout="constrained")
     for n, (label, points) in enumerate(series.items()):
         color = COLORS[n % len(COLORS)]
-        exponent, factor = power_law(points[-last:])
+        largest = points[-last:]
+        exponent, factor = power_law(largest)
         ax.plot(*zip(*points, strict=True), "o", color=color, markersize=5)
-        ends = [points[-last:][0][0], points[-1][0]]
+        ends = [largest[0][0], largest[-1][0]]
         ax.plot(ends, [factor * x**exponent for x in ends], color=color, label=f"{label}: slope {exponent:.2f}")
     if guide is not None:
         ax.plot(*zip(*guide[1], strict=True), "--", color="0.4", label=guide[0])
     ax.set_xscale("log", base=2)
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
-    ax.legend(
-        frameon=False, ncols=2, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15)
-    )  # below: off the dots
+    # Below the axes, where there are no dots.
+    ax.legend(frameon=False, ncols=2, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15))
     return _finish_lines(ax, logy=True)

@@ -198,7 +198,7 @@ def test_picture_shows_what_was_measured():
     assert {text.get_text() for text in figure.legends[0].get_texts()} == {"dot", "theirs"}
 
 
-def test_readme_shows_what_is_recorded():
+def test_the_page_of_results_is_not_stale():
     """To renew it: python -m benchmarks --write results/README.md."""
     text = (RESULTS / "README.md").read_text()
     assert between_marks(text, "benchmarks", report.section(report.load(RESULTS))) == text
