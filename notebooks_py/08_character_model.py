@@ -571,8 +571,11 @@ for profile in ("quick", "full"):
 # %% [markdown]
 # *Normalized* queries and keys keep scores within bounds (Henry et al. 2020, arXiv:2010.04245). *Modern*: norms that learn
 # nothing, and a squared ReLU. *Muon* makes an update change all directions of a matrix alike. *Token shift* mixes into each token
-# those just before it (Peng et al. 2023, arXiv:2305.13048). nanoGPT's README reports 1.88 in the quick setting, 1.4697 in
-# the full one.
+# those just before it (Peng et al. 2023, arXiv:2305.13048).
+
+# %% [markdown]
+# *Even rows* let no unit of a layer change faster than the others (Li et al. 2025, arXiv:2510.05491). *Distance* is the price of
+# notebook 07 on top of rotary positions. nanoGPT's README reports 1.88 in the quick setting, 1.4697 in the full one.
 
 # %% [markdown]
 # ## Longer than it was trained

@@ -755,18 +755,22 @@ def _language_arms(plain: LanguageSetting, lr: float, short: int) -> dict[str, L
         train=replace(plain.train, lr=lr, optimizer="muon", weight_decay=0.0, warmup_steps=20, schedule="line"),
     )
     shift = replace(muon, token_shift=3)
+    even = replace(shift, train=replace(shift.train, optimizer="normuon", weight_decay=0.1))
+    distance = replace(even, score="distance", score_options={"start": "geometric"})
     return {
         "plain": plain,
         "architecture": architecture,
         "muon": muon,
         "token shift": shift,
-        f"{short:,} steps": replace(shift, train=shift.train.with_steps(short)),
+        "even rows": even,
+        "distance": distance,
+        f"{short:,} steps": replace(distance, train=distance.train.with_steps(short)),
     }
 
 
 # Chosen by the loss on the last ninth of the training text, which was then not trained on.
 SHAKESPEARE: dict[Profile, dict[str, LanguageSetting]] = {
-    "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=8e-3, short=1100),
+    "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=8e-3, short=1000),
     "full": _language_arms(_PLAIN_LANGUAGE["full"], lr=8e-3, short=2500),
 }
 

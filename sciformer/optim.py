@@ -37,12 +37,25 @@ class Muon(torch.optim.Optimizer):
     scaled by 0.2·√max(rows, columns), so that learning rates and weight decays that suit AdamW suit it too
     (Liu et al. 2025, arXiv:2502.16982, section 2.2).
 
+    Args:
+        even_rows: also divide each row of the direction by its own running root mean square, so that no unit of a layer
+            outruns the others, and bring the whole back to the size that it has without (NorMuon; Li et al. 2025,
+            arXiv:2510.05491, section 3, with its β₂ of 0.95).
+
     Raises:
         ValueError: if a parameter is not a matrix.
     """
 
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, weight_decay: float = 0.0, momentum: float = 0.95):
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float,
+        weight_decay: float = 0.0,
+        momentum: float = 0.95,
+        even_rows: bool = False,
+    ):
+        options = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum, "even_rows": even_rows}
+        super().__init__(params, options)
         for p in (p for group in self.param_groups for p in group["params"]):
             if p.dim() != 2:
                 raise ValueError(f"Muon steps matrices, got a parameter of shape {tuple(p.shape)}")
@@ -63,6 +76,20 @@ class Muon(torch.optim.Optimizer):
                 buffers = [self.state[p]["momentum_buffer"] for p in params]
                 torch._foreach_lerp_(buffers, gradients, 1 - group["momentum"])
                 nesterov = torch._foreach_lerp(gradients, buffers, group["momentum"])
-                updates = orthogonalize(torch.stack(nesterov).float()).to(params[0].dtype)
+                updates = orthogonalize(torch.stack(nesterov).float())
+                if group["even_rows"]:
+                    updates = self._even_rows(params, updates)
+                updates = updates.to(params[0].dtype)
                 torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
                 torch._foreach_add_(params, updates.unbind(), alpha=-0.2 * max(shape) ** 0.5 * group["lr"])
+
+    def _even_rows(
+        self, params: list[nn.Parameter], updates: Float[Tensor, "N rows columns"]
+    ) -> Float[Tensor, "N rows columns"]:
+        for p in params:
+            self.state[p].setdefault("row_squares", updates.new_zeros(len(p), 1))
+        squares = [self.state[p]["row_squares"] for p in params]
+        torch._foreach_lerp_(squares, updates.square().mean(dim=-1, keepdim=True).unbind(), 0.05)
+        size = updates.norm(dim=(-2, -1), keepdim=True)
+        updates = updates / torch.stack(squares).sqrt().clamp(min=1e-7)  # a row whose gradient is 0 stays 0
+        return updates * (size / updates.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7))

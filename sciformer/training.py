@@ -36,7 +36,8 @@ class TrainConfig:
         steps: number of updates.
         lr: learning rate at its peak; it rises linearly for ``warmup_steps`` and then follows the ``schedule``.
         schedule: to 0 along a half ``"cosine"``, to 0 along a ``"line"``, or not at all (``"constant"``).
-        optimizer: ``"adamw"``, or ``"muon"`` for the weight matrices of the stacked blocks and AdamW for the rest.
+        optimizer: ``"adamw"``, or ``"muon"`` for the weight matrices of the stacked blocks and AdamW for the rest;
+            ``"normuon"``, where that is Muon with even rows.
         weight_decay: on matrices only, not on biases and norms.
         grad_clip: largest norm of the whole gradient.
         autocast: on CUDA, compute in bfloat16 where torch holds that to be safe. Elsewhere it changes nothing.
@@ -48,7 +49,7 @@ class TrainConfig:
 
     steps: int
     lr: float = 1e-3
-    optimizer: Literal["adamw", "muon"] = "adamw"
+    optimizer: Literal["adamw", "muon", "normuon"] = "adamw"
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.99)
     warmup_steps: int = 0
@@ -60,8 +61,8 @@ class TrainConfig:
     def __post_init__(self):
         if self.schedule not in ("cosine", "line", "constant"):
             raise ValueError(f'schedule must be "cosine", "line" or "constant", got {self.schedule!r}')
-        if self.optimizer not in ("adamw", "muon"):
-            raise ValueError(f'optimizer must be "adamw" or "muon", got {self.optimizer!r}')
+        if self.optimizer not in ("adamw", "muon", "normuon"):
+            raise ValueError(f'optimizer must be "adamw", "muon" or "normuon", got {self.optimizer!r}')
         if self.steps < 1 or not 0 <= self.warmup_steps <= self.steps:
             raise ValueError(f"got {self.steps} steps, {self.warmup_steps} of them warm-up; need 0 <= warm-up <= steps")
         if not self.lr > 0 or not self.grad_clip > 0:
@@ -240,7 +241,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
         ValueError: if Muon is asked for and the model has no stacked blocks.
     """
     by_muon: list[nn.Parameter] = []
-    if config.optimizer == "muon":
+    if config.optimizer != "adamw":
         stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
         linears = {layer for stack in stacks for layer in stack.modules() if isinstance(layer, nn.Linear)}
         by_muon = [layer.weight for layer in model.modules() if layer in linears]  # type: ignore[misc]
@@ -253,7 +254,10 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
         {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
     ]
     adamw = torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
-    return [Muon(by_muon, lr=config.lr, weight_decay=config.weight_decay), adamw] if by_muon else [adamw]
+    if not by_muon:
+        return [adamw]
+    even_rows = config.optimizer == "normuon"
+    return [Muon(by_muon, lr=config.lr, weight_decay=config.weight_decay, even_rows=even_rows), adamw]
 
 
 def _forever(batches: Iterable[Batch]) -> Iterator[Batch]:

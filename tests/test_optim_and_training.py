@@ -74,6 +74,37 @@ def test_muon_steps_like_torchs():
         assert (a - b).norm() < 0.03 * moved  # torch's iteration runs in bfloat16
 
 
+def test_even_rows_are_the_papers_rule_matrix_by_matrix():
+    generator = torch.Generator().manual_seed(0)
+    starts = [torch.randn(shape, generator=generator) for shape in ((5, 7), (5, 7), (7, 5))]
+    weights = [nn.Parameter(start.clone()) for start in starts]
+    muon = Muon(weights, lr=0.1, weight_decay=0.2, even_rows=True)
+    momenta = [torch.zeros_like(w) for w in starts]
+    squares = [torch.zeros(len(w), 1) for w in starts]
+    for step in range(3):
+        for n, weight in enumerate(weights):
+            weight.grad = torch.randn(weight.shape, generator=generator)
+            weight.grad[0] *= 30  # a row that is louder than the others
+            momenta[n] = 0.95 * momenta[n] + 0.05 * weight.grad
+            direction = orthogonalize((0.05 * weight.grad + 0.95 * momenta[n])[None])[0]
+            squares[n] = 0.95 * squares[n] + 0.05 * direction.square().mean(dim=1, keepdim=True)
+            even = direction / squares[n].sqrt()
+            even *= direction.norm() / even.norm()
+            starts[n] = starts[n] * (1 - 0.1 * 0.2) - 0.1 * 0.2 * 7**0.5 * even
+            if step == 0:  # every row is its own running mean
+                assert_close(even.norm(dim=1), even.norm(dim=1).mean().expand(len(even)))
+        muon.step()
+        for weight, expected in zip(weights, starts, strict=True):
+            assert_close(weight.detach(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_even_rows_leave_a_matrix_without_gradient_where_it_is():
+    weight = nn.Parameter(torch.ones(5, 7))
+    weight.grad = torch.zeros(5, 7)
+    Muon([weight], lr=0.1, even_rows=True).step()
+    assert_close(weight.detach(), torch.ones(5, 7))
+
+
 def test_muon_refuses_what_is_no_matrix():
     with pytest.raises(ValueError, match=r"\(5,\)"):
         Muon([nn.Parameter(torch.zeros(5))], lr=0.1)
@@ -122,7 +153,7 @@ def test_config_refuses(arguments, message):
         TrainConfig(**arguments)
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "normuon"])
 def test_fit_learns(optimizer):
     model = seeded()
     config = TrainConfig(steps=300, lr=1e-2, optimizer=optimizer, warmup_steps=10)
@@ -142,7 +173,7 @@ def test_weight_decay_spares_biases():
         assert_close(p, before[name] * (0.95 if p.dim() == 2 else 1.0))
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "normuon"])
 @pytest.mark.parametrize("stopped_at", [20, 25])
 def test_resume_is_exact(tmp_path, optimizer, stopped_at):
     config = TrainConfig(steps=40, lr=1e-2, optimizer=optimizer, warmup_steps=5)
