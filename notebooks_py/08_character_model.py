@@ -565,7 +565,7 @@ for profile in ("quick", "full"):
         ax = plotting.bands(lines, x=share, xlabel="share of the training", ylabel="validation loss", title=title)
         if profile == course.profile():
             ax.plot(1, loss, "k*", label=f"above, {steps} steps")
-            ax.legend(frameon=False)
+        ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
         plt.show()
 
 # %% [markdown]
