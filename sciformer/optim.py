@@ -40,7 +40,7 @@ class Muon(torch.optim.Optimizer):
     Args:
         even_rows: also divide each row of the direction by its own running root mean square, so that no unit of a layer
             outruns the others, and bring the whole back to the size that it has without (NorMuon; Li et al. 2025,
-            arXiv:2510.05491, section 3, with its β₂ of 0.95).
+            arXiv:2510.05491; size and β₂ = 0.95 as in the authors' code).
 
     Raises:
         ValueError: if a parameter is not a matrix.

@@ -74,7 +74,7 @@ def test_muon_steps_like_torchs():
         assert (a - b).norm() < 0.03 * moved  # torch's iteration runs in bfloat16
 
 
-def test_even_rows_are_the_papers_rule_matrix_by_matrix():
+def test_even_rows_divide_each_row_by_its_running_size_and_keep_the_matrix_at_its_own():
     generator = torch.Generator().manual_seed(0)
     starts = [torch.randn(shape, generator=generator) for shape in ((5, 7), (5, 7), (7, 5))]
     weights = [nn.Parameter(start.clone()) for start in starts]
