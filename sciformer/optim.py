@@ -76,10 +76,9 @@ class Muon(torch.optim.Optimizer):
                 buffers = [self.state[p]["momentum_buffer"] for p in params]
                 torch._foreach_lerp_(buffers, gradients, 1 - group["momentum"])
                 nesterov = torch._foreach_lerp(gradients, buffers, group["momentum"])
-                updates = orthogonalize(torch.stack(nesterov).float())
+                updates = orthogonalize(torch.stack(nesterov).float()).to(params[0].dtype)
                 if group["even_rows"]:
                     updates = self._even_rows(params, updates)
-                updates = updates.to(params[0].dtype)
                 torch._foreach_mul_(params, 1 - group["lr"] * group["weight_decay"])
                 torch._foreach_add_(params, updates.unbind(), alpha=-0.2 * max(shape) ** 0.5 * group["lr"])
 
@@ -87,7 +86,8 @@ class Muon(torch.optim.Optimizer):
         self, params: list[nn.Parameter], updates: Float[Tensor, "N rows columns"]
     ) -> Float[Tensor, "N rows columns"]:
         for p in params:
-            self.state[p].setdefault("row_squares", updates.new_zeros(len(p), 1))
+            if "row_squares" not in self.state[p]:
+                self.state[p]["row_squares"] = torch.zeros_like(p[:, :1])
         squares = [self.state[p]["row_squares"] for p in params]
         torch._foreach_lerp_(squares, updates.square().mean(dim=-1, keepdim=True).unbind(), 0.05)
         size = updates.norm(dim=(-2, -1), keepdim=True)

@@ -105,6 +105,22 @@ def test_even_rows_leave_a_matrix_without_gradient_where_it_is():
     assert_close(weight.detach(), torch.ones(5, 7))
 
 
+def test_even_rows_go_on_from_a_saved_state_in_float64():
+    """Loading brings every state to the dtype of its parameter."""
+    weight = nn.Parameter(torch.ones(5, 7, dtype=torch.float64))
+    weight.grad = torch.randn(5, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    went_on = nn.Parameter(weight.detach().clone())
+    went_on.grad = weight.grad.clone()
+    before, after = Muon([weight], lr=0.1, even_rows=True), Muon([went_on], lr=0.1, even_rows=True)
+    before.step()
+    with torch.no_grad():
+        went_on.copy_(weight)
+    after.load_state_dict(before.state_dict())
+    before.step()
+    after.step()
+    assert_close(went_on, weight)
+
+
 def test_muon_refuses_what_is_no_matrix():
     with pytest.raises(ValueError, match=r"\(5,\)"):
         Muon([nn.Parameter(torch.zeros(5))], lr=0.1)
