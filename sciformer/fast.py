@@ -38,6 +38,9 @@ BLOCK_NUMBERS = defaultdict(lambda: 2**26, cpu=2**22)
 #: How many keys :func:`running_mean` takes at once.
 RUN = 16
 
+#: Up to how many columns and rows together :func:`grid_biased_attention` serves a grid.
+GRID_SIDES = 256
+
 
 def combined_mask(
     length: int, key_length: int, attn_mask: Tensor | None, is_causal: bool, device: torch.device
@@ -102,6 +105,13 @@ def readable_attention(
     return attend(scores, value, attn_mask=mask, dropout_p=dropout_p)
 
 
+def block_size(query: Tensor, key: Tensor, numbers_per_score: int = 1) -> tuple[int, int]:
+    """Queries of one example, and examples, whose scores are no more than :data:`BLOCK_NUMBERS`; at least one each."""
+    (B, H, L), S = query.shape[:3], key.shape[-2]
+    queries_at_once = BLOCK_NUMBERS[query.device.type] // (H * S * numbers_per_score)
+    return min(L, max(1, queries_at_once)), min(B, max(1, queries_at_once // L))
+
+
 def query_blocks(
     score: nn.Module,
     query: Float[Tensor, "B H L D"],
@@ -126,8 +136,7 @@ def query_blocks(
         ValueError: if shapes, dtypes or the mask do not fit each other.
     """
     (B, H, L), S = query.shape[:3], key.shape[-2]
-    queries_at_once = BLOCK_NUMBERS[query.device.type] // (H * S * numbers_per_score)
-    rows, examples = min(L, max(1, queries_at_once)), min(B, max(1, queries_at_once // L))
+    rows, examples = block_size(query, key, numbers_per_score)
     if (rows, examples) == (L, B) or (is_causal and L > S):  # which the readable path refuses
         return readable_attention(
             score, query, key, value, attn_mask=attn_mask, is_causal=is_causal, dropout_p=dropout_p
@@ -159,6 +168,36 @@ def query_blocks(
     return torch.cat(outputs)
 
 
+def attention_with_features(
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    of_query: Float[Tensor, "*#B #H #L F"],
+    of_key: Float[Tensor, "*#B #H S F"],
+    *,
+    scale: float,
+    **options: Any,
+) -> Float[Tensor, "B H L D"]:
+    """Dot-product attention with a bias that is itself a dot product, ``scale * (q·k + f·g)``, through fused kernels.
+
+    Queries and keys with F numbers more make it plain dot-product attention, in which no (L, S) bias is held.
+    """
+    dim, more = query.shape[-1], of_query.shape[-1]
+    filling = -(dim + more) % 8  # fused kernels want a head_dim that is a multiple of 8, the same for all three
+
+    def with_features(x: Tensor, features: Tensor) -> Tensor:
+        return torch.cat((x, F.pad(features, (0, filling)).expand(*x.shape[:-1], -1)), dim=-1)
+
+    output = fused_attention(
+        with_features(query, of_query),
+        with_features(key, of_key),
+        F.pad(value, (0, more + filling)),
+        scale=scale,
+        **options,
+    )
+    return output[..., : value.shape[-1]]
+
+
 def key_biased_attention(
     query: Float[Tensor, "B H L D"],
     key: Float[Tensor, "B H S D"],
@@ -168,10 +207,7 @@ def key_biased_attention(
     scale: float,
     **options: Any,
 ) -> Float[Tensor, "B H L D"]:
-    """Dot-product attention with a number for each key, ``scale * q·k + bias``, through torch's fused kernels.
-
-    One more number in each query, 1, and in each key, bias / scale, makes it plain dot-product attention.
-    """
+    """Dot-product attention with a number for each key, ``scale * q·k + bias``: a feature of 1 in each query."""
     rest = bias / scale
     # bfloat16 has 8 bits: it takes three of its numbers to hold a bias as float32 does
     count = 1 if torch.promote_types(rest.dtype, key.dtype) == key.dtype else 3
@@ -179,17 +215,58 @@ def key_biased_attention(
     for _ in range(count):
         parts.append(rest.to(key.dtype))
         rest = rest - parts[-1]
-    # fused kernels want a head_dim that is a multiple of 8, the same for all three
-    width = count + -(key.shape[-1] + count) % 8
-    features = F.pad(torch.stack(parts, dim=-1), (0, width - count))  # ([B,] H, S, width)
-    output = fused_attention(
-        F.pad(query, (0, width), value=1.0),
-        torch.cat((key, features.expand(*key.shape[:-1], width)), dim=-1),
-        F.pad(value, (0, width)),
-        scale=scale,
-        **options,
-    )
-    return output[..., : value.shape[-1]]
+    of_key = torch.stack(parts, dim=-1)  # ([B,] H, S, count)
+    return attention_with_features(query, key, value, query.new_ones(count), of_key, scale=scale, **options)
+
+
+def grid_biased_attention(
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    strength: Float[Tensor, "H"] | Float[Tensor, "H 4"],
+    *,
+    width: int,
+    is_causal: bool = False,
+    **options: Any,
+) -> Float[Tensor, "B H L D"]:
+    r"""Dot-product attention with a price on distance on a grid: one feature for each border between two columns.
+
+    A key at column x' lies behind the borders t < x'. Each of them that lies right of the query's column x, t ≥ x,
+    costs λ to the right; each other gives λ to the left back:
+
+    .. math:: \sum_{t < x'} \big(\lambda_\text{left} [t < x] - \lambda_\text{right} [t \ge x]\big) =
+              \lambda_\text{left}\, x - \begin{cases} \lambda_\text{right} (x' - x) & x' \ge x \\
+                                                     \lambda_\text{left} (x - x') & x' < x \end{cases}
+
+    That is minus the price and a term of the query, which the softmax cancels. Rows likewise. Half precision has too
+    few digits for such sums, so all is done in float32 at least.
+
+    Args:
+        strength: λ, as for :func:`~sciformer.functional.distance_biased_scores` on a grid.
+        width: tokens in a row.
+    """
+    (H, L, D), S = query.shape[-3:], key.shape[-2]
+    check_strength(strength, H, 4)
+    slopes = strength.reshape(H, -1).expand(H, 4)[..., None, None].unbind(dim=1)  # (H, 1, 1) each
+    places, first = torch.arange(S, device=key.device), S - L if is_causal else 0
+    prices, behind = [], []
+    for place, (before, after) in ((places % width, slopes[:2]), (places // width, slopes[2:])):
+        borders = place[:, None] > torch.arange(int(place.max()), device=key.device)  # (S, N)
+        prices.append(torch.where(borders[first : first + L], before, -after))  # (H, L, N)
+        behind.append(borders)
+    wide = torch.promote_types(query.dtype, torch.float32)
+    with torch.autocast(query.device.type, enabled=False):
+        output = attention_with_features(
+            query.to(wide),
+            key.to(wide),
+            value.to(wide),
+            D**0.5 * torch.cat(prices, dim=-1).to(wide),
+            torch.cat(behind, dim=-1).to(wide) - 0.5,  # counted from the middle, so that sums stay small
+            scale=D**-0.5,
+            is_causal=is_causal,
+            **options,
+        )
+    return output.to(query.dtype)
 
 
 def fast_dot_product(score: DotProductScore, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
@@ -204,25 +281,35 @@ def fast_distance_biased(
     value: Float[Tensor, "B H S D"],
     *,
     is_causal: bool = False,
+    dropout_p: float = 0.0,
     **options: Any,
 ) -> Float[Tensor, "B H L D"]:
-    r"""Causal sequences through torch's fused kernels, everything else in :func:`query_blocks`.
+    r"""Causal sequences and large grids through torch's fused kernels, everything else in :func:`query_blocks`.
 
     For j ≤ i the penalty is a term of the query, which the softmax cancels, and a term of the key:
 
     .. math:: -\lambda |i - j| = -\lambda i + \lambda j
 
     With j counted from the middle, float32 rounds such a score by about ``|λ|`` S · 2⁻²⁵ at most. Float16 cannot hold
-    λj√D and takes the blocks.
+    λj√D and takes the blocks. A grid whose scores fit in one block needs no fused kernel, and where weights are dropped
+    torch's on the CPU would hold them all.
     """
-    if not is_causal or score.width is not None or query.dtype == torch.float16:
-        return query_blocks(score, query, key, value, is_causal=is_causal, **options)
+    L, (S, D) = query.shape[-2], key.shape[-2:]
+    options |= {"is_causal": is_causal, "dropout_p": dropout_p}
+    if score.width is None:
+        fused = is_causal and query.dtype != torch.float16
+    else:
+        in_one_block = block_size(query, key) == (L, len(query))
+        fused = not in_one_block and not dropout_p and L <= S and score.width + S // score.width <= GRID_SIDES
+    if not fused:
+        return query_blocks(score, query, key, value, **options)
     check_query_key(query, key)
+    if score.width is not None:
+        return grid_biased_attention(query, key, value, score.strength, width=score.width, **options)
     check_strength(score.strength, query.shape[-3], 2)
-    S, D = key.shape[-2:]
     left = score.strength if score.strength.dim() == 1 else score.strength[:, 0]
     bias = left[:, None] * (torch.arange(S, device=key.device) - S // 2).float()  # (H, S)
-    return key_biased_attention(query, key, value, bias, scale=D**-0.5, is_causal=True, **options)
+    return key_biased_attention(query, key, value, bias, scale=D**-0.5, **options)
 
 
 def fast_energy_well(

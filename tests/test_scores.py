@@ -167,6 +167,42 @@ def test_causal_distance_takes_the_flash_kernel(name):
         output.sum().backward()
 
 
+@pytest.mark.parametrize("name", ["distance on a grid", "distance to each side on a grid"])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_large_grids_take_the_flash_kernel_and_hold_no_scores(name, is_causal, monkeypatch):
+    tokens = 192  # 64 rows of 3
+    inputs = random_qkv(B, H, tokens, tokens, D, dtype=torch.float32, requires_grad=True)
+    score = RECIPES[name](H, D)
+    in_one_block = largest_made(score, inputs, is_causal=is_causal)
+    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", B * H * tokens**2 - 1)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # refuses any other kernel
+        assert largest_made(score, inputs, is_causal=is_causal) <= B * H * tokens * (D + 2 + 63 + 8)
+    assert in_one_block == B * H * tokens**2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_large_grid_is_exact(dtype, monkeypatch):
+    """Down to the rounding of what goes in: half precision is widened, with autocast or without."""
+    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", 1)
+    score = DistanceBiasedScore(2, 16, width=28, each_side=True, start=[[3.0, 0.3, 1.0, 1.0], [0.1, 0.0, -0.01, 0.2]])
+    inputs = random_qkv(1, 2, 784, 784, 16, dtype=dtype)
+    exact, _ = attention(score, *(x.double() for x in inputs), need_weights=True)
+    for mixed in (False, True):
+        with torch.autocast("cpu", enabled=mixed):
+            output, _ = attention(score, *inputs)
+        assert output.dtype == dtype
+        assert_close(output.double(), exact, rtol=0, atol=2e-5 if dtype == torch.float32 else 0.02)
+
+
+def test_where_a_grid_takes_the_blocks(monkeypatch):
+    """Where weights are dropped, and where it is so long and thin that it has more borders than are worth it."""
+    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", 1)
+    inputs = random_qkv(1, 1, 300, 300, 2)
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):  # which no CPU has
+        for width, dropout in ((20, 0.5), (1, 0.0)):
+            assert attention(DistanceBiasedScore(1, 2, width=width), *inputs, dropout_p=dropout)[0].isfinite().all()
+
+
 def long_inputs(length, dtype):
     query, key, value = random_qkv(1, 2, length, length, 16, dtype=dtype)
     return query[:, :, -64:], key, value
