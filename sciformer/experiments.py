@@ -45,8 +45,8 @@ from sciformer.positions import POSITIONS, NoPositions
 from sciformer.scores import SCORES, WELLS, NormalizedScore, RotaryScore
 from sciformer.training import Batch, History, OnStep, TrainConfig, evaluate, fit, next_token_loss, text_loss
 
-#: Quick is for a notebook on two CPU cores; long is as much as one such core does in about twenty minutes a run, for
-#: those who have no GPU; full is for a GPU. Not every experiment has a long form.
+#: Quick is for a notebook on two CPU cores; long is as much as one such core does in twenty minutes to an hour a run,
+#: for those who have no GPU; full is for a GPU. Not every experiment has a long form.
 Profile = Literal["quick", "long", "full"]
 ScoreRecipe = Callable[[int, int], nn.Module]
 
@@ -139,15 +139,29 @@ class PixelSetting(ImageSetting):
         pooling: average over squares of so many by so many pixels first.
         as_published: as the first model with a learned distance bias had it: post-norm, ReLU, no projection behind the
             heads and no norm before the classifier.
+        coarse_steps: how many steps on digits half as wide and half as high come before each step of ``train``.
+        coarse_lr: their learning rate.
     """
 
     pooling: int = 1
     as_published: bool = False
+    coarse_steps: int = 0
+    coarse_lr: float = 1e-3
 
     @property
     def width(self) -> int:
         """Pixels, and so tokens, in a row."""
         return 28 // self.pooling
+
+    def coarse(self) -> "PixelSetting":
+        """The setting for digits half as wide and half as high."""
+        return replace(
+            self,
+            pooling=2 * self.pooling,
+            score_options=self.score_options | {"width": self.width // 2},
+            train=replace(self.train, steps=self.coarse_steps * self.train.steps, lr=self.coarse_lr),
+            coarse_steps=0,
+        )
 
     def model(self) -> ImageTransformer:
         """A fresh model, random as torch's global generator has it.
@@ -254,6 +268,8 @@ class MaskedImageSetting:
     Args:
         size: which MNIST, see :func:`sciformer.data.mnist`.
         augmentation: arguments of :func:`sciformer.data.random_affine`.
+        probe_copies: how many copies of each training digit, each moved a little, the probes are fitted on as well.
+        probe_penalties: what they choose their penalty from.
     """
 
     size: Literal["small", "full"]
@@ -269,6 +285,8 @@ class MaskedImageSetting:
     hidden_share: float = 0.75
     score: str = "dot"
     augmentation: dict[str, float] = field(default_factory=dict)
+    probe_copies: int = 0
+    probe_penalties: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1)
 
     def model(self) -> MaskedImageModel:
         """A fresh model, random as torch's global generator has it.
@@ -298,6 +316,17 @@ class MaskedImageSetting:
         augment = partial(random_affine, **self.augmentation) if self.augmentation else None  # type: ignore[arg-type]
         stream = batches(images, batch_size=self.batch_size, seed=seed, augment=augment)
         return masked_batches(model, (images for (images,) in stream), seed, hidden_share=self.hidden_share)
+
+    def probe_digits(self, seed: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+        """The training digits and their labels, each followed by its moved copies.
+
+        A probe keeps the last fifth to choose its penalty by. So no copy of a digit that it is fitted on is there.
+        He et al. 2021 move images for the probe, too (arXiv:2111.06377, appendix A.1).
+        """
+        images, labels = (tensor.to(device) for tensor in mnist("train", size=self.size))
+        generator = torch.Generator().manual_seed(seed)
+        copies = [random_affine(images, generator, **_SMALL_MOVES) for _ in range(self.probe_copies)]
+        return torch.stack([images, *copies], dim=1).flatten(0, 1), labels.repeat_interleave(1 + self.probe_copies)
 
 
 def masked_batches(
@@ -442,10 +471,15 @@ def train_image_transformer(
     checkpoint: str | Path | None = None,
     progress: bool = True,
     looks: int = 10,
+    model: nn.Module | None = None,
 ) -> Run:
-    """Train once; measure the test accuracy, from 0 to 1, about ``looks`` times, the last time at the end."""
+    """Train once; measure the test accuracy, from 0 to 1, about ``looks`` times, the last time at the end.
+
+    Args:
+        model: where training starts, if not at the setting's own.
+    """
     torch.manual_seed(seed)
-    model = setting.model().to(device)
+    model = setting.model().to(device) if model is None else model
     test_batches = setting.test_batches(device)
     look = now_and_then(
         "test accuracy", lambda model: evaluate(model, test_batches, accuracy), setting.train.steps, looks
@@ -513,6 +547,38 @@ def train_pixel_transformer(
     return run
 
 
+def train_growing_pixels(
+    setting: PixelSetting, seed: int, *, device: torch.device | str = "cpu", progress: bool = True
+) -> Run:
+    """Train on small digits, enlarge the model, train it on large ones; measure the test accuracy after each of these.
+
+    Pictures that grow while a model trains cost less for the same accuracy (Tan and Le 2021, arXiv:2104.00298, section
+    4). A price on distance has nothing to grow with them.
+    """
+    small = train_image_transformer(setting.coarse(), seed, device=device, progress=progress, looks=4)
+    large = enlarged(small.model, setting).to(device)
+    as_it_is = evaluate(large, setting.test_batches(device), accuracy)
+    # 10,000 large digits take minutes of a CPU core, so this looks only at the end.
+    run = train_image_transformer(setting, seed, device=device, progress=progress, looks=1, model=large)
+    run.figures |= {"test accuracy on small digits": small.figures["test accuracy"], "test accuracy enlarged": as_it_is}
+    run.details["loss on small digits"] = _thinned(small.history.loss)
+    run.history.seconds += small.history.seconds
+    return run
+
+
+def enlarged(model: nn.Module, setting: PixelSetting) -> ImageTransformer:
+    """A trained distance-biased model for pictures twice as wide and twice as high: ``setting`` is that of the large.
+
+    What was n tokens away is 2n away now, so that half the slopes ask the same price for it.
+    """
+    large: Any = setting.model()
+    large.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        for block in large.blocks:
+            block.attention.score.strength.div_(2)
+    return large
+
+
 def train_language(
     setting: LanguageSetting,
     seed: int,
@@ -547,14 +613,14 @@ def train_masked_images(
     """Train once, without labels; then see how well linear probes read the class of a digit, from 0 to 1.
 
     "probe accuracy" is that of the trained encoder's features. Beside it stand the same probe of the encoder before
-    training and of the pixels themselves. About ``looks`` times the loss on the test digits' hidden patches is
-    measured, always with the same masks.
+    training and of the pixels themselves, fitted on the same digits. About ``looks`` times the loss on the test digits'
+    hidden patches is measured, always with the same masks.
     """
     torch.manual_seed(seed)
     model = setting.model().to(device)
-    images, labels = (tensor.to(device) for tensor in mnist("train", size=setting.size))
+    digits = setting.probe_digits(seed, device)
     test_images, test_labels = (tensor.to(device) for tensor in mnist("test", size=setting.size))
-    probe = partial(probe_accuracy, train=(images, labels), test=(test_images, test_labels))
+    probe = partial(probe_accuracy, train=digits, test=(test_images, test_labels), penalties=setting.probe_penalties)
     figures = {"probe accuracy of pixels": probe(nn.Flatten()), "probe accuracy untrained": probe(model.features)}
 
     test_batches = list(masked_batches(model, test_images.split(1000), 0, hidden_share=setting.hidden_share))
@@ -718,6 +784,17 @@ MNIST_PIXELS: dict[Profile, dict[str, PixelSetting]] = {
         replace(_SMALL_PUBLISHED_PIXELS, train=_PUBLISHED_PIXELS.train.with_steps(3000)),
     ),
     "full": _pixel_arms(_DISTANCE_PIXELS, _PUBLISHED_PIXELS),
+}
+
+# What one CPU core does on all 784 pixels in an hour: 3.6 epochs of small digits, then 2,400 large ones.
+MNIST_784: dict[Profile, PixelSetting] = {
+    "long": replace(
+        _DISTANCE_PIXELS,
+        batch_size=24,
+        train=replace(_DISTANCE_PIXELS.train, steps=100, lr=5e-3, warmup_steps=10),
+        coarse_steps=90,
+        coarse_lr=_DISTANCE_PIXELS.train.lr,
+    ),
 }
 
 
@@ -1140,6 +1217,7 @@ class Experiment:
 EXPERIMENTS: dict[str, Experiment] = {
     "mnist-image-transformer": Experiment(MNIST_IMAGE_TRANSFORMER, train_image_transformer, seeds=5),
     "mnist-pixels": Experiment(MNIST_PIXELS, train_pixel_transformer, seeds=3),
+    "mnist-784": Experiment(MNIST_784, train_growing_pixels, seeds=1),
     "shakespeare": Experiment(SHAKESPEARE, train_language, seeds=3),
     "additive-2x2": Experiment(ADDITIVE_2X2, train_language, seeds=3),
     "shakespeare-lengths": Experiment(SHAKESPEARE_LENGTHS, train_lengths, seeds=3),
@@ -1270,9 +1348,7 @@ def _summary(
     run: Callable[..., Run], device: torch.device | str, arm: str | None, setting: Any, seed: int
 ) -> dict[str, Any]:
     result = run(setting, seed, device=device)
-    loss = torch.tensor(result.history.loss)
-    pieces = torch.arange(1, len(loss) + 1).tensor_split(min(200, len(loss)))  # 200 points are enough for a curve
-    curves = {"loss": [(int(piece[-1]), round(loss[piece - 1].mean().item(), 5)) for piece in pieces]}
+    curves = {"loss": _thinned(result.history.loss)}
     return {
         **({} if arm is None else {"arm": arm}),
         "seed": seed,
@@ -1282,6 +1358,13 @@ def _summary(
         "curves": curves | result.history.metrics,
         "seconds": round(result.history.seconds, 1),
     }
+
+
+def _thinned(losses: Sequence[float]) -> list[tuple[int, float]]:
+    """The curve of a training as (step, mean loss since the point before): 200 points are enough."""
+    loss = torch.tensor(losses)
+    pieces = torch.arange(1, len(loss) + 1).tensor_split(min(200, len(loss)))
+    return [(int(piece[-1]), round(loss[piece - 1].mean().item(), 5)) for piece in pieces]
 
 
 def environment(device: torch.device | str = "cpu") -> dict[str, Any]:

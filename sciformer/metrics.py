@@ -1,6 +1,7 @@
 """Numbers that say how good a model is, and how sure that is."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -191,8 +192,9 @@ def probe_accuracy(
     encode: Callable[[Tensor], Tensor],
     train: tuple[Float[Tensor, "N C H W"], Int[Tensor, "N"]],
     test: tuple[Float[Tensor, "M C H W"], Int[Tensor, "M"]],
+    **options: Any,
 ) -> float:
-    """Accuracy, from 0 to 1, of :func:`linear_probe` on what a frozen encoder makes of images.
+    """Accuracy, from 0 to 1, of :func:`linear_probe` with ``options`` on what a frozen encoder makes of images.
 
     Args:
         encode: from images to features (B, F), such as ``model.features``, or ``torch.nn.Flatten()`` for the pixels.
@@ -203,7 +205,7 @@ def probe_accuracy(
     def features(images: Tensor) -> Tensor:
         return torch.cat([encode(part) for part in images.split(1000)])
 
-    probe = linear_probe(features(train[0]), train[1])
+    probe = linear_probe(features(train[0]), train[1], **options)
     return accuracy(probe(features(test[0])), test[1]).item()
 
 

@@ -96,6 +96,27 @@ def test_pixels_are_pooled_and_scaled():
     assert setting.test_batches()[0][0].shape == (1000, 1, 14, 14)
 
 
+def test_pixels_that_grow(tmp_path, monkeypatch):
+    """Small digits first, so many times the steps; then the same weights, with half the slopes, on large ones."""
+    setting = experiments.MNIST_784["long"]
+    tiny = replace(setting, size="small", pooling=7, score_options=setting.score_options | {"width": 4})
+    small = tiny.coarse()
+    assert (small.width, small.score_options["width"], small.train.steps, small.train.lr) == (2, 2, 9000, 0.02)
+    assert small.coarse_steps == 0
+    model = small.model()
+    large = experiments.enlarged(model, tiny)
+    assert large(torch.zeros(1, 1, 4, 4)).shape == (1, 10)
+    for (name, before), after in zip(model.named_parameters(), large.parameters(), strict=True):
+        torch.testing.assert_close(after, before / 2 if name.endswith("strength") else before)
+
+    monkeypatch.setitem(EXPERIMENTS, "mnist-784", replace(EXPERIMENTS["mnist-784"], settings={"long": tiny}))
+    record("mnist-784", "long", steps=2, out=tmp_path)
+    (run,) = load_record("mnist-784", "long", tmp_path)["runs"]
+    assert run["parameters"] == 53_594
+    assert set(run["figures"]) == {"test accuracy", "test accuracy enlarged", "test accuracy on small digits"}
+    assert [run["curves"]["loss"][-1][0], run["details"]["loss on small digits"][-1][0]] == [2, 180]
+
+
 @pytest.fixture
 def tiny_pixels(monkeypatch):
     """The pixel experiment with settings that take no time."""

@@ -1,5 +1,6 @@
 """Masked images: what is hidden stays hidden, what is visible stays in its place, and what is refused."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -281,12 +282,24 @@ def test_a_probe_takes_the_penalty_that_its_held_out_examples_like():
     assert_close(chosen.weight, best.weight)
 
 
+def test_the_probe_sees_moved_copies_of_each_digit_beside_it():
+    setting = replace(experiments.MASKED_IMAGES["quick"], probe_copies=2)
+    (plain, its_labels), (digits, labels) = (replace(setting, probe_copies=n).probe_digits(0) for n in (0, 2))
+    assert_close(digits[::3], plain)
+    assert torch.equal(labels, its_labels.repeat_interleave(3))
+    moved = digits.unflatten(0, (-1, 3))[:, 1:]
+    assert ((moved - plain[:, None]).flatten(2).abs().amax(dim=2) > 0.1).float().mean() > 0.99
+    assert_close(moved.mean(dim=(1, 2, 3, 4)), plain.mean(dim=(1, 2, 3)), rtol=0.3, atol=0)  # as much ink
+    assert not torch.equal(setting.probe_digits(1)[0], digits)
+
+
 def test_a_probe_leaves_the_encoder_frozen():
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(4, 4))
     before = [p.clone() for p in encoder.parameters()]
     train, test = ((x.view(-1, 1, 2, 2), y) for x, y in (clouds(100, 0), clouds(50, 1)))
     value = metrics.probe_accuracy(encoder, train, test)
     assert 0 <= value <= 1
+    assert metrics.probe_accuracy(encoder, train, test, penalties=(1e6,)) < value  # all weights at 0
     assert_close(list(encoder.parameters()), before)
     assert all(p.grad is None for p in encoder.parameters())
 
