@@ -791,7 +791,7 @@ MNIST_784: dict[Profile, PixelSetting] = {
     "long": replace(
         _DISTANCE_PIXELS,
         batch_size=24,
-        train=replace(_DISTANCE_PIXELS.train, steps=100, lr=5e-3, warmup_steps=10),
+        train=replace(_DISTANCE_PIXELS.train, steps=100, lr=2e-3, warmup_steps=10),
         coarse_steps=90,
         coarse_lr=_DISTANCE_PIXELS.train.lr,
     ),
