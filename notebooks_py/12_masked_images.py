@@ -355,7 +355,8 @@ for name in ("pixels", "untrained encoder"):
 #
 # ### The recorded runs
 #
-# Mean ± standard error over the seeds. The long profile and the full one train on all of MNIST's training digits.
+# Mean ± standard error over the seeds. The long profile and the full one train on all of MNIST's training digits; their probes
+# see moved copies of those, too (He et al. 2021, appendix A.1).
 
 # %%
 figures = ("probe accuracy of pixels", "probe accuracy untrained", "probe accuracy")

@@ -968,8 +968,8 @@ CAPSTONE: dict[Profile, dict[str, ImageSetting | LanguageSetting]] = {
 
 
 # Quick was chosen by the probe's accuracy on the last 2,000 of its training digits, which were then not trained on; the
-# test digits took no part in it. Long is twice as wide, with probes on moved copies; on 10,000 of the 60,000 training
-# digits both helped, where copies past two, other layers' tokens, a deeper decoder and fewer hidden patches did not. Full
+# test digits took no part in it. Long is twice as wide, with probes on moved copies: on 10,000 of the 60,000 training
+# digits both helped, where more copies, another layer's tokens, a deeper decoder and fewer hidden patches did not. Full
 # has more of everything.
 _SMALL_MASKED = MaskedImageSetting(
     size="small",
