@@ -374,6 +374,9 @@ for profile in experiments.MASKED_IMAGES:
         plt.show()
 
 # %% [markdown]
+# More digits, yet the long profile's probe of pixels reads less than the quick one's: it also has to read moved copies, and a
+# linear map of pixels cannot allow for a shift. Features of the encoder can.
+#
 # ## What the encoder saves
 #
 # Prediction 3. Three encoder blocks, forward and back, on 256 tokens of width 64, and on the quarter that is visible. The
