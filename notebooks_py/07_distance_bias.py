@@ -551,7 +551,7 @@ course.verdict("mean attention distance over that of uniform weights", far.mean(
 # No parameter of this model belongs to a place. So it can read digits with all 784 pixels at once, although it was trained on
 # 196. **Predict**: which of its parameters has to change, so that each head looks as far over the digit as before?
 
-# %%
+# %% tags=["nbval-ignore-output"]
 fine = replace(arms["distance"], pooling=1, score_options=arms["distance"].score_options | {"width": 28})
 
 
@@ -564,7 +564,6 @@ def enlarged(model, factor):
     return large.eval()
 
 
-# %% tags=["nbval-ignore-output"]
 large_batch = [tensor[:200] for tensor in fine.test_batches(device)[0]]
 share_right = {"196 pixels": evaluate(model, [[tensor[:200] for tensor in test_batches[0]]], metrics.accuracy)}
 for factor in (1, 2):
