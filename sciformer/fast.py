@@ -244,14 +244,20 @@ def grid_biased_attention(
     Args:
         strength: λ, as for :func:`~sciformer.functional.distance_biased_scores` on a grid.
         width: tokens in a row.
+
+    Raises:
+        ValueError: if shapes, dtypes, the mask or ``strength`` do not fit each other.
     """
     (H, L, D), S = query.shape[-3:], key.shape[-2]
     check_strength(strength, H, 4)
     slopes = strength.reshape(H, -1).expand(H, 4)[..., None, None].unbind(dim=1)  # (H, 1, 1) each
     places, first = torch.arange(S, device=key.device), S - L if is_causal else 0
     prices, behind = [], []
-    for place, (before, after) in ((places % width, slopes[:2]), (places // width, slopes[2:])):
-        borders = place[:, None] > torch.arange(int(place.max()), device=key.device)  # (S, N)
+    for place, last, (before, after) in (
+        (places % width, min(width, S) - 1, slopes[:2]),
+        (places // width, (S - 1) // width, slopes[2:]),
+    ):
+        borders = place[:, None] > torch.arange(last, device=key.device)  # (S, N): which ones a token lies behind
         prices.append(torch.where(borders[first : first + L], before, -after))  # (H, L, N)
         behind.append(borders)
     wide = torch.promote_types(query.dtype, torch.float32)
