@@ -3,7 +3,7 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/07_distance_bias.ipynb)
 #
-# Needs: notebooks 04 and 06 · about 85 s on two CPU cores
+# Needs: notebooks 04 and 06 · about 95 s on two CPU cores
 
 # %% [markdown]
 # After this notebook you can
