@@ -338,13 +338,14 @@ for times in range(1, 6):
 #
 # </details>
 #
-# **2. (easy, 3 minutes)** Multiply `vectors` by 20 and run the loops. What happens? Why does torch survive it?
+# **2. (easy, 3 minutes)** Multiply every number by 20, `[[20 * a for a in v] for v in vectors]`, and run the loops on it. What
+# happens? Why does torch survive `20 * x`?
 #
 # <details><summary>Answer</summary>
 #
-# `math.exp` raises an `OverflowError`: *mat* with itself scores 4000. A softmax does not change when the same number is
-# taken from every score of a row, since it cancels in the fraction. torch takes away the row's largest; the largest
-# exponential is then 1.
+# `math.exp` raises an `OverflowError`: *cat* with itself scores 1600, and $e^{710}$ is too large for a float. A softmax does not
+# change when the same number is taken from every score of a row, since it cancels in the fraction. torch takes away the
+# row's largest; the largest exponential is then 1.
 #
 # </details>
 
@@ -459,8 +460,8 @@ plt.show()
 # %% [markdown]
 # ## Three normalisers, one test
 #
-# First: does the output stay among the inputs? In its own direction, an output outside reaches further than every
-# input: $y \cdot y > \max_j x_j \cdot y$. That proves it is outside the convex hull.
+# First: does the output stay among the inputs? An average reaches no further than all of them, in any direction. So an
+# output that does in its own, $y \cdot y > \max_j x_j \cdot y$, is outside the convex hull.
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
@@ -472,8 +473,8 @@ for ax, name in zip(axes, normalisers, strict=True):
 plt.show()
 
 # %% [markdown]
-# Mind the axes: the shaded shape is the same three times. Second: what if every token carries the same offset $b$? Each
-# row hands on its sum times $b$.
+# Mind the axes: the shaded shape is the same three times. Second: what if all that is handed on carries the same offset
+# $b$, while the weights stay as they are? Each row hands on its sum times $b$.
 
 # %%
 b = torch.tensor([10.0, 10.0], dtype=torch.float64)
@@ -544,11 +545,11 @@ course.verdict("weight kept for itself, 128 features", kept[128], above=0.99)
 # | a row sums to | 1 | anything | 0 |
 # | negative weights | no | yes | yes |
 # | stays in the convex hull | always | no | no |
-# | a common offset | passes | is scaled | cancels |
+# | a common offset of what is handed on | passes | is scaled | cancels |
 # | scale of the inputs | sets the sharpness | squared | no effect |
 
 # %% [markdown]
-# None is simply best. The field took softmax; notebook 02 repairs its weak spot, the scale.
+# No column wins every row. The field took softmax; notebook 02 repairs its weak spot, the scale.
 
 # %% [markdown]
 # ## Order is invisible

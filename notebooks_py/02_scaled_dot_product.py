@@ -254,8 +254,8 @@ course.verdict("d = 64: scaled, back to q·k, over unscaled", to_product[2][1] /
 
 # %% [markdown]
 # At $d = 1024$ next to nothing passes: the "extremely small gradients" that the paper suspects. But be fair, and count
-# the factor $1/\sqrt d$ on the way back to $q \cdot k$ (the third line): up to $d = 64$ the unscaled gradient is the *larger*
-# one. What that does to learning, the last section measures.
+# the factor $1/\sqrt d$ on the way back to $q \cdot k$ (the third line): up to $d = 64$ the unscaled gradient is clearly
+# the *larger* one, and at 256 the two are about equal. What that does to learning, the last section measures.
 
 # %% [markdown]
 # ## Masks: True = may attend

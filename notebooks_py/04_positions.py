@@ -450,8 +450,8 @@ for name, floor in (("none", "a bag"), ("sinusoidal,\nafterwards", "a bag"), ("n
     course.verdict(f"{name.replace(chr(10), ' ')}: largest gain over {floor}", max(excess), below=0.02)
 
 # %% [markdown]
-# Prediction 2: 1 in 15. Positions decide everything here; of which kind, nothing, **at the trained length**. Positions that
-# arrive after the attention are worth none at all, and one causal layer gets what its bag allows and no more.
+# Prediction 2: 1 in 15. Positions decide everything here; which kind they are decides nothing, **at the trained length**.
+# Positions that arrive after the attention are worth nothing, and one causal layer gets what its bag allows and no more.
 #
 # Do both learn equally fast?
 
@@ -602,8 +602,9 @@ course.verdict("learned: gain by 1000 steps in place of 250", learned_1000 - lea
 
 # %% [markdown]
 # The waves profit at once: what they learn at one place helps at the others. 64 learned vectors have to be found one by
-# one, which takes more steps. None is perfect; distances beyond 15 are still new to all. Ruoss et al. 2023
-# (arXiv:2305.16843) make a method of such starts.
+# one, which takes more steps. None is perfect; distances beyond 15 are still new to all. Kiyono et al. 2021
+# (arXiv:2109.05644) make a method of such starts. Ruoss et al. 2023 (arXiv:2305.16843) leave random gaps between the places
+# as well, so that distances grow, too.
 
 # %% [markdown]
 # ## Exercises
@@ -659,7 +660,7 @@ check.sinusoidal_table(sinusoidal_table)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# There are `embed_dim // 2` clocks. The first turns by 1 a step, the last by nearly 1/10000.
+# There are `embed_dim // 2` clocks. The first turns by 1 a step, each next one slower by the factor $10000^{-2/E}$.
 #
 # </details>
 # <details><summary>Hint 2</summary>

@@ -497,7 +497,7 @@ def train(kind, depth, seed, lr=3e-3, warmup_steps=0):
 
 
 def final(losses):  # (..., steps): the mean of the last 20
-    return torch.tensor(losses)[..., -20:].mean(dim=-1)
+    return losses[..., -20:].mean(dim=-1)
 
 
 # %% tags=["nbval-ignore-output"]
@@ -505,14 +505,14 @@ depths = [2, 4, 12]
 losses = {kind: [[train(kind, depth, seed) for depth in depths] for seed in seeds] for kind in kinds}
 losses = {kind: torch.tensor(runs) for kind, runs in losses.items()}  # (seeds, depths, steps)
 for kind, runs in losses.items():
-    ends = final(runs.tolist())  # (seeds, depths)
+    ends = final(runs)  # (seeds, depths)
     mean, error = ends.mean(dim=0), ends.std(dim=0) / math.sqrt(len(ends))
     print(f"{kind:12}", *(f"{d:4} blocks {m:.2f} ± {e:.2f}" for d, m, e in zip(depths, mean, error, strict=True)))
 
 # %%
 fig, (left_ax, right_ax) = plt.subplots(1, 2, figsize=(9.8, 3.6), layout="constrained")
 plotting.bands({kind: runs[:, -1] for kind, runs in losses.items()}, smooth=10, title="12 blocks", ax=left_ax)
-ends = {kind: final(runs.tolist()) for kind, runs in losses.items()}
+ends = {kind: final(runs) for kind, runs in losses.items()}
 plotting.bands(ends, x=depths, xlabel="blocks", ylabel="loss, last 20 steps", title="Against depth", ax=right_ax)
 for ax in (left_ax, right_ax):
     ax.axhline(math.log(10), color="grey", linestyle=":")
@@ -547,7 +547,7 @@ bold = {
         ("post-norm, warm-up", "post-norm", 25),
     )
 }
-print({name: f"{final(runs.tolist()).mean():.2f}" for name, runs in bold.items()})
+print({name: f"{final(runs).mean():.2f}" for name, runs in bold.items()})
 
 # %%
 ax = plotting.bands(bold, smooth=10, title="12 blocks, learning rate 0.01")
@@ -555,7 +555,7 @@ ax.axhline(math.log(10), color="grey", linestyle=":")
 plt.show()
 
 # %%
-gap = final(bold["post-norm"].tolist()).mean() - final(bold["pre-norm"].tolist()).mean()
+gap = final(bold["post-norm"]).mean() - final(bold["pre-norm"]).mean()
 course.verdict("loss of post-norm minus pre-norm, without warm-up", gap.item(), above=0.1)
 
 # %% [markdown]
@@ -722,8 +722,8 @@ check.QuietBranch(QuietBranch)
 # <details><summary>Answer</summary>
 #
 # Inside the blocks only `out_proj` and `feed_forward.down`. Everything before them is multiplied by their zero weights
-# on the way back. From the second step on, all move. Try it: `scaled(build("pre-norm", 2, 0), 0.0)`, one backward, and
-# print `parameter.grad.norm()` for each.
+# on the way back. From the second step on, all get one but `k_proj.bias`, whose gradient always vanishes (notebook 03). Try it:
+# `scaled(build("pre-norm", 2, 0), 0.0)`, one backward, and print `parameter.grad.norm()` for each.
 #
 # </details>
 #

@@ -139,8 +139,8 @@ plt.show()
 # %% [markdown]
 # ## Where a patch stands
 #
-# Now the prediction. Two untrained models that differ in nothing but their positions look at a digit and at its
-# shuffled patches.
+# Now the prediction. One untrained model, without positions and then with them, looks at a digit and at its shuffled
+# patches.
 
 # %%
 shuffled_patches = digit_patches[torch.randperm(16)]
@@ -149,9 +149,10 @@ plotting.images(torch.stack([digit, shuffled]), ["original", "shuffled"], size=1
 plt.show()
 
 # %%
-for name, recipe in {"none": {"positions": NoPositions}, "learned": {}}.items():
-    torch.manual_seed(0)
-    model = ImageTransformer(28, 7, 1, 10, embed_dim=64, num_heads=4, num_layers=2, **recipe).eval()
+torch.manual_seed(0)
+model = ImageTransformer(28, 7, 1, 10, embed_dim=64, num_heads=4, num_layers=2).eval()
+for name, positions in {"none": NoPositions(64, 16), "learned": model.positions}.items():
+    model.positions = positions
     with torch.no_grad():
         gap = (model(digit[None]) - model(shuffled[None])).abs().max().item()
     print(f"positions {name:8}: the logits differ", "not at all" if gap < 1e-5 else "visibly")
@@ -201,7 +202,7 @@ torch.testing.assert_close(mean_classifier(tokens), by_mean)
 class MyPositions(nn.Module):
     def __init__(self, embed_dim, length):
         super().__init__()
-        self.table = nn.Parameter(torch.randn(length, embed_dim))
+        self.table = nn.Parameter(0.02 * torch.randn(length, embed_dim))  # starts small, as in notebook 04
 
     def forward(self, tokens):  # (B, L, E)
         return tokens + self.table
@@ -572,4 +573,4 @@ check.order_matters(order_matters)
 
 # %% [markdown]
 # **To read**: Dosovitskiy et al. 2020, *An image is worth 16×16 words*, arXiv:2010.11929, sections 3.1 and 4.5 (its
-# figure 7 has the same three pictures).
+# figure 7 has the first two pictures, figure 6 attention over images).

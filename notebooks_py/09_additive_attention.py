@@ -202,7 +202,7 @@ course.assert_same_module(MyAdditive(3, 5), AdditiveScore(3, 5), query, key)
 #
 # $$s_{ij} = w_h \cdot \tanh(q_i) + w_h \cdot \tanh(k_j)$$
 #
-# L + S numbers in place of L · S · D. It is called **separable**.
+# The hidden layers hold (L + S) · D numbers in place of L · S · D. This score is called **separable**.
 
 # %%
 class MySeparable(nn.Module):
@@ -372,9 +372,9 @@ for output in outputs:
 print("after 300 tokens: state", sum(x.numel() for x in state.past), "numbers · cache", cache.key.numel() + cache.value.numel())
 
 # %% [markdown]
-# Attention Free Transformers (Zhai et al. 2021, arXiv:2105.14103, section 3) are this, with a loudness for every feature, gated by
-# the query; linear attention (Katharopoulos et al. 2020, arXiv:2006.16236) runs on such sums too, and keeps the query by
-# making the state a matrix.
+# AFT-simple, an Attention Free Transformer (Zhai et al. 2021, arXiv:2105.14103, section 3), is this, with a loudness for every
+# feature, gated by the query; linear attention (Katharopoulos et al. 2020, arXiv:2006.16236) runs on such sums too, and keeps
+# the query by making the state a matrix.
 
 # %%
 tokens = torch.randint(65, (1, 40))

@@ -396,9 +396,9 @@ for form in ("gradient", "field"):
 
 
 # %% [markdown]
-# The tokens of a cluster follow one another, so clusters are blocks. In the field form they are bright, and so are the columns
-# of important tokens. As stated, blocks are hardly seen, or dark, and **important columns are dark**: more energy, more to
-# subtract. Move α:
+# The tokens of a cluster follow one another, so clusters are blocks. In the field form they are bright; as stated, they are hardly
+# seen, or dark. Where a well has a $w$ (inverse square, Lorentzian), columns of important tokens are bright as a field and **dark
+# as stated**: more energy, more to subtract. Move α:
 
 # %%
 def both_forms(well, alpha):
@@ -476,8 +476,8 @@ for well in ("lorentzian", "softmax_exponential"):
 
 
 # %% [markdown]
-# As a field, the claim holds against the Gaussian: long arms reach other clusters, and importance draws. As stated, neither
-# well sends more there than the Gaussian, which sends about what uniform attention does, three quarters; and importance repels.
+# As a field, the claim holds against the Gaussian: both reach other clusters, the Lorentzian most, and its $w$ draws. As stated,
+# neither sends more there than the Gaussian, which sends about what uniform attention does, three quarters; and $w$ repels.
 
 # %% [markdown]
 # ## A comparison of nothing
@@ -528,8 +528,8 @@ for batch_first in (False, True):
 # %% [markdown]
 # ## Train: a sound comparison
 #
-# Real tokens: 7×7 patches of an image, characters of a text. One model, and only the score is exchanged; α and $w$ are all that is
-# added. `uniform` has all weights equal: the floor. These runs are shorter than those on record.
+# Real tokens: an image's 49 patches of 4×4 pixels, a text's characters. One model, and only the score is exchanged; α and $w$ are
+# all that is added. `uniform` has all weights equal: the floor. These runs are shorter than those on record.
 
 # %%
 chosen = ("dot", "gaussian, field", "gaussian, gradient", "softmax_exponential, gradient", "uniform")
@@ -632,7 +632,8 @@ for name, figure in recorded:
 # product. On 500 steps of text all wells but two stated ones are a little ahead of it.
 
 # %% [markdown]
-# And when nothing is scarce? The long profile trains on all 60,000 digits, 16 times over:
+# And when nothing is scarce? The long profile trains on all 60,000 digits, 16 times over, with patches of 7×7 pixels and a read-out
+# by learned queries:
 
 # %%
 long = {run["arm"]: run["figures"]["test accuracy"] for run in experiments.load_record("energy-wells", "long")["runs"]}

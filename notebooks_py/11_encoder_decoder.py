@@ -354,7 +354,8 @@ def draw(step, head):
 explore(draw, alt="bars: where one head looks in the source while one character of the date is written", step=step, head=head)
 
 # %% [markdown]
-# Does it look at the month when it writes the month? Weight on the letters of `March`, by step, and on the year:
+# Does it look at the month when it writes the month? Weight on the letters of `March`, on the day and on the year, by step, of
+# the head that looks there most:
 
 # %% tags=["nbval-ignore-output"]
 places = {name: slice(shown_date.index(name), shown_date.index(name) + len(name)) for name in ("March", "5th", "1985")}
@@ -364,8 +365,9 @@ for step, character in enumerate(answer[1:]):
 
 
 # %% [markdown]
-# (The head that looks there most.) An encoder mixes characters before the decoder looks, so a weight on one place is not a weight on
-# one character alone. Maps suggest; only changing the source proves.
+# See the two lines that write the month, `0` and `3`: with a weight near 1 on `March` and little elsewhere, it does. But an encoder
+# mixes characters before the decoder looks, so a weight on one place is not a weight on one character alone. Maps suggest; only
+# changing the source proves.
 
 # %% [markdown]
 # ## Break it: a decoder that ignores its source
@@ -424,7 +426,8 @@ for text in ("Tue March 5th 1985", "1.1.2001", "24/DEC/2040"):
 
 
 # %% [markdown]
-# Prediction 2: dates, well formed, always the same. Such a mistake hides behind a falling loss and fluent output. A test finds it
+# Prediction 2: with a causal mask one well-formed date, whatever the source. Without it, nonsense: in training it copied the next
+# token, and that is not there yet when it writes. A falling loss hides both mistakes, fluent output the first. A test finds them
 # before any training: **change the source, and the output must change.**
 
 # %%
@@ -488,7 +491,7 @@ for alpha in (0.0, 0.6, 1.0):
 # ## Ten times the length
 #
 # Prediction 3. The model that reverses up to 10 letters, and two others: with rotary positions in its self-attentions (notebook 08)
-# in place of sinusoids, and with no positions at all.
+# in place of sinusoids, and with no positions at all. The last has a third of the steps here, and all of them on record.
 
 # %% tags=["nbval-ignore-output"]
 arms = experiments.REVERSAL[course.profile()]

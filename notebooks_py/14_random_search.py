@@ -197,7 +197,8 @@ course.verdict("decades from the best learning rate to 0.01", abs(math.log10(stu
 # %% [markdown]
 # ## A storage that survives
 #
-# `search.search` draws from the space above and writes every step of a search into a journal, one line each.
+# `search.search` draws from such a space, in the quick profile without its slowest values (196 tokens, 8 heads, 4 blocks), and
+# writes every step of a search into a journal, one line each.
 
 # %%
 space = search.SPACE | {"tokens": (1, 4, 16, 49), "heads": (1, 2, 4), "blocks": (1, 2, 3)}
@@ -278,7 +279,8 @@ print(f"{sum(trial.pruned for trial in trials)} of {len(trials)} given up; {100 
 # %% [markdown]
 # ## Look at the search
 #
-# A longer search, each trial for five times as many steps, is recorded in `results/`. Where it is not yet, the live one is shown.
+# A longer search, over the whole space and each trial for three times as many steps, is recorded in `results/`. Where it is not
+# yet, the live one is shown.
 
 # %%
 recorded = search.load_search("quick")
@@ -388,7 +390,8 @@ by_hand = 1 - (6 - 1) / (6 - 3) * within / whole
 print(f"by hand {by_hand:.2f}, package {search.explained(heads, accuracies):.2f}")
 
 # %% [markdown]
-# And how sure is that? **Jackknife**: leave out one trial after the other, and see how much the share moves:
+# And how sure is that? **Jackknife**: leave out one trial after the other, and see how much the share moves. With
+# $\theta_i$ the share without trial $i$ and $\bar\theta$ the mean of all $n$ of them:
 #
 # $$\text{error} = \sqrt{\tfrac{n-1}{n} \textstyle\sum_i (\theta_i - \bar\theta)^2}$$
 
@@ -468,7 +471,7 @@ for name in series:
 
 # %% [markdown]
 # In the quick profile heads come before head dimension, as claimed, and help at equal size, too. Sequence length does the
-# opposite: four tokens learn fast, and after 400 steps 196 have hardly begun.
+# opposite: four tokens learn fast, and after 400 steps 196 are far behind them.
 #
 # *Always*, for the blocks, means every doubling, at either kind of budget:
 
@@ -642,7 +645,8 @@ check.expected_best(expected_best)
 # %% [markdown]
 # ## Takeaways
 #
-# - Random draws try a new value of every hyper-parameter with every trial; 59 of them hit the best 5 % with a chance of 95 %.
+# - With every trial, random draws try a new value of each hyper-parameter that has a range, where a grid repeats a few; 59 draws
+#   hit the best 5 % with a chance of 95 %.
 # - Keep finished trials where a kill cannot reach them, give up early at equal steps, and judge what mattered at a look that all
 #   trials have.
 # - Shares need a correction for chance and an error bar. The winner needs digits that did not choose it.

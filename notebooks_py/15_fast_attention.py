@@ -246,9 +246,9 @@ course.verdict("training at 1024 tokens, memory of key blocks over readable", ke
 
 # %% [markdown]
 # The cure: keep one number a row, $t_i = m_i + \log \ell_i$, and compute each tile's weights **once more**:
-# $w_{ij} = e^{s_{ij} - t_i}$. With $g$ the gradient of the output $y$,
+# $w_{ij} = e^{s_{ij} - t_i}$. With $\mathcal L$ the loss and $g_i$ its gradient at the output $y_i$,
 #
-# $$\frac{\partial}{\partial s_{ij}} = w_{ij}\,(g_i \cdot v_j - g_i \cdot y_i)$$
+# $$\frac{\partial \mathcal L}{\partial s_{ij}} = w_{ij}\,(g_i \cdot v_j - g_i \cdot y_i)$$
 #
 # More arithmetic, less traffic. Exercise 3 builds it; the fused kernels have it.
 
@@ -293,8 +293,8 @@ plt.show()
 
 
 # %% [markdown]
-# A line, with the matrix at its right end; at its left one what no block can save: queries, keys, values and their gradients.
-# Each block also costs some Python, so the package takes as many rows as fit into 16 MB on a CPU.
+# A line, with the matrix at its right end; at its left one what no block can save: the gradients of queries, keys and
+# values. Each block also costs some Python, so the package takes as many rows as fit into 16 MB on a CPU.
 
 # %% [markdown]
 # ## Prefix sums

@@ -290,7 +290,7 @@ outcome = capstone.report(CosineScore, device=device)
 # How to read it:
 #
 # - **Cost**: compare readable paths. A fast path is one you would have to write (`sciformer/fast.py`).
-# - **± **: the standard error over seeds. *Ahead* and *behind* are more than two of them, of the differences seed by seed. With three
+# - **±**: the standard error over seeds. *Ahead* and *behind* are more than two of them, of the differences seed by seed. With three
 #   seeds and few steps even that is a hint; `seeds=` and `steps=` ask for more.
 
 # %%
@@ -383,7 +383,7 @@ mine = capstone.report(MyScore, device=device)
 # Scores are $\cos/\tau$, over so many keys. How large can one weight be at most, whatever the vectors?
 
 # %%
-def largest_share(temperature, keys):  # two numbers
+def largest_share(temperature, keys):  # a tensor with one number; a whole number
     raise NotImplementedError  # a number between 0 and 1
 
 

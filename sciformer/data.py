@@ -428,8 +428,9 @@ def text_batches(
 ) -> Iterator[tuple[Int[Tensor, "B L"], Int[Tensor, "B L"]]]:
     """Batches of text without end, each with the same text one token later, as a language model's targets.
 
-    In each pass the text is cut anew, from a random place on, into pieces that come in random order, so that every
-    token is read once before any is read twice. Randomness comes from a generator of its own, as in :func:`batches`.
+    In each pass the text is cut anew, from a random place on, into pieces that come in random order, so that no token
+    is read twice in a pass; what does not fill a piece or a batch is left out of it. Randomness comes from a generator
+    of its own, as in :func:`batches`.
 
     Args:
         tokens: the text, on any device.

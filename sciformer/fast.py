@@ -98,6 +98,8 @@ def readable_attention(
         The output and the weights.
     """
     L, S = query.shape[-2], key.shape[-2]
+    if attn_mask is not None:
+        check_mask(attn_mask, (*query.shape[:-1], S))
     mask = combined_mask(L, S, attn_mask, is_causal, query.device)
     scores = score(query, key, attn_mask=mask, query_offset=S - L if is_causal else query_offset)
     if mask is not None and attn_mask is None:  # causal alone leaves every query a key, so that one sum hides the rest
@@ -457,6 +459,11 @@ def attention(
     Raises:
         ValueError: if shapes, dtypes or the mask do not fit each other.
     """
+    if query.shape[:-2] != key.shape[:-2] or key.shape[:-1] != value.shape[:-1]:  # torch's kernels do not look
+        raise ValueError(
+            f"query {tuple(query.shape)}, key {tuple(key.shape)} and value {tuple(value.shape)} must share batch and "
+            "heads, and key and value a length"
+        )
     fast = FAST.get(type(score))
     if fast is not None and not need_weights:
         output = fast(score, query, key, value, attn_mask=attn_mask, is_causal=is_causal, dropout_p=dropout_p)

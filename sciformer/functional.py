@@ -29,8 +29,8 @@ def naive_attention(
 
     - ``"softmax"``: over j, the keys, so that each row is positive and sums to 1.
     - ``"none"``: w = w', so that y = (x xᵀ) x.
-    - ``"standardize"``: each row to mean 0 and standard deviation 1 (layer norm without parameters). The row then sums
-      to 0, and some of its weights are negative.
+    - ``"standardize"``: each row to mean 0 and standard deviation 1 (layer norm without parameters, whose 1e-5 beside
+      the variance leaves less to rows that hardly vary). It then sums to 0, and some of its weights are negative.
 
     Returns:
         The output y and the weights w.

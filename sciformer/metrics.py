@@ -26,7 +26,14 @@ def agreement(written: Int[Tensor, "B N"], wanted: Int[Tensor, "B L"], *, pad: i
 
 
 def confusion_matrix(predicted: Int[Tensor, "N"], labels: Int[Tensor, "N"], num_classes: int) -> Int[Tensor, "K K"]:
-    """How often an example of class (row) was taken for class (column)."""
+    """How often an example of class (row) was taken for class (column).
+
+    Raises:
+        ValueError: if a class is none of 0..num_classes - 1.
+    """
+    classes = torch.stack((labels, predicted))
+    if strange := classes[(classes < 0) | (classes >= num_classes)].tolist():
+        raise ValueError(f"there is a class {strange[0]}, and {num_classes} classes are 0..{num_classes - 1}")
     return torch.bincount(labels * num_classes + predicted, minlength=num_classes**2).view(num_classes, num_classes)
 
 

@@ -334,7 +334,8 @@ class NormalizedScore(PreparedScore):
         self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
     ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
         """Bring both to length √D."""
-        return F.rms_norm(query, query.shape[-1:]), F.rms_norm(key, key.shape[-1:])
+        # On CUDA autocast makes norms float32, and then values would differ from queries and keys.
+        return F.rms_norm(query, query.shape[-1:]).to(query.dtype), F.rms_norm(key, key.shape[-1:]).to(key.dtype)
 
 
 #: Every mechanism by name. Each entry is a recipe: ``SCORES[name](num_heads, head_dim)``.

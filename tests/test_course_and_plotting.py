@@ -118,6 +118,10 @@ def test_accuracy_and_confusion_by_hand():
     labels = torch.tensor([0, 1, 1])
     assert metrics.accuracy(logits, labels).item() == pytest.approx(2 / 3)
     assert metrics.confusion_matrix(logits.argmax(-1), labels, 2).tolist() == [[1, 0], [1, 1]]
+    for strange in (torch.tensor([0, 1, 2]), torch.tensor([0, 1, -1])):
+        for predicted, true in ((strange, labels), (labels, strange)):
+            with pytest.raises(ValueError, match=f"a class {strange[-1]}, and 2 classes are 0..1"):
+                metrics.confusion_matrix(predicted, true, 2)
 
 
 def test_agreement_of_sequences_that_differ_in_length():

@@ -333,6 +333,14 @@ def test_language_models_keep_to_nanogpts_size(profile):
     ]
 
 
+def test_the_long_language_model_keeps_to_the_full_ones_budget():
+    full = experiments.SHAKESPEARE["full"]["plain"]
+    for setting in experiments.SHAKESPEARE["long"].values():
+        assert setting.length == full.length
+        assert setting.train.steps <= full.train.steps
+        assert sum(p.numel() for p in setting.model().parameters()) <= 10_745_088
+
+
 def test_lengths_are_judged_by_models_that_can_look_so_far(tmp_path, monkeypatch, short_text):
     tiny = {"embed_dim": 8, "num_heads": 2, "num_layers": 1, "length": 8, "max_length": 64, "batch_size": 2}
     arms = {arm: replace(setting, **tiny) for arm, setting in experiments.SHAKESPEARE_LENGTHS["quick"].items()}

@@ -86,6 +86,10 @@ def test_how_it_starts():
     tokens = torch.randint(65, (4, 64))
     blank = CharTransformer(65, 64, 128, 4, 4, tie_weights=False, start="identity")
     assert_close(blank(tokens), torch.zeros(4, 64, 65))
+    with_bias = CharTransformer(65, 64, 128, 4, 4, bias=True, start="identity")
+    x = torch.randn(2, 8, 128)
+    for block in with_bias.blocks:
+        assert_close(block(x, is_causal=True)[0], x, rtol=0, atol=0)
     small = CharTransformer(65, 64, 128, 4, 4)
     assert next_token_loss(small(tokens), tokens.roll(1)).item() == pytest.approx(math.log(65), abs=0.1)
     assert small.blocks[2].attention.q_proj.weight.std().item() == pytest.approx(0.02, rel=0.05)
@@ -170,6 +174,7 @@ def test_sampling_draws_what_it_says():
         ({"temperature": 0}, [0, 0, 1]),
     ]:
         assert_close(shares(**options), torch.tensor(expected).float(), atol=0.01, rtol=0)
+    assert sample(torch.zeros(1000, 3), top_k=2).unique().numel() == 2  # no more, though the third is as likely
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.testing import assert_close
@@ -130,6 +131,7 @@ def test_a_score_of_ones_own_drops_in():
     assert_close(weights, torch.full((2, 2, 4, 4), 0.25))
 
 
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
 @pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
 @pytest.mark.parametrize(
     ("mask", "message"),
@@ -139,9 +141,28 @@ def test_a_score_of_ones_own_drops_in():
         (torch.ones(5, 1, L, L, dtype=torch.bool), r"\(5, 1, 7, 7\)"),
     ],
 )
-def test_both_paths_refuse_a_wrong_mask(score, mask, message, need_weights):
+def test_both_paths_refuse_a_wrong_mask(score, mask, message, need_weights, is_causal):
+    options = {"attn_mask": mask, "need_weights": need_weights, "is_causal": is_causal}
     with pytest.raises(ValueError, match=message):
-        attention(score, *random_qkv(B, H, L, L, D), attn_mask=mask, need_weights=need_weights)
+        attention(score, *random_qkv(B, H, L, L, D), **options)
+
+
+@pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
+def test_both_paths_refuse_values_and_batches_that_do_not_fit(score, need_weights):
+    query, key, value = random_qkv(B, H, L, L, D)
+    for unfit in ((query, key, value[:, :, 1:]), (query, key[:, :, 1:], value), (query, key[:1], value[:1])):
+        with pytest.raises(ValueError, match=r"must share batch and heads, and key and value a length"):
+            attention(score, *unfit, need_weights=need_weights)
+
+
+def test_normalized_queries_and_keys_keep_their_dtype(monkeypatch):
+    """Autocast on CUDA makes every norm float32; here the norm does so by itself."""
+    norm = F.rms_norm
+    monkeypatch.setattr(F, "rms_norm", lambda x, shape: norm(x.float(), shape))
+    query, key, _ = (x.bfloat16() for x in random_qkv(B, H, L, L, D))
+    for recipe in SCORES.values():
+        prepared = NormalizedScore(H, D, score=recipe).prepare(query, key)
+        assert [x.dtype for x in prepared] == [torch.bfloat16] * 2
 
 
 def test_where_distance_starts():

@@ -101,7 +101,8 @@ class CharTransformer(nn.Module):
                 layer.weight.div_(math.sqrt(len(last)))
         elif start == "identity":
             for layer in last if tie_weights else [*last, self.read_out]:
-                nn.init.zeros_(layer.weight)
+                for parameter in layer.parameters():
+                    nn.init.zeros_(parameter)
         else:
             raise ValueError(f'start must be "small" or "identity", got {start!r}')
 
@@ -205,7 +206,7 @@ def sample(
     if temperature == 0:
         return logits.argmax(dim=-1)
     if top_k is not None and top_k < logits.shape[-1]:
-        least = logits.topk(top_k).values[:, -1:]  # (B, 1)
-        logits = logits.masked_fill(logits < least, -math.inf)
+        values, likeliest = logits.topk(top_k)  # (B, top_k), also where others are as likely
+        logits = torch.full_like(logits, -math.inf).scatter(-1, likeliest, values)
     logits = logits - logits.amax(dim=-1, keepdim=True)  # so that a tiny temperature divides nothing above 0
     return torch.multinomial((logits / temperature).softmax(dim=-1), 1, generator=generator).squeeze(-1)
