@@ -221,7 +221,18 @@ class Exercise:
                 return
             seen.outputs.append(plain(first))
         if self.differentiable:
-            wanted, found = (_reached(*self._run(a, cases[-1], seed, True)) for a in (self.reference, answer))
+            wanted = _reached(*self._run(self.reference, cases[-1], seed, True))
+            try:
+                found = _reached(*self._run(answer, cases[-1], seed, True))
+            except RuntimeError as error:
+                if "inplace operation" not in _message(error):
+                    raise
+                says = (
+                    "The numbers are right, but a step in place (`/=`, `*=`, `w[...] = ...`) overwrites what the gradient "
+                    "still needs. Make a new tensor: `w = w / w.sum()`."
+                )
+                seen.problem = Problem("no gradient", says)
+                return
             if wanted - found:
                 says = (
                     f"The numbers are right, but no gradient flows back to {', '.join(sorted(wanted - found))}. "

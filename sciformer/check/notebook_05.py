@@ -387,7 +387,8 @@ def _call_quiet_branch(answer: Callable[..., Any], x: Tensor, function: Tensor, 
     sizes = {id(p): p.numel() for p in branch.parameters() if p.requires_grad}
     gains = sizes.pop(id(branch.gain), 0)
     if isinstance(branch.gain, Tensor):  # not so if it was made a plain number
-        branch.gain.data = gain.detach()
+        del branch.gain
+        branch.gain = gain  # the input itself, so that gradients show whether the output depends on it
     return first, f"{gains} trained gains", f"{sum(sizes.values())} other trained numbers", branch(x)
 
 

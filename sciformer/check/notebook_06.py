@@ -369,7 +369,7 @@ _PATCH = 3
 
 
 def _models() -> dict[str, Callable[[Tensor], Tensor]]:
-    """Models of (B, 1, H, W) with three outputs, which know more or less of where a patch stands.
+    """Models of (B, C, H, W) with three outputs, which know more or less of where a patch stands.
 
     What they say is kept away from 0, so that relative and absolute tolerances are equally right.
     """
@@ -438,6 +438,8 @@ def _order_matters_cases(draw: Draw) -> Iterator[Case]:
         yield case(name, model, draw.normal(5, 1, 9, 9))  # with so many, rounding does show somewhere
     black_first, black_above, same = (draw.normal(2, 1, 9, 9) for _ in range(3))
     black_first[0], black_above[:, :, :3], same[1] = 0, 0, same[0]
+    for name in ("positions before the blocks", "no positions"):
+        yield case(f"{name}, two channels of 6×12 pixels", models[name], draw.normal(3, 2, 6, 12))
     yield case("positions, the first image black", models["positions before the blocks"], black_first)
     yield case("positions, the upper patches black", models["positions before the blocks"], black_above)
     yield case("positions, the same image twice", models["positions before the blocks"], same)

@@ -232,6 +232,9 @@ def _nucleus_cases(draw: Draw) -> Iterator[Case]:
         rows = torch.stack([draw.permutation(vocabulary) for _ in range(batch)])
         logits = ((rows - 1) * spacing).to(draw.dtype)
         yield Case(name, {"logits": logits, "temperature": temperature, "top_p": top_p})
+    # One character is enough for the first text, the second needs three.
+    rows = torch.stack([draw.permutation(5) * spacing for spacing in (0.75, 0.15)])
+    yield Case("2 texts, the first sure of itself", {"logits": rows.to(draw.dtype), "temperature": 0.5, "top_p": 0.7})
 
 
 _NUCLEUS_FAULTS = (
@@ -285,6 +288,21 @@ _NUCLEUS_FAULTS = (
         "stops too early",
         "The character that takes the sum over top_p is left out, so that the sum stays below. It is the last one in.",
         keep=lambda p, top_p: p.cumsum(dim=-1) < top_p,
+    ),
+    Fault(
+        "stops too early, after the first",
+        "The character that takes the sum over top_p is left out, unless it is the first. It is the last one in.",
+        keep=lambda p, top_p: (p.cumsum(dim=-1) < top_p) | (torch.arange(p.shape[-1], device=p.device) == 0),
+    ),
+    Fault(
+        "the sure one lost",
+        "Where the likeliest reaches top_p alone, nothing is left, and its sum is 0/0. The likeliest is always in.",
+        keep=lambda p, top_p: torch.cat([p[..., :1], p.cumsum(dim=-1)[..., :-1]], dim=-1) < top_p,
+    ),
+    Fault(
+        "as many in every text",
+        "The first text decides how many are in, for all of them. Each row has a sum of its own.",
+        keep=lambda p, top_p: (p.cumsum(dim=-1) - p < top_p)[:1].expand(p.shape),
     ),
     Fault(
         "one too many",
@@ -450,7 +468,7 @@ def _read_piece_cases(draw: Draw) -> Iterator[Case]:
         ("2 texts, pieces of 3, 1, 2 and 1 tokens, 3 layers", 2, 5, 3, [3, 1, 2, 1]),
     ):
         x, table = draw.normal(batch, sum(pieces), width), draw.normal(sum(pieces) + 1, width)
-        weights = draw.normal(depth, 3, width, width)
+        weights = (draw.normal(depth, 3, width, width) / width).round(decimals=1)  # larger ones saturate the softmax
         yield Case(name, {"x": x, "table": table, "weights": weights, "pieces": torch.tensor(pieces)})
 
 
@@ -489,6 +507,12 @@ _READ_PIECE_FAULTS = (
         "causal.",
         see=_ONE_PASS,
         sees=lambda i, j, read: (i >= 0) & (j >= 0),
+    ),
+    Fault(
+        "mask in the first piece only",
+        "The first piece has its causal mask, later ones have none: a new token sees the new ones after it.",
+        see=_ONE_PASS,
+        sees=lambda i, j, read: j <= read + i if read == 0 else (i >= 0) & (j >= 0),
     ),
     Fault(
         "mask from the first key",

@@ -1,6 +1,6 @@
 """Exercises of notebook 09: additive attention."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -360,8 +360,10 @@ def _count(state: Any) -> int:
         return state.numel()
     if isinstance(state, dict):
         return _count(list(state.values()))
-    if isinstance(state, list | tuple):
+    if isinstance(state, Iterable) and not isinstance(state, str):
         return sum(map(_count, state))
+    if hasattr(state, "__dict__"):
+        return _count(vars(state))
     return 0 if state is None else 1
 
 
@@ -392,6 +394,7 @@ def _read_token_cases(draw: Draw) -> Iterator[Case]:
     yield case("7 tokens, size 3", 7, 3, tame(7))
     yield case("3 tokens, scores around 120", 3, 2, 120 + tame(3))
     yield case("4 tokens, scores around −120", 4, 2, -120 + tame(4))
+    yield case("3 tokens, one too loud for float64", 3, 2, torch.tensor([0.25, 800.0, 3.5]))
     yield case("4 tokens, one of them far louder", 4, 2, torch.tensor([0.25, 120.125, -0.5, 119.5]))
     yield case("4 tokens, the first far louder", 4, 2, torch.tensor([120.25, -0.75, 0.5, 119.875]))
 
