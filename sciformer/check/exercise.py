@@ -228,8 +228,8 @@ class Exercise:
                 if "inplace operation" not in _message(error):
                     raise
                 says = (
-                    "The numbers are right, but a step in place (`/=`, `*=`, `w[...] = ...`) overwrites what the gradient "
-                    "still needs. Make a new tensor: `w = w / w.sum()`."
+                    "The numbers are right, but a step in place (`/=`, `*=`, `w[...] = ...`) overwrites what the "
+                    "gradient still needs. Make a new tensor: `w = w / w.sum()`."
                 )
                 seen.problem = Problem("no gradient", says)
                 return

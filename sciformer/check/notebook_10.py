@@ -168,8 +168,10 @@ def _far_field_cases(draw: Draw) -> Iterator[Case]:
     # Quarters, whose squares and sums are exact: what is compared is no rounding.
     query, key = ((draw.integers(-4, 5, 1, n, 2) / 4).to(query) for n in (2, 3))
     key[..., 0] = query[0, 0, 0] + 7
-    query[..., 0] = query[0, 0, 0]
-    yield case("far away: 2 queries, 3 keys, all 7 or more apart, α = 3", query, key, query.new_full((1,), 3.0))
+    query[0, 1, 0] = key[0, 0, 0]
+    yield case(
+        "2 queries, the first of them 7 or more away from all 3 keys, α = 3", query, key, query.new_full((1,), 3.0)
+    )
 
 
 _SHARPNESS_ALONG_AN_AXIS = (

@@ -182,6 +182,12 @@ def _look_across_cases(draw: Draw) -> Iterator[Case]:
 
 _LOOK_ACROSS_FAULTS = (
     Fault(
+        "mask without an axis for the queries",
+        "The mask is (B, S), and meets the scores (B, L, S) as if its rows were queries. Give it an axis: (B, 1, S).",
+        see=_TWO,
+        mask=lambda scores, real: scores.masked_fill(~real, -math.inf),
+    ),
+    Fault(
         "keys and values from the decoder",
         "Keys and values are made of x, so that the source is never seen. They are made of the encoder's output.",
         see=_DEAF,
@@ -507,5 +513,6 @@ EXERCISES = (
         cases=_widen_and_keep_cases,
         faults=_WIDEN_AND_KEEP_FAULTS,
         returns=("parent", "token", "log-probability"),
+        differentiable=False,
     ),
 )

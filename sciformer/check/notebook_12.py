@@ -1,5 +1,6 @@
 """Exercises of notebook 12: masked images."""
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -162,6 +163,7 @@ def _choose_visible_cases(draw: Draw) -> Iterator[Case]:
 
     yield case(2, 4, 0.75)
     yield case(3, 5, 0.75)
+    yield case(3, 7, 0.6)  # rounded down
     yield case(5, 11, 0.6)
     yield case(7, 23, 0.6)
 
@@ -236,6 +238,11 @@ _CHOOSE_VISIBLE_FAULTS = (
         count=lambda length, share: length - int(share * length),
     ),
     Fault(
+        "hidden rounded up",
+        "The number of hidden patches is rounded up, or that of the visible ones is cut off. Round the hidden ones.",
+        count=lambda length, share: length - math.ceil(share * length),
+    ),
+    Fault(
         "the first patches",
         "The first patches are visible in every image, whatever the noise says.",
         rank=lambda noise: torch.arange(noise.shape[1], device=noise.device).expand_as(noise),
@@ -268,6 +275,8 @@ def _call_frozen_features(answer: Callable[..., Any], weight: Tensor, train: Ten
     """The encoder is tanh(x W), and W still wants gradients."""
     weight = weight.clone().requires_grad_()
     features = answer(lambda images: torch.tanh(images @ weight), train, test)
+    if features is None:
+        return None
     if not isinstance(features, list | tuple) or len(features) != 2:
         raise TypeError("two results are wanted: the training features, and the test features")
     return *features, not any(isinstance(x, Tensor) and x.requires_grad for x in features)

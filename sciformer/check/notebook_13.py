@@ -53,6 +53,12 @@ _SEASONAL_NAIVE_FAULTS = (
         length=lambda season: 1,
     ),
     Fault(
+        "begins where the window begins",
+        "It begins with the first month of the window and takes as many as are asked for: past itself, or "
+        "past[:, -12:] of fewer months. Take the last `season`.",
+        length=lambda season: 10**6,
+    ),
+    Fault(
         "as many months as the horizon",
         "It takes the last `horizon` values. How long a season is has nothing to do with how far ahead it looks: "
         "past[:, -season:].",
@@ -487,6 +493,7 @@ EXERCISES = (
         cases=_seasonal_naive_cases,
         faults=_SEASONAL_NAIVE_FAULTS,
         returns=("forecast",),
+        differentiable=False,
     ),
     Exercise(
         honest_windows,
@@ -497,6 +504,7 @@ EXERCISES = (
         cases=_honest_windows_cases,
         faults=_HONEST_WINDOWS_FAULTS,
         returns=("training set", "test set"),
+        differentiable=False,
     ),
     Exercise(
         cross_lags,

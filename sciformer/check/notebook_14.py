@@ -394,6 +394,7 @@ EXERCISES = (
         cases=_log_uniform_cases,
         faults=_LOG_UNIFORM_FAULTS,
         returns=("draws",),
+        differentiable=False,
     ),
     Exercise(
         looks_given,
@@ -404,6 +405,7 @@ EXERCISES = (
         cases=_looks_given_cases,
         faults=_LOOKS_GIVEN_FAULTS,
         returns=("looks",),
+        differentiable=False,
     ),
     Exercise(
         expected_best,
@@ -414,5 +416,6 @@ EXERCISES = (
         cases=_expected_best_cases,
         faults=_EXPECTED_BEST_FAULTS,
         returns=("expected best",),
+        differentiable=False,
     ),
 )

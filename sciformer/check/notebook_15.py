@@ -34,10 +34,11 @@ def two_slopes_mod(
     return score_mod
 
 
-def _modified(answer: Callable[..., ScoreMod], scores: Tensor, left: Tensor, right: Tensor) -> Tensor:
+def _modified(answer: Callable[..., ScoreMod], scores: Tensor, left: Tensor, right: Tensor) -> Any:
     """The scores after the answer's score_mod, with all places at once instead of one after the other."""
     places = torch.meshgrid(*(torch.arange(n, device=scores.device) for n in scores.shape), indexing="ij")
-    return answer(left, right)(scores, *places)
+    mod = answer(left, right)
+    return mod if mod is None else mod(scores, *places)
 
 
 def _two_slopes_mod_cases(draw: Draw) -> Iterator[Case]:
@@ -152,15 +153,17 @@ def merge_halves(
 
 
 def _merge_halves_cases(draw: Draw) -> Iterator[Case]:
-    def case(name: str, L: int, D: int, size: float = 0.0) -> Case:
+    def case(name: str, L: int, D: int, size: float = 0.0, apart: float = 0.0) -> Case:
         logs = 0.3 * (draw.permutation(4 * L)[: 2 * L] + 1).to(draw.dtype)  # all different
-        logs = logs + size * torch.tensor([1.0, -1.0, 0.0], device=draw.device, dtype=draw.dtype)[:L].repeat(2)
+        signs = torch.tensor([1.0, -1.0, 0.0], device=draw.device, dtype=draw.dtype)[:L]
+        logs = logs + torch.cat([(size + apart) * signs, (size - apart) * signs])
         half = {"first": draw.normal(L, D), "first_log": logs[:L]}
         return Case(name, half | {"second": draw.normal(L, D), "second_log": logs[L:]})
 
     yield case("1 query, 2 features", 1, 2)
     yield case("3 queries, 5 features", 3, 5)
     yield case("scores of about 800, -800 and 0", 3, 2, 800.0)
+    yield case("one half far above the other", 2, 2, apart=800.0)
 
 
 _MERGE_HALVES_FAULTS = (

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -99,15 +100,29 @@ def _error(values: Tensor) -> Tensor:
     return values.std() / math.sqrt(len(values))
 
 
+def _any_two_numbers(answer: Callable[..., Any], ours: Tensor, theirs: Tensor) -> Any:
+    """Python's numbers, as those of `mean_and_error`, are as good as tensors."""
+    result = answer(ours, theirs)
+    if not isinstance(result, list | tuple):
+        return result
+    return [torch.tensor(x).to(ours) if isinstance(x, float) else x for x in result]
+
+
 def _paired_gain_cases(draw: Draw) -> Iterator[Case]:
     for seeds in (3, 5, 11):
-        luck = draw.normal(seeds)
-        yield Case(
-            f"{seeds} seeds", {"ours": luck + draw.normal(seeds) / 5 + 3, "theirs": luck + draw.normal(seeds) / 5}
-        )
+        luck, gain = draw.normal(seeds), torch.tensor(3.0)
+        if seeds == 11:  # with so many some seeds speak for theirs
+            gain = 3 - 4 * (torch.arange(seeds) % 2)
+        ours = luck + draw.normal(seeds) / 5 + gain.to(luck)
+        yield Case(f"{seeds} seeds", {"ours": ours, "theirs": luck + draw.normal(seeds) / 5})
 
 
 _PAIRED_GAIN_FAULTS = (
+    Fault(
+        "sign lost",
+        "Absolute differences are averaged. A seed that speaks for theirs has to count against ours.",
+        differences=lambda ours, theirs: (ours - theirs).abs(),
+    ),
     Fault(
         "pairs forgotten",
         "The two errors are added as for independent runs: √(a² + b²). The runs are pairs with the same seed: take the "
@@ -299,6 +314,7 @@ EXERCISES = (
         minutes=6,
         cases=_paired_gain_cases,
         faults=_PAIRED_GAIN_FAULTS,
+        call=_any_two_numbers,
         returns=("mean", "standard error"),
         differentiable=False,
     ),

@@ -35,8 +35,7 @@ def choose_visible__topk(noise, hidden_share):
 
 
 def choose_visible__kept(noise, hidden_share):
-    """As in the paper's own code: how many are kept is cut off."""
-    kept = int(noise.shape[1] * (1 - hidden_share) + 1e-9)
+    kept = noise.shape[1] - round(hidden_share * noise.shape[1])
     return noise <= noise.sort(dim=1).values[:, kept - 1 : kept]
 
 
