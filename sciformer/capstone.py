@@ -76,7 +76,11 @@ def cost(
 
     All take turns, so that a noisy machine is noisy for all; what is told are ratios of medians. Memory is what
     :func:`kept_bytes` counts. A score of one's own has the readable path only: compare that.
+
+    Raises:
+        ValueError: if the score has the name of a built-in one.
     """
+    _check_name(recipe)
     torch.manual_seed(0)
     shape = (batch, num_heads, length, head_dim)
     inputs = [torch.randn(shape, device=device, requires_grad=True) for _ in range(3)]
@@ -118,6 +122,11 @@ def kept_bytes(forward: Callable[[], Tensor], inputs: Sequence[Tensor] = ()) -> 
     return sum(size for place, size in kept.items() if place not in given)
 
 
+def _check_name(recipe: Recipe) -> None:
+    if (name := name_of(recipe)) in SCORES:
+        raise ValueError(f"{name!r} is the name of a built-in score, which would take its place; call yours otherwise")
+
+
 #: Task -> name of a score -> one run for each seed.
 Runs = dict[str, dict[str, list[Run]]]
 
@@ -136,7 +145,11 @@ def learn(
 
     Args:
         steps: train for that many instead.
+
+    Raises:
+        ValueError: if the score has the name of a built-in one.
     """
+    _check_name(recipe)
     arms: dict[str, Any] = {name_of(recipe): recipe, **{name: name for name in against}}
     runs: Runs = {}
     for task, setting in CAPSTONE[profile()].items():

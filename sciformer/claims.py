@@ -151,7 +151,8 @@ def against(
     factor, digits, unit = figure_unit(figure)
     told = f"{factor * mean:+.{digits}f} ± {factor * error:.{digits}f}".replace("-", "−")
     both = f"{describe_figure(figure, ours)} against {describe_figure(figure, theirs)}"
-    return gain > (ERRORS if relation == "better" else -ERRORS) * error, f"{both}: {told}{unit.replace('%', 'points')}"
+    holds = gain > ERRORS * error if relation == "better" else gain >= -ERRORS * error
+    return holds, f"{both}: {told}{unit.replace('%', 'points')}"
 
 
 def compare(
@@ -476,9 +477,10 @@ def overfits() -> list[Finding]:
         for score in ("dot", "separable"):
             last, lowest = (figures(content, which, f"{positions}, {score}") for which in (LOSS, f"lowest {LOSS}"))
             rises.append([a - b for a, b in zip(last, lowest, strict=True)])
-        (mean, error), _ = map(mean_and_error, rises)
+        (mean, error), (other, its_error) = map(mean_and_error, rises)
+        one, both = mean > ERRORS * error, other > ERRORS * its_error
         less, measured = against(rises[1], rises[0], "loss")
-        findings.append(Finding(less and mean > ERRORS * error, measured, described(content), f"with {positions}"))
+        findings.append(Finding(less and one and not both, measured, described(content), f"with {positions}"))
     return findings
 
 
@@ -807,7 +809,8 @@ def between_marks(text: str, name: str, made: str) -> str:
         ValueError: if the marks are missing.
     """
     start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
-    if start not in text or end not in text:
+    before, opened, rest = text.partition(start)
+    _, closed, rest = f"\n{rest}".partition(end)
+    if not opened or not closed:
         raise ValueError(f"there is no place for the table of {name}: it stands between {start!r} and {end!r}")
-    before, rest = text.split(start, 1)
-    return f"{before}{start}\n{made}\n{end}{rest.split(end, 1)[1]}"
+    return f"{before}{start}\n{made}\n{end}{rest}"

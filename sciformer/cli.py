@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. What goes wrong with the input or the data is one line on stderr and exit status 1."""
     options = parser().parse_args(arguments)
     try:
+        check_device(getattr(options, "device", "cpu"))
         options.command(options)
     except (
         ValueError,
@@ -44,6 +45,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"sciformer: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that torch does not know or this machine does not have.
+
+    Raises:
+        ValueError: naming it.
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"--device {name!r} is unknown") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ValueError(f"--device {name}: this machine has {torch.cuda.device_count()} CUDA GPUs")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -147,6 +162,9 @@ def run_train(options: argparse.Namespace) -> None:
                 raise ValueError(f"--{name.replace('_', '-')} is no option of {options.task}")
             changes[name] = value
     setting = replace(setting, **changes)
+    name = f"{options.task}-{setting.positions}-{setting.score}-{options.seed}"
+    folder = options.out or Path("runs") / name
+    folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before the training
     with distributed.joined(options.device) as device:
         run = train(setting, options.seed, device=device, checkpoint=options.checkpoint)
         first = distributed.place()[0] == 0
@@ -155,8 +173,7 @@ def run_train(options: argparse.Namespace) -> None:
     parameters = sum(p.numel() for p in run.model.parameters())
     print(f"{figure} {run.figures[figure]:.4f} with {parameters:,} parameters,")
     print(f"seed {run.seed}, {setting.train.steps} steps in {run.history.seconds:.0f} s on {options.device}")
-    name = f"{options.task}-{setting.positions}-{setting.score}-{run.seed}"
-    write_run(run, setting, figure, options.out or Path("runs") / name)
+    write_run(run, setting, figure, folder)
 
 
 def chosen_profile(
@@ -177,10 +194,11 @@ def write_run(run: experiments.Run, setting: Any, figure: str, folder: Path) -> 
     """Write the weights, the history and the picture of its losses."""
     from sciformer import plotting
 
-    folder.mkdir(parents=True, exist_ok=True)
-    torch.save(run.model.state_dict(), folder / "model.pt")
+    with written_whole(folder / "model.pt") as beside:
+        torch.save(run.model.state_dict(), beside)
     content = {"seed": run.seed, "config": asdict(setting), "figures": run.figures, **asdict(run.history)}
-    (folder / "history.json").write_text(json.dumps(content, indent=1) + "\n")
+    with written_whole(folder / "history.json") as beside:
+        beside.write_text(json.dumps(content, indent=1) + "\n")
     series: dict[str, Any] = {"training loss": run.history.loss}
     if "loss" in figure:
         series[figure] = run.history.metrics[figure]

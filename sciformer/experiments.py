@@ -485,7 +485,16 @@ def train_image_transformer(
         "test accuracy", lambda model: evaluate(model, test_batches, accuracy), setting.train.steps, looks
     )
     stream = setting.training_batches(seed, device)
-    history = fit(model, stream, F.cross_entropy, setting.train, look, checkpoint=checkpoint, progress=progress)
+    history = fit(
+        model,
+        stream,
+        F.cross_entropy,
+        setting.train,
+        look,
+        checkpoint=checkpoint,
+        checkpoint_of=f"seed {seed}, {setting}",
+        progress=progress,
+    )
     return Run(seed, model, history, {"test accuracy": history.metrics["test accuracy"][-1][1]})
 
 
@@ -596,7 +605,16 @@ def train_language(
         "validation loss", lambda model: text_loss(model, validation, setting.length), setting.train.steps, looks
     )
     stream = setting.training_batches(seed, device)
-    history = fit(model, stream, next_token_loss, setting.train, look, checkpoint=checkpoint, progress=progress)
+    history = fit(
+        model,
+        stream,
+        next_token_loss,
+        setting.train,
+        look,
+        checkpoint=checkpoint,
+        checkpoint_of=f"seed {seed}, {setting}",
+        progress=progress,
+    )
     losses = [loss for _, loss in history.metrics["validation loss"]]
     return Run(seed, model, history, {"validation loss": losses[-1], "lowest validation loss": min(losses)})
 
@@ -628,7 +646,16 @@ def train_masked_images(
         "test loss", lambda model: evaluate(model, test_batches, F.mse_loss), setting.train.steps, looks
     )
     stream = setting.training_batches(model, seed, device)
-    history = fit(model, stream, F.mse_loss, setting.train, look, checkpoint=checkpoint, progress=progress)
+    history = fit(
+        model,
+        stream,
+        F.mse_loss,
+        setting.train,
+        look,
+        checkpoint=checkpoint,
+        checkpoint_of=f"seed {seed}, {setting}",
+        progress=progress,
+    )
     model.eval()
     figures = {"probe accuracy": probe(model.features), **figures, "test loss": history.metrics["test loss"][-1][1]}
     return Run(seed, model, history, figures)
@@ -682,7 +709,16 @@ def train_sequences(
     )
     loss = partial(next_token_loss, pad=0)
     stream = setting.training_batches(seed, device)
-    history = fit(model, stream, loss, setting.train, look, checkpoint=checkpoint, progress=progress)
+    history = fit(
+        model,
+        stream,
+        loss,
+        setting.train,
+        look,
+        checkpoint=checkpoint,
+        checkpoint_of=f"seed {seed}, {setting}",
+        progress=progress,
+    )
     return Run(seed, model, history, {name: exact_match(model, setting, *test) for name, test in tests.items()})
 
 
@@ -1307,6 +1343,7 @@ def record(
     tasks = [(arm, setting, seed) for arm, setting in arms.items() for seed in all_seeds]
     path = (out or results_folder()) / record_file(name, profile)
     where, kept, began = environment(device), kept_runs(path), time.perf_counter()
+    kept.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before the training
     attempt = partial(_attempt, what.run, device, where, kept)
     if jobs == 1:
         runs = [attempt(*task) for task in tasks]
@@ -1400,6 +1437,8 @@ def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
 
 def _commit() -> str | None:
     here = Path(__file__).parent
+    if not (here.parent / ".git").exists():
+        return None  # installed, perhaps inside a repository of somebody else's
     try:
         return subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],
@@ -1409,7 +1448,7 @@ def _commit() -> str | None:
             check=True,
         ).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return None  # installed from a wheel
+        return None  # without git
 
 
 def results_folder() -> Path:

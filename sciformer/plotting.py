@@ -58,6 +58,7 @@ def heatmap(
     finite = matrix[matrix.isfinite()]
     top = vmax if vmax is not None else (float(finite.abs().max() if signed else finite.max()) or 1.0)
     bottom = -top if signed else min(0.0, float(finite.min()))
+    top = top if top > bottom else bottom + 1.0
     image = ax.imshow(matrix.numpy(), cmap="RdBu_r" if signed else "viridis", vmin=bottom, vmax=top)
     for axis, names, count in ((ax.xaxis, columns, S), (ax.yaxis, rows, L)):
         if names is not None:

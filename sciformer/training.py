@@ -99,6 +99,7 @@ def fit(
     *,
     checkpoint: str | Path | None = None,
     checkpoint_every: int = 500,
+    checkpoint_of: str = "",
     progress: bool = True,
 ) -> History:
     """Train ``model`` in place, on the device where it is.
@@ -114,6 +115,7 @@ def fit(
         checkpoint: file to save to every ``checkpoint_every`` steps. If it is there already, training goes on from it
             and ends with exactly the numbers of an uninterrupted run, provided that ``batches`` is the same sequence
             again (:func:`sciformer.data.batches` is).
+        checkpoint_of: what is trained, in words, a seed for instance: a checkpoint of something else is refused.
 
     Returns:
         The history of the whole run, the part before an interruption included.
@@ -131,7 +133,7 @@ def fit(
     losses = torch.zeros(config.steps, device=device)
     history, start, rng = History(), 0, None
     if checkpoint is not None and Path(checkpoint).exists():
-        history, start, rng = _load_checkpoint(Path(checkpoint), model, optimizers, config)
+        history, start, rng = _load_checkpoint(Path(checkpoint), model, optimizers, config, checkpoint_of)
         losses[:start] = torch.tensor(history.loss)
     stream = islice(_forever(batches), start, None)
 
@@ -168,7 +170,7 @@ def fit(
             model.train()
         if saving:
             history.loss, history.seconds = losses[:done].tolist(), time.perf_counter() - began
-            _save_checkpoint(Path(checkpoint), model, optimizers, config, history)  # type: ignore[arg-type]
+            _save_checkpoint(Path(checkpoint), model, optimizers, config, history, checkpoint_of)  # type: ignore[arg-type]
 
     history.loss, history.seconds = losses.tolist(), time.perf_counter() - began
     return history
@@ -282,9 +284,15 @@ def _check_finite(losses: Tensor, config: TrainConfig) -> None:
 
 
 def _save_checkpoint(
-    path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], config: TrainConfig, history: History
+    path: Path,
+    model: nn.Module,
+    optimizers: list[torch.optim.Optimizer],
+    config: TrainConfig,
+    history: History,
+    of: str,
 ) -> None:
     state = {
+        "of": of,
         "config": asdict(config),
         "history": asdict(history),
         "model": model.state_dict(),
@@ -297,7 +305,7 @@ def _save_checkpoint(
 
 
 def _load_checkpoint(
-    path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], config: TrainConfig
+    path: Path, model: nn.Module, optimizers: list[torch.optim.Optimizer], config: TrainConfig, of: str
 ) -> tuple[History, int, tuple[Tensor, Tensor]]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
@@ -309,6 +317,8 @@ def _load_checkpoint(
     if saved != asdict(config):
         other = {k: (saved.get(k), v) for k, v in asdict(config).items() if saved.get(k) != v}
         raise ValueError(f"{path} was made with another configuration (saved, asked for): {other}")
+    if (saved_of := state.get("of", "")) != of:
+        raise ValueError(f"{path} was made by another run (saved, asked for): {saved_of!r}, {of!r}")
     model.load_state_dict(state["model"])
     for optimizer, saved_optimizer in zip(optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(saved_optimizer)

@@ -132,6 +132,15 @@ def test_cost_is_told_in_multiples_of_the_dot_product():
     assert str(cost).splitlines()[-2].endswith("the same")
 
 
+@pytest.mark.parametrize("measure", [capstone.cost, capstone.learn])
+def test_a_built_in_name_is_refused(measure):
+    class separable(DotProductScore):
+        pass
+
+    with pytest.raises(ValueError, match="'separable' is the name of a built-in score"):
+        measure(separable)
+
+
 def test_kept_bytes_counts_each_memory_once_and_not_the_inputs():
     x = torch.randn(100, requires_grad=True)
     assert capstone.kept_bytes(lambda: x.exp().sum(), [x]) == 400

@@ -26,6 +26,20 @@ def test_no_page_is_stale(page, tables):
     assert claims.with_tables(text) == text
 
 
+def test_marks_with_nothing_between_them_are_filled():
+    filled = claims.between_marks("<!-- a -->\n<!-- end of a -->\n", "a", "one")
+    assert filled == "<!-- a -->\n\none\n\n<!-- end of a -->\n"
+    for text in ("<!-- end of a -->\n<!-- a -->\n", "<!-- a -->\n"):
+        with pytest.raises(ValueError, match="a"):
+            claims.between_marks(text, "a", "one")
+
+
+def test_arms_that_are_all_alike():
+    assert against([1.0] * 3, [1.0] * 3, "test accuracy", "no worse")[0]
+    assert not against([1.0] * 3, [1.0] * 3, "test accuracy", "better")[0]
+    assert not against([0.5] * 3, [1.0] * 3, "test accuracy", "no worse")[0]
+
+
 def test_without_records_nothing_is_measured(tmp_path, monkeypatch):
     """What is left is computed: no table holds a figure of its own."""
     monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)

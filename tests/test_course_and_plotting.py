@@ -181,6 +181,8 @@ def test_mean_and_error_by_hand():
 
 
 def test_heatmap_writes_numbers_into_small_matrices_only():
+    plotting.heatmap(torch.zeros(2, 2))
+    plotting.heatmap(torch.full((2, 2), -1.0))
     ax = plotting.heatmap(torch.tensor([[0.25, 0.75], [1.0, -math.inf]]), rows=["a", "b"], columns=["c", "d"])
     assert [t.get_text() for t in ax.texts] == ["0.25", "0.75", "1.00", "–∞"]
     assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b"]

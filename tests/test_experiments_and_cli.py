@@ -468,6 +468,8 @@ def test_train_resumes_from_its_checkpoint(tmp_path, monkeypatch, capsys):
         (("train", "mnist", "--length", "64"), "--length is no option of mnist"),
         (("train", "mnist", "--positions", "rotary"), "'rotary' is unknown; there are sinusoidal, learned, none"),
         (("train", "shakespeare", "--patch-size", "7"), "--patch-size is no option of shakespeare"),
+        (("train", "mnist", "--device", "nonsense"), "--device 'nonsense' is unknown"),
+        (("train", "mnist", "--device", "cuda:99"), "--device cuda:99: this machine has "),
         (("record", "mnist"), f"no experiment 'mnist'; there are {NAME}"),
         (("record",), "record what?"),
         (("record", NAME, "--seeds", "0"), "at least 1 seed, got 0"),
@@ -483,6 +485,22 @@ def test_bad_input_is_one_line(capsys, arguments, message):
     assert error.startswith("sciformer: ")
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_what_cannot_be_written_is_told_before_the_training(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(experiments, "fit", lambda *arguments, **options: pytest.fail("it trains"))
+    (tmp_path / "file").touch()
+    for arguments in (("train", "mnist"), ("record", NAME)):
+        status, _, error = run(capsys, *arguments, "--steps", "1", "--out", tmp_path / "file")
+        assert status == 1
+        assert error.startswith("sciformer: [Errno")
+
+
+def test_a_commit_is_that_of_the_package(tmp_path, monkeypatch):
+    checkout = (Path(experiments.__file__).parents[1] / ".git").exists()
+    assert bool(experiments.environment()["commit"]) == checkout
+    monkeypatch.setattr(experiments, "__file__", str(tmp_path / "sciformer" / "experiments.py"))
+    assert experiments.environment()["commit"] is None
 
 
 def test_record_list(capsys):

@@ -133,6 +133,11 @@ SUBMISSIONS = {
         cell("def broken(:"),
         cell("1 / 0\n" + inspect.getsource(masked_weights)),
     ),
+    "magic.ipynb": notebook(
+        cell("files = !ls\nimport math\nimport torch"),
+        cell("%%time\n" + RIGHT + "\ntorch.cummax?"),
+        cell("%%bash\necho done"),
+    ),
     "loops.py": "while True: pass\n" + RIGHT.replace("return bool(", "while True: pass\n    return bool("),
     "exits.py": "import sys, os\nsys.exit(3)\nos._exit(0)\n" + RIGHT + "\ndef future_leaks(attention, x): os._exit(0)",
     "crashes.py": RIGHT + "\nimport ctypes\ndef masked_weights(*x): return ctypes.string_at(0)",
@@ -178,7 +183,7 @@ def kinds(one):
     return {result.exercise: result.kind for result in one.results}
 
 
-@pytest.mark.parametrize("name", ["right.py", "prints.py", "deletes.py", "right_after_all.py"])
+@pytest.mark.parametrize("name", ["right.py", "magic.ipynb", "prints.py", "deletes.py", "right_after_all.py"])
 def test_right_answers_get_all_points(graded, name):
     one = graded[name]
     assert kinds(one) == dict.fromkeys(NAMES, "correct")
@@ -200,7 +205,9 @@ def test_mistakes_are_named_and_what_is_missing_counts(graded):
 def test_a_notebook_is_run_as_far_as_it_goes(graded):
     one = graded["renamed.ipynb"]
     assert kinds(one)["scaled_dot_product"] == kinds(one)["masked_weights"] == "correct"
-    assert one.notes == ("1 / 0: ZeroDivisionError: division by zero",)
+    unread, failed = one.notes
+    assert unread.startswith("cell 4: SyntaxError: ")
+    assert failed == "1 / 0: ZeroDivisionError: division by zero"
 
 
 def test_loops_are_cut_off_and_the_rest_is_graded(graded):
@@ -226,6 +233,7 @@ def test_memory_is_limited(graded):
 @pytest.mark.parametrize("name", ["not_python.py", "no_notebook.ipynb", "null.py", "deep.ipynb"])
 def test_what_cannot_be_read_gets_nothing(graded, name):
     assert kinds(graded[name]) == dict.fromkeys(NAMES, "missing")
+    assert len(graded[name].notes) == 1
 
 
 @pytest.mark.parametrize("name", ["forges.py", "says_so.py", "empties.py"])

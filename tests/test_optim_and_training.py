@@ -225,6 +225,8 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
     fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), **options)
     with pytest.raises(ValueError, match=r"'steps': \(3, 5\)"):
         fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=5), **options)
+    with pytest.raises(ValueError, match=r"another run \(saved, asked for\): '', 'seed 1'"):
+        fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), checkpoint_of="seed 1", **options)
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"not a checkpoint"])

@@ -6,10 +6,10 @@ returned, as plain tensors; the grader judges. ``FOLDER/job.json`` says what to 
 
 import ast
 import base64
-import contextlib
 import io
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +25,11 @@ from sciformer.check.exercise import Observation, Problem
 from sciformer.check.grading import known_exercises
 from sciformer.check.limits import TimeUp, limited
 
+#: Lines that are IPython's: magic, help, or what a command of the shell prints.
+_MAGIC = re.compile(r"[%!?]|[\w.]+\?\??\s*$|\w+ = [%!]")
+#: Magic above a cell that is Python all the same.
+_STILL_PYTHON = re.compile(r"%%(time|timeit|capture|prun)\b")
+
 
 def main(folder: Path) -> None:
     """Run the job in a folder; say on the standard output, line by line, what is happening."""
@@ -36,7 +41,10 @@ def main(folder: Path) -> None:
 
     scope: dict[str, Any] = {"__name__": "submission"}
     end = time.monotonic() + job["seconds"]
-    for number, statement in enumerate(statements(job["cells"])):
+    found, unread = statements(job["cells"])
+    for reason in unread:
+        say(failed=reason)
+    for number, statement in enumerate(found):
         if number in job["skip"] or check_in(statement, exercises):
             continue
         say(statement=number)
@@ -73,14 +81,19 @@ def _execute(statement: ast.stmt, scope: dict[str, Any]) -> None:
     exec(compile(ast.Module([statement], []), f"<line {statement.lineno}>", "exec"), scope)
 
 
-def statements(cells: list[str]) -> list[ast.stmt]:
-    """The top-level statements of all cells that can be read; IPython's magic is left out."""
+def statements(cells: list[str]) -> tuple[list[ast.stmt], list[str]]:
+    """The top-level statements of all cells, and why there are none of some; IPython's magic is left out."""
     found: list[ast.stmt] = []
-    for cell in cells:
-        lines = ["" if line.startswith(("%", "!", "?")) else line for line in cell.splitlines()]
-        with contextlib.suppress(*UNREADABLE):
-            found += ast.parse("\n".join([] if cell.startswith("%%") else lines)).body
-    return found
+    unread: list[str] = []
+    for number, cell in enumerate(cells, start=1):
+        if cell.startswith("%%") and not _STILL_PYTHON.match(cell):
+            continue
+        lines = ["" if _MAGIC.match(line) else line for line in cell.splitlines()]
+        try:
+            found += ast.parse("\n".join(lines)).body
+        except UNREADABLE as error:
+            unread.append(f"cell {number}: {type(error).__name__}: {str(error)[:200]}")
+    return found, unread
 
 
 def _begin(statement: ast.stmt) -> str:
