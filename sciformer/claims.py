@@ -478,9 +478,10 @@ def overfits() -> list[Finding]:
             last, lowest = (figures(content, which, f"{positions}, {score}") for which in (LOSS, f"lowest {LOSS}"))
             rises.append([a - b for a, b in zip(last, lowest, strict=True)])
         (mean, error), (other, its_error) = map(mean_and_error, rises)
-        one, both = mean > ERRORS * error, other > ERRORS * its_error
+        dot_rises, separable_rises = mean > ERRORS * error, other > ERRORS * its_error
         less, measured = against(rises[1], rises[0], "loss")
-        findings.append(Finding(less and one and not both, measured, described(content), f"with {positions}"))
+        holds = less and dot_rises and not separable_rises
+        findings.append(Finding(holds, measured, described(content), f"with {positions}"))
     return findings
 
 

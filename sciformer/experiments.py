@@ -463,6 +463,19 @@ def now_and_then(name: str, measure: Callable[[nn.Module], float], steps: int, l
     return look
 
 
+def _fit(
+    setting: Any,
+    seed: int,
+    model: nn.Module,
+    stream: Iterable[Batch],
+    loss: Callable[[Tensor, Tensor], Tensor],
+    look: OnStep,
+    **options: Any,
+) -> History:
+    """:func:`fit` as a setting says, with a checkpoint that belongs to this setting and seed alone."""
+    return fit(model, stream, loss, setting.train, look, checkpoint_of=f"seed {seed}, {setting}", **options)
+
+
 def train_image_transformer(
     setting: ImageSetting,
     seed: int,
@@ -485,16 +498,7 @@ def train_image_transformer(
         "test accuracy", lambda model: evaluate(model, test_batches, accuracy), setting.train.steps, looks
     )
     stream = setting.training_batches(seed, device)
-    history = fit(
-        model,
-        stream,
-        F.cross_entropy,
-        setting.train,
-        look,
-        checkpoint=checkpoint,
-        checkpoint_of=f"seed {seed}, {setting}",
-        progress=progress,
-    )
+    history = _fit(setting, seed, model, stream, F.cross_entropy, look, checkpoint=checkpoint, progress=progress)
     return Run(seed, model, history, {"test accuracy": history.metrics["test accuracy"][-1][1]})
 
 
@@ -605,16 +609,7 @@ def train_language(
         "validation loss", lambda model: text_loss(model, validation, setting.length), setting.train.steps, looks
     )
     stream = setting.training_batches(seed, device)
-    history = fit(
-        model,
-        stream,
-        next_token_loss,
-        setting.train,
-        look,
-        checkpoint=checkpoint,
-        checkpoint_of=f"seed {seed}, {setting}",
-        progress=progress,
-    )
+    history = _fit(setting, seed, model, stream, next_token_loss, look, checkpoint=checkpoint, progress=progress)
     losses = [loss for _, loss in history.metrics["validation loss"]]
     return Run(seed, model, history, {"validation loss": losses[-1], "lowest validation loss": min(losses)})
 
@@ -646,16 +641,7 @@ def train_masked_images(
         "test loss", lambda model: evaluate(model, test_batches, F.mse_loss), setting.train.steps, looks
     )
     stream = setting.training_batches(model, seed, device)
-    history = fit(
-        model,
-        stream,
-        F.mse_loss,
-        setting.train,
-        look,
-        checkpoint=checkpoint,
-        checkpoint_of=f"seed {seed}, {setting}",
-        progress=progress,
-    )
+    history = _fit(setting, seed, model, stream, F.mse_loss, look, checkpoint=checkpoint, progress=progress)
     model.eval()
     figures = {"probe accuracy": probe(model.features), **figures, "test loss": history.metrics["test loss"][-1][1]}
     return Run(seed, model, history, figures)
@@ -709,16 +695,7 @@ def train_sequences(
     )
     loss = partial(next_token_loss, pad=0)
     stream = setting.training_batches(seed, device)
-    history = fit(
-        model,
-        stream,
-        loss,
-        setting.train,
-        look,
-        checkpoint=checkpoint,
-        checkpoint_of=f"seed {seed}, {setting}",
-        progress=progress,
-    )
+    history = _fit(setting, seed, model, stream, loss, look, checkpoint=checkpoint, progress=progress)
     return Run(seed, model, history, {name: exact_match(model, setting, *test) for name, test in tests.items()})
 
 

@@ -76,7 +76,8 @@ def test_the_tables_quote_the_record():
     assert row.split(" | ")[1] == f"{told[1]} ({told[2]}, {told[3]})"
     assert claims.recorded_cell("shakespeare-lengths", "none", "validation loss at 2048", "quick") == "–"
     (row,) = [row for row in claims.records_table().splitlines() if "1,000 steps" in row]
-    assert row.endswith("| – |")
+    assert row.endswith(" s each) | – |")
+    assert claims.recorded_cell("shakespeare", "muon", "validation loss", "long") == "–"
 
 
 def found(*outcomes):
