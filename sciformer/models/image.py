@@ -37,10 +37,19 @@ class ImageToSequence(nn.Module):
         Raises:
             ValueError: if the images are not of the size that was announced.
         """
+        return F.linear(self.patches(images), self.projection.weight.flatten(1), self.projection.bias)  # (B, L, E)
+
+    def patches(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B L P"]:
+        """The P pixels of each patch: all of channel 0, row by row, then channel 1.
+
+        Raises:
+            ValueError: if the images are not of the size that was announced.
+        """
         if images.dim() != 4 or images.shape[1:] != self.image_shape:
             raise ValueError(f"images must be (B, {', '.join(map(str, self.image_shape))}), got {tuple(images.shape)}")
-        patches = F.unfold(images, self.projection.kernel_size, stride=self.projection.stride)  # (B, C * P * P, L)
-        return F.linear(patches.transpose(1, 2), self.projection.weight.flatten(1), self.projection.bias)  # (B, L, E)
+        size = self.projection.kernel_size[0]
+        patches = images.unfold(2, size, size).unfold(3, size, size)  # (B, C, rows, columns, size, size), nothing copied
+        return patches.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)  # (B, L, P)
 
 
 class Classifier(nn.Module):

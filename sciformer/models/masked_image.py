@@ -149,10 +149,10 @@ class MaskedImageModel(nn.Module):
         """What :meth:`forward` should give: in each patch all of channel 0, row by row, then channel 1.
 
         Raises:
-            ValueError: if the mask has a wrong shape, or hides not as many patches in every image.
+            ValueError: if images or mask have a wrong shape, or the mask hides not as many patches in every image.
         """
         self._check(images, visible)
-        return _select(self._patches(images), ~visible)
+        return _select(self.to_sequence.patches(images), ~visible)
 
     @torch.no_grad()
     def restore(self, images: Float[Tensor, "B C H W"], visible: Bool[Tensor, "B L"]) -> Float[Tensor, "B C H W"]:
@@ -162,11 +162,8 @@ class MaskedImageModel(nn.Module):
             ValueError: if images or mask have a wrong shape, or the mask hides not as many patches in every image.
         """
         pixels = self(images, visible).to(images.dtype)
-        patches = self._patches(images).masked_scatter(~visible[..., None], pixels)
+        patches = self.to_sequence.patches(images).masked_scatter(~visible[..., None], pixels)
         return F.fold(patches.mT, images.shape[2:], self.patch_size, stride=self.patch_size)
-
-    def _patches(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B L P"]:
-        return F.unfold(images, self.patch_size, stride=self.patch_size).mT
 
     def _check(self, images: Tensor, visible: Tensor) -> None:
         wanted = (len(images), self.num_tokens)
