@@ -27,7 +27,7 @@ class MultiHeadAttention(nn.Module):
             a token is at distance 0 from itself.
 
     Raises:
-        ValueError: if ``num_heads`` does not divide ``embed_dim``, or ``dropout`` is no probability.
+        ValueError: if ``embed_dim`` is below 1, ``num_heads`` does not divide it, or ``dropout`` is no probability.
     """
 
     def __init__(
@@ -41,6 +41,8 @@ class MultiHeadAttention(nn.Module):
         shared_qk: bool = False,
     ):
         super().__init__()
+        if embed_dim < 1:
+            raise ValueError(f"embed_dim must be at least 1, got {embed_dim}")
         if num_heads < 1 or embed_dim % num_heads:
             raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
         if not 0.0 <= dropout < 1.0:

@@ -61,6 +61,17 @@ def check_device(name: str) -> None:
         raise ValueError(f"--device {name}: this machine has {torch.cuda.device_count()} CUDA GPUs")
 
 
+def size(text: str) -> int:
+    """A whole number of 1 or more, as an option's type.
+
+    Raises:
+        ArgumentTypeError: if it is below 1.
+    """
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{number} is below 1")
+    return number
+
+
 def parser() -> argparse.ArgumentParser:
     """The commands and their options."""
     top = argparse.ArgumentParser(prog="sciformer", description="A course that teaches attention by building it.")
@@ -71,12 +82,12 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument("--seed", type=int, default=0)
     train.add_argument("--steps", type=int, help="number of updates")
     train.add_argument("--lr", type=float, help="peak learning rate")
-    train.add_argument("--batch-size", type=int)
-    train.add_argument("--patch-size", type=int, help="mnist: 1 makes every pixel a token")
-    train.add_argument("--length", type=int, help="shakespeare: tokens in a piece of text")
-    train.add_argument("--embed-dim", type=int)
-    train.add_argument("--num-heads", type=int)
-    train.add_argument("--num-layers", type=int)
+    train.add_argument("--batch-size", type=size)
+    train.add_argument("--patch-size", type=size, help="mnist: 1 makes every pixel a token")
+    train.add_argument("--length", type=size, help="shakespeare: tokens in a piece of text")
+    train.add_argument("--embed-dim", type=size)
+    train.add_argument("--num-heads", type=size)
+    train.add_argument("--num-layers", type=size)
     train.add_argument("--score", "--attention", choices=list(experiments.SCORES))
     train.add_argument("--positions", choices=[*experiments.POSITIONS, "rotary"], help="rotary: shakespeare only")
     train.add_argument("--dropout", type=float)

@@ -276,10 +276,13 @@ def search(
 
     Raises:
         ModuleNotFoundError: if Optuna is not installed.
-        ValueError: if there is no trial or no worker, or the storage is of no use (see :func:`open_study`).
+        ValueError: if there is no trial or no worker, the seed is out of its range, or the storage is of no use (see
+            :func:`open_study`).
     """
     if trials < 1 or workers < 1:
         raise ValueError(f"a search needs at least 1 trial and 1 worker, got {trials} and {workers}")
+    if not 0 <= setting.seed < 2**15:  # a trial's own seed, a multiple of it and more, has 32 bits
+        raise ValueError(f"the seed of a search must lie in 0..{2**15 - 1}, got {setting.seed}")
     study = open_study(setting, storage)
     one = partial(_run_one, setting, trials, str(storage), str(device))
     missing = max(0, trials - len(finished(study)))

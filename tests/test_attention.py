@@ -131,6 +131,7 @@ def test_a_shared_projection_puts_queries_and_keys_in_one_space():
     [
         ((10, 3), "embed_dim 10 is not divisible by num_heads 3"),
         ((10, 0), "embed_dim 10 is not divisible by num_heads 0"),
+        ((0, 2), "embed_dim must be at least 1, got 0"),
     ],
 )
 def test_refuses_heads(arguments, message):

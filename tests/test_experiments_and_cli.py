@@ -487,6 +487,13 @@ def test_bad_input_is_one_line(capsys, arguments, message):
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize("option", ["--embed-dim", "--num-layers", "--length"])
+def test_a_size_below_1_is_refused_with_the_option(capsys, option):
+    with pytest.raises(SystemExit):
+        run(capsys, "train", "shakespeare", option, "-64")
+    assert f"argument {option}: -64 is below 1" in capsys.readouterr().err
+
+
 def test_what_cannot_be_written_is_told_before_the_training(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(experiments, "fit", lambda *arguments, **options: pytest.fail("it trains"))
     (tmp_path / "file").touch()

@@ -212,6 +212,8 @@ def test_without_optuna_it_says_what_to_install(tmp_path, monkeypatch, capsys):
         (["--storage", "nosuch://x"], "cannot be opened"),
         (["--profile", "long"], "search has no long profile; there are quick, full"),
         (["--steps", "0"], "got 0 steps"),
+        (["--seed", "-1"], "the seed of a search must lie in 0..32767, got -1"),
+        (["--seed", "32768"], "the seed of a search must lie in 0..32767, got 32768"),
     ],
 )
 def test_bad_input_is_one_line(capsys, arguments, message):

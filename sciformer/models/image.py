@@ -48,7 +48,7 @@ class ImageToSequence(nn.Module):
         if images.dim() != 4 or images.shape[1:] != self.image_shape:
             raise ValueError(f"images must be (B, {', '.join(map(str, self.image_shape))}), got {tuple(images.shape)}")
         size = self.projection.kernel_size[0]
-        patches = images.unfold(2, size, size).unfold(3, size, size)  # (B, C, rows, columns, size, size), nothing copied
+        patches = images.unfold(2, size, size).unfold(3, size, size)  # (B, C, rows, columns, size, size): a view
         return patches.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)  # (B, L, P)
 
 
