@@ -15,8 +15,8 @@ import torch
 
 from benchmarks import attention, models, report
 from sciformer.claims import between_marks
-from sciformer.experiments import environment
 from sciformer.files import written_whole
+from sciformer.records import environment
 
 PEERS = ("x-transformers", "vit-pytorch")
 HERE = Path(__file__).parents[1]

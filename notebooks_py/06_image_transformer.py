@@ -32,7 +32,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from sciformer import ImageToSequence, ImageTransformer, NoPositions, TransformerBlock
-from sciformer import check, course, experiments, metrics, plotting
+from sciformer import check, course, experiments, metrics, plotting, records
 from sciformer.data import mnist
 from sciformer.explore import Squares, explore
 from sciformer.training import evaluate, fit
@@ -286,12 +286,12 @@ plt.show()
 
 # %%
 for name in experiments.MNIST_IMAGE_TRANSFORMER:
-    print(experiments.describe_record("mnist-image-transformer", "test accuracy", name))
+    print(records.describe_record("mnist-image-transformer", "test accuracy", name))
 
 # %%
 series = {"this run": [(step / setting.train.steps, value) for step, value in history.metrics["test accuracy"]]}
 for name in experiments.MNIST_IMAGE_TRANSFORMER:
-    record = experiments.load_record("mnist-image-transformer", name)
+    record = records.load_record("mnist-image-transformer", name)
     for run in record["runs"] if record else []:
         curve = [(step / record["config"]["train"]["steps"], value) for step, value in run["curves"]["test accuracy"]]
         series[f"recorded, {name}, seed {run['seed']}"] = curve

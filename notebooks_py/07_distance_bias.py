@@ -36,7 +36,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from sciformer import DistanceBiasedScore, ImageTransformer, NoPositions, SinusoidalPositions
-from sciformer import attend, check, course, distance_biased_scores, experiments, metrics, plotting
+from sciformer import check, course, experiments, metrics, plotting, records, trainers
+from sciformer import attend, distance_biased_scores
 from sciformer.data import mnist
 from sciformer.explore import explore
 from sciformer.fast import attention
@@ -476,11 +477,11 @@ plt.show()
 # %%
 for profile in experiments.MNIST_PIXELS:
     for arm in experiments.MNIST_PIXELS[profile]:
-        print(experiments.describe_record("mnist-pixels", "test accuracy", profile, arm=arm))
+        print(records.describe_record("mnist-pixels", "test accuracy", profile, arm=arm))
 
 # %%
 for profile in experiments.MNIST_PIXELS:
-    record, groups = experiments.load_record("mnist-pixels", profile), {}
+    record, groups = records.load_record("mnist-pixels", profile), {}
     for run in record["runs"] if record else []:
         groups.setdefault(run["arm"], []).append(run["figures"]["test accuracy"])
     if groups:
@@ -488,7 +489,7 @@ for profile in experiments.MNIST_PIXELS:
         plt.show()
 
 # %%
-_, recorded = experiments.recorded_curves(experiments.load_record("mnist-pixels", "quick"), "test accuracy")
+_, recorded = records.recorded_curves(records.load_record("mnist-pixels", "quick"), "test accuracy")
 for other in ("sinusoidal", "learned", "none", "published"):
     mean, error = metrics.mean_and_error((recorded["distance"] - recorded[other])[:, -1].tolist())
     print(f"distance less {other:10} {100 * mean:+.1f} ± {100 * error:.1f} points")
@@ -574,7 +575,7 @@ print(", ".join(f"{name}: {right:.3f}" for name, right in share_right.items()))
 # %%
 _, kept, halved = share_right.values()
 course.verdict("right of 200 large digits, slopes halved less slopes kept", halved - kept, above=0.1)
-theirs = experiments.enlarged(model.cpu(), fine)(large_batch[0][:8].cpu())
+theirs = trainers.enlarged(model.cpu(), fine)(large_batch[0][:8].cpu())
 torch.testing.assert_close(enlarged(model.to(device), 2)(large_batch[0][:8]).cpu(), theirs)
 
 # %% [markdown]
@@ -586,7 +587,7 @@ torch.testing.assert_close(enlarged(model.to(device), 2)(large_batch[0][:8]).cpu
 
 # %%
 for figure in ("on small digits", "enlarged", ""):
-    print(experiments.describe_record("mnist-784", f"test accuracy {figure}".strip(), "long"))
+    print(records.describe_record("mnist-784", f"test accuracy {figure}".strip(), "long"))
 
 # %% [markdown]
 # ## The mistakes

@@ -38,7 +38,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from sciformer import POSITIONS, SCORES, CharTransformer, LearnedPositions, NoPositions, RotaryScore, TransformerBlock
-from sciformer import check, course, experiments, metrics, plotting, rotate, sample
+from sciformer import check, course, experiments, metrics, plotting, records, trainers
+from sciformer import rotate, sample
 from sciformer.data import shakespeare, text_batches
 from sciformer.explore import explore
 from sciformer.training import TrainConfig, fit, next_token_loss, text_loss
@@ -552,13 +553,13 @@ for name, arm in experiments.SHAKESPEARE["quick"].items():
 # %%
 for profile in ("quick", "full"):
     for arm in experiments.SHAKESPEARE[profile]:
-        print(experiments.describe_record("shakespeare", "validation loss", profile, arm=arm))
+        print(records.describe_record("shakespeare", "validation loss", profile, arm=arm))
 
 # %%
 for profile in ("quick", "full"):
-    record = experiments.load_record("shakespeare", profile)
+    record = records.load_record("shakespeare", profile)
     if record:
-        at, lines = experiments.recorded_curves(record, "validation loss")  # arm -> (seeds, looks)
+        at, lines = records.recorded_curves(record, "validation loss")  # arm -> (seeds, looks)
         for (before, worse), (arm, better) in pairwise(lines.items()):
             mean, error = metrics.mean_and_error((better - worse)[:, -1].tolist())
             print(f"{profile} profile, {before} → {arm}: {mean:+.3f} ± {error:.3f}")
@@ -587,10 +588,10 @@ for profile in ("quick", "full"):
 # **Predict**: which loss ends lower, that on the text it learns from or that on the validation text, and by how much?
 
 # %%
-record = experiments.load_record("shakespeare", "long")
+record = records.load_record("shakespeare", "long")
 for arm, setting_of_arm in experiments.SHAKESPEARE["long"].items():
     times = setting_of_arm.train.steps * setting_of_arm.batch_size * setting_of_arm.length / len(tokens)
-    print(f"{times:.1f} times:", experiments.describe_record("shakespeare", "validation loss", "long", arm=arm))
+    print(f"{times:.1f} times:", records.describe_record("shakespeare", "validation loss", "long", arm=arm))
 arm, at = record["runs"][0]["arm"], record["runs"][0]["curves"]
 lines = {"training": at["loss"], "validation": at["validation loss"]}
 lines["nanoGPT, on a GPU"] = [(step, 1.4697) for step, _ in at["loss"]]
@@ -618,10 +619,10 @@ course.verdict("validation loss less training loss at the end", ends[0] - at["lo
 # %%
 for profile, some_arms in experiments.SHAKESPEARE_LENGTHS.items():
     trained_on = next(iter(some_arms.values())).length
-    at = [factor * trained_on for factor in experiments.LENGTHS]
+    at = [factor * trained_on for factor in trainers.LENGTHS]
     for arm in some_arms:
-        print(experiments.describe_record("shakespeare-lengths", f"validation loss at {at[-1]}", profile, arm=arm))
-    record, lines = experiments.load_record("shakespeare-lengths", profile), {}
+        print(records.describe_record("shakespeare-lengths", f"validation loss at {at[-1]}", profile, arm=arm))
+    record, lines = records.load_record("shakespeare-lengths", profile), {}
     for run in record["runs"] if record else []:
         lines.setdefault(run["arm"], []).append([value for name, value in run["figures"].items() if " at " in name])
     if lines:

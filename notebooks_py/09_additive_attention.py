@@ -37,7 +37,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from sciformer import AdditiveScore, CharTransformer, DotProductScore, SeparableAdditiveScore, additive_scores, attend
-from sciformer import causal_mask, check, course, experiments, metrics, plotting, separable_additive_scores
+from sciformer import causal_mask, check, course, experiments, metrics, plotting, records, separable_additive_scores
 from sciformer.cache import KeyValueCache, SeparableState
 from sciformer.data import shakespeare, text_batches
 from sciformer.explore import explore
@@ -453,17 +453,17 @@ course.verdict("loss of learned less sinusoidal, mean of both scores", statistic
 for profile in ("quick", "full"):
     for arm in experiments.ADDITIVE_2X2[profile]:
         for figure in ("validation loss", "lowest validation loss"):
-            print(experiments.describe_record("additive-2x2", figure, profile, arm=arm))
+            print(records.describe_record("additive-2x2", figure, profile, arm=arm))
 
 # %%
 for profile in ("quick", "full"):
-    if record := experiments.load_record("additive-2x2", profile):
-        steps, runs = experiments.recorded_curves(record, "validation loss")
+    if record := records.load_record("additive-2x2", profile):
+        steps, runs = records.recorded_curves(record, "validation loss")
         plotting.bands(runs, x=steps, ylabel="validation loss", title=f"two by two, {profile} profile")
         plt.show()
 
 # %%
-_, recorded = experiments.recorded_curves(experiments.load_record("additive-2x2", "quick"), "validation loss")
+_, recorded = records.recorded_curves(records.load_record("additive-2x2", "quick"), "validation loss")
 pairs = [(f"{kind}, separable", f"{kind}, dot") for kind in ("sinusoidal", "learned")]
 pairs += [(f"learned, {score}", f"sinusoidal, {score}") for score in ("dot", "separable")]
 for one, other in pairs:

@@ -37,7 +37,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from sciformer import SCORES, DotProductScore, EnergyWellScore, ImageTransformer, energy_well_scores, pairwise_distances
-from sciformer import attend, check, course, experiments, metrics, plotting
+from sciformer import attend, check, course, experiments, metrics, plotting, records
 from sciformer.data import clustered_tokens, shakespeare, text_batches
 from sciformer.explore import explore
 from sciformer.fast import attention
@@ -597,12 +597,12 @@ recorded = (("energy-wells", "test accuracy"), ("energy-wells-text", "validation
 for name, figure in recorded:
     for profile in experiments.experiment(name).settings:
         for arm in experiments.experiment(name).arms(profile):
-            print(experiments.describe_record(name, figure, profile, arm=arm))
+            print(records.describe_record(name, figure, profile, arm=arm))
 
 # %%
 for name, figure in recorded:
     for profile in experiments.experiment(name).settings:
-        record, groups = experiments.load_record(name, profile), {}
+        record, groups = records.load_record(name, profile), {}
         for run in record["runs"] if record else []:
             groups.setdefault(run["arm"].replace("_", "\n").replace(", ", "\n"), []).append(run["figures"][figure])
         if groups:
@@ -617,7 +617,7 @@ for name, figure in recorded:
 # %%
 for name, figure in recorded:
     for profile in experiments.experiment(name).settings:
-        record, values = experiments.load_record(name, profile), {}
+        record, values = records.load_record(name, profile), {}
         for run in record["runs"] if record else []:
             values.setdefault(run["arm"], []).append(run["figures"][figure])
         for arm in list(values)[1:]:
@@ -636,7 +636,7 @@ for name, figure in recorded:
 # by learned queries:
 
 # %%
-long = {run["arm"]: run["figures"]["test accuracy"] for run in experiments.load_record("energy-wells", "long")["runs"]}
+long = {run["arm"]: run["figures"]["test accuracy"] for run in records.load_record("energy-wells", "long")["runs"]}
 wells_alone = [value for arm, value in long.items() if arm not in ("dot", "uniform")]
 course.verdict("lowest test accuracy of a well, all of MNIST", min(wells_alone), above=0.993)
 course.verdict("test accuracy of uniform weights, all of MNIST", long["uniform"], above=0.993)

@@ -37,7 +37,8 @@ import torch
 from torch import nn
 
 from sciformer import DecoderBlock, DistanceBiasedScore, FeedForward, MultiHeadAttention, Transformer, attend
-from sciformer import causal_mask, check, course, dot_product_scores, experiments, metrics, padding_mask, plotting
+from sciformer import check, course, experiments, metrics, plotting, records, trainers
+from sciformer import causal_mask, dot_product_scores, padding_mask
 from sciformer.data import ISO_DATES, LETTERS, WRITTEN_DATES, dates, reversals, token_rows
 from sciformer.explore import explore
 from sciformer.training import fit, next_token_loss
@@ -271,8 +272,8 @@ print("computed while writing:", calls)
 
 # %% tags=["nbval-ignore-output"]
 known = set(reversals(setting.examples, seed=0)[0])
-new = [text for text in reversals(6000, seed=experiments.TEST_SEED)[0] if text not in known]
-exact = experiments.exact_match(model, setting, new, [text[::-1] for text in new])
+new = [text for text in reversals(6000, seed=trainers.TEST_SEED)[0] if text not in known]
+exact = trainers.exact_match(model, setting, new, [text[::-1] for text in new])
 print(f"{len(new)} new strings: {exact:.2%} right to the last letter")
 
 # %%
@@ -302,11 +303,11 @@ print(f"{date_setting.train.steps} steps, {date_setting.batch_size} dates each, 
 
 # %% tags=["nbval-ignore-output"]
 tests = {
-    "new days, known forms": dates(10_000, seed=experiments.TEST_SEED, days="test"),
-    "known days, new forms": dates(3000, seed=experiments.TEST_SEED, forms="test"),
-    "new days, new forms": dates(3000, seed=experiments.TEST_SEED, days="test", forms="test"),
+    "new days, known forms": dates(10_000, seed=trainers.TEST_SEED, days="test"),
+    "known days, new forms": dates(3000, seed=trainers.TEST_SEED, forms="test"),
+    "new days, new forms": dates(3000, seed=trainers.TEST_SEED, days="test", forms="test"),
 }
-right = {name: experiments.exact_match(date_model, date_setting, *test) for name, test in tests.items()}
+right = {name: trainers.exact_match(date_model, date_setting, *test) for name, test in tests.items()}
 for name, share in right.items():
     print(f"{name}: {share:.2%} of {len(tests[name][0]):,} right to the last digit")
 
@@ -550,10 +551,10 @@ for length in (10, 12, 20):
 # %%
 for profile in ("quick", "full"):
     for name in ("", " on new forms", " on new days and forms"):
-        print(experiments.describe_record("dates", f"test exact match{name}", profile))
+        print(records.describe_record("dates", f"test exact match{name}", profile))
     for arm in experiments.REVERSAL[profile]:
         for name in ("", " at ten times the length"):
-            print(experiments.describe_record("reversal", f"test exact match{name}", profile, arm=arm))
+            print(records.describe_record("reversal", f"test exact match{name}", profile, arm=arm))
 
 # %% [markdown]
 # ## The mistakes

@@ -38,7 +38,7 @@ from scipy.cluster.vq import kmeans2
 from torch import nn
 
 from sciformer import ImageToSequence, LearnedPositions, MaskedImageModel, TransformerBlock, random_visible
-from sciformer import check, course, experiments, metrics, plotting
+from sciformer import check, course, experiments, metrics, plotting, records, settings
 from sciformer.data import mnist
 from sciformer.explore import explore
 from sciformer.training import TrainConfig, evaluate, fit
@@ -256,7 +256,7 @@ for name in ("blocks", "decoder_blocks"):
 # %% tags=["nbval-ignore-output"]
 history = fit(model, stream, F.mse_loss, setting.train)
 model.eval()
-test_batches = list(experiments.masked_batches(model, images.to(device).split(500), seed=0))
+test_batches = list(settings.masked_batches(model, images.to(device).split(500), seed=0))
 loss = evaluate(model, test_batches, F.mse_loss)
 print(f"squared error of hidden pixels {loss:.4f} after {setting.train.steps} steps in {history.seconds:.0f} s")
 
@@ -362,11 +362,11 @@ for name in ("pixels", "untrained encoder"):
 figures = ("probe accuracy of pixels", "probe accuracy untrained", "probe accuracy")
 for profile in experiments.MASKED_IMAGES:
     for figure in figures:
-        print(experiments.describe_record("masked-images", figure, profile))
+        print(records.describe_record("masked-images", figure, profile))
 
 # %%
 for profile in experiments.MASKED_IMAGES:
-    record = experiments.load_record("masked-images", profile)
+    record = records.load_record("masked-images", profile)
     if record:
         groups = {figure.replace("probe accuracy", "").strip() or "trained": [run["figures"][figure] for run in record["runs"]] for figure in figures}
         ax = plotting.seeds(groups, ylabel="probe accuracy", title=f"masked-images, {profile} profile")
@@ -451,7 +451,7 @@ held_out = cut(lower)  # (64, 3, 32, 32)
 torch.manual_seed(0)
 of_tissue = MaskedImageModel(32, 4, in_channels=3, **sizes).to(device)
 tissue_config = TrainConfig(steps=1000, lr=1e-2, optimizer="muon", warmup_steps=30)
-tissue_history = fit(of_tissue, experiments.masked_batches(of_tissue, crops(0), seed=0), F.mse_loss, tissue_config)
+tissue_history = fit(of_tissue, settings.masked_batches(of_tissue, crops(0), seed=0), F.mse_loss, tissue_config)
 of_tissue.eval()
 print(f"loss {statistics.fmean(tissue_history.loss[-50:]):.3f} in {tissue_history.seconds:.0f} s")
 

@@ -38,7 +38,7 @@ import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
 
-from sciformer import check, course, experiments, metrics, plotting, search
+from sciformer import check, course, metrics, plotting, records, search, trainers
 from sciformer.explore import explore
 from sciformer.training import TrainConfig, evaluate, fit
 
@@ -156,7 +156,7 @@ for n in range(4):
 # That is all of it. The package trains a choice in the same way:
 
 # %%
-run = experiments.train_to_choose(search.setting_of(shared, best[1]), 0, device=device, progress=False)
+run = trainers.train_to_choose(search.setting_of(shared, best[1]), 0, device=device, progress=False)
 course.verdict("difference between the two", abs(run.figures["validation accuracy"] - best[0]), below=1e-6 if device == "cpu" else 0.05)
 
 # %% [markdown]
@@ -430,9 +430,9 @@ explore(with_trials, alt=alt, n=ipywidgets.IntSlider(len(shown), 10, len(shown),
 # width, and more blocks that are narrower.
 
 # %%
-content = experiments.load_record("search-claims", "quick")
+content = records.load_record("search-claims", "quick")
 for arm in ("base", "heads 8", "head dimension 16", "tokens 196", "blocks 8", "heads 8, same size", "blocks 8, same size"):
-    print(experiments.describe_record("search-claims", "validation accuracy", "quick", arm=arm))
+    print(records.describe_record("search-claims", "validation accuracy", "quick", arm=arm))
 
 # %%
 measured = {}
@@ -499,7 +499,7 @@ for kind in ("blocks", "blocks, same size"):
 best = max(trials, key=lambda trial: trial.accuracy)
 winner = search.setting_of(shared, best.choice)
 winner = replace(winner, train=replace(winner.train, steps=4 * winner.train.steps))
-run = experiments.train_image_transformer(winner, 0, device=device, progress=False, looks=1)
+run = trainers.train_image_transformer(winner, 0, device=device, progress=False, looks=1)
 
 # %% tags=["nbval-ignore-output"]
 print(f"validation in the search {100 * best.accuracy:.1f} %, test after four times the steps {100 * run.figures['test accuracy']:.1f} %")

@@ -41,7 +41,7 @@ import torch.nn.functional as F
 from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.checkpoint import checkpoint
 
-from sciformer import DistanceBiasedScore, DotProductScore, SeparableAdditiveScore, attend, check, course, experiments, metrics, plotting
+from sciformer import DistanceBiasedScore, DotProductScore, SeparableAdditiveScore, attend, check, course, experiments, metrics, plotting, records, trainers
 from sciformer.data import batches
 from sciformer.explore import explore
 from sciformer.fast import attention, query_blocks
@@ -488,7 +488,7 @@ print(f"readable: {operations / traffic:.0f} operations for each byte; the machi
 for name, figure in (("mnist-image-transformer", "test accuracy"), ("energy-wells", "test accuracy"), ("shakespeare", "validation loss")):
     for profile in ("quick", "full"):
         arms = experiments.experiment(name).arms(profile)
-        print(experiments.describe_record(name, figure, profile, arm=next(iter(arms))))
+        print(records.describe_record(name, figure, profile, arm=next(iter(arms))))
 
 # %% [markdown]
 # The full profile is for a GPU. Where it says *not recorded yet*, nobody has measured, and we claim no figure.
@@ -532,7 +532,7 @@ print("with shares of 2 and 6:", torch.allclose(sum(uneven) / 2, whole, rtol=0, 
 # %%
 base = experiments.MNIST_IMAGE_TRANSFORMER["quick"]
 base = replace(base, embed_dim=16, num_heads=2, num_layers=1, batch_size=32, train=base.train.with_steps(60))
-alone = experiments.train_image_transformer(base, seed=0, progress=False)
+alone = trainers.train_image_transformer(base, seed=0, progress=False)
 
 # %% [markdown]
 # Now by two, with the global batch of one:

@@ -36,7 +36,7 @@ import matplotlib.pyplot as plt
 import torch
 from IPython.display import Markdown
 
-from sciformer import SCORES, check, claims, course, experiments, metrics, plotting
+from sciformer import SCORES, check, claims, course, experiments, metrics, plotting, trainers
 from sciformer.explore import explore
 
 torch.manual_seed(0)
@@ -236,7 +236,7 @@ base = replace(base, patch_size=4, embed_dim=32, num_heads=2, num_layers=1, trai
 live = {}
 for score in SCORES:
     setting = replace(base, score=score)
-    live[score] = experiments.train_image_transformer(setting, seed=0, looks=1, progress=False)
+    live[score] = trainers.train_image_transformer(setting, seed=0, looks=1, progress=False)
 
 # %% tags=["nbval-ignore-output"]
 for score, one in live.items():

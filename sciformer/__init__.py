@@ -2,7 +2,7 @@
 
 The mechanisms, blocks and models stand here by name. Everything else is a module of its own that is imported when it is
 first used, so that ``import sciformer`` stays light: ``data``, ``training``, ``metrics``, ``plotting``, ``explore``,
-``course``, ``experiments``, ``properties``, ``capstone``.
+``course``, ``experiments``, ``records``, ``properties``, ``capstone``.
 """
 
 import importlib
@@ -110,6 +110,7 @@ _MODULES = (
     "optim",
     "plotting",
     "properties",
+    "records",
     "training",
 )
 

@@ -19,12 +19,14 @@ from sciformer import plotting
 from sciformer.blocks import evaluating
 from sciformer.course import profile
 from sciformer.data import mnist, shakespeare
-from sciformer.experiments import CAPSTONE, ImageSetting, Run, train_image_transformer, train_language
+from sciformer.experiments import CAPSTONE
 from sciformer.fast import FAST, attention
 from sciformer.measure import median_seconds_in_turns
 from sciformer.metrics import mean_and_error
 from sciformer.properties import Recipe, Verdict, examine, name_of
 from sciformer.scores import SCORES
+from sciformer.settings import ImageSetting
+from sciformer.trainers import Run, train_image_transformer, train_language
 
 #: With whom a score is trained side by side.
 RIVALS = ("dot", "distance", "gaussian_well")

@@ -24,16 +24,7 @@ from torch import Tensor
 
 from sciformer.attention import MultiHeadAttention
 from sciformer.data import clustered_tokens
-from sciformer.experiments import (
-    EXPERIMENTS,
-    MNIST_PIXELS,
-    REVERSAL,
-    Profile,
-    describe_figure,
-    describe_runs,
-    figure_unit,
-    load_record,
-)
+from sciformer.experiments import EXPERIMENTS, MNIST_PIXELS, REVERSAL
 from sciformer.functional import (
     additive_scores,
     attend,
@@ -43,7 +34,9 @@ from sciformer.functional import (
     separable_additive_scores,
 )
 from sciformer.metrics import cluster_concentration, inter_cluster_attention, mean_and_error
+from sciformer.records import describe_figure, describe_runs, figure_unit, load_record
 from sciformer.scores import SCORES, WELLS, EnergyWellScore
+from sciformer.settings import Profile
 
 #: How many standard errors a difference must have to count.
 ERRORS = 2

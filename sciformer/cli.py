@@ -14,11 +14,14 @@ from typing import Any, get_args
 
 import torch
 
-from sciformer import data, distributed, experiments, search
+from sciformer import data, distributed, experiments, records, search, trainers
 from sciformer.check import grading
 from sciformer.check.assignment import write_assignment
 from sciformer.course import profile as default_profile
 from sciformer.files import written_whole
+from sciformer.positions import POSITIONS
+from sciformer.scores import SCORES
+from sciformer.settings import Profile
 
 #: Options of ``train`` that change a setting's field of the same name.
 MODEL_OPTIONS = (
@@ -40,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         FloatingPointError,
         ModuleNotFoundError,
         OSError,
-        experiments.UnfinishedRecord,
+        records.UnfinishedRecord,
     ) as error:
         print(f"sciformer: {error}", file=sys.stderr)
         return 1
@@ -88,8 +91,8 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument("--embed-dim", type=size)
     train.add_argument("--num-heads", type=size)
     train.add_argument("--num-layers", type=size)
-    train.add_argument("--score", "--attention", choices=list(experiments.SCORES))
-    train.add_argument("--positions", choices=[*experiments.POSITIONS, "rotary"], help="rotary: shakespeare only")
+    train.add_argument("--score", "--attention", choices=list(SCORES))
+    train.add_argument("--positions", choices=[*POSITIONS, "rotary"], help="rotary: shakespeare only")
     train.add_argument("--dropout", type=float)
     train.add_argument("--checkpoint", type=Path, help="save here now and then; go on from here if it exists")
     train.add_argument("--out", type=Path, help="folder for model.pt, history.json, loss.png; runs/… if not given")
@@ -120,7 +123,7 @@ def parser() -> argparse.ArgumentParser:
     show_claims.set_defaults(command=run_claims)
 
     for command in (train, record, look):
-        command.add_argument("--profile", choices=get_args(experiments.Profile), help="size of the experiment")
+        command.add_argument("--profile", choices=get_args(Profile), help="size of the experiment")
         command.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
 
     assignment = commands.add_parser("assignment", help="write the student version of notebooks")
@@ -151,9 +154,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 #: What ``train`` can train: the setting of each profile, the function that trains it, and the figure to report.
-TASKS: dict[str, tuple[dict[experiments.Profile, Any], Callable[..., experiments.Run], str]] = {
-    "mnist": (experiments.MNIST_IMAGE_TRANSFORMER, experiments.train_image_transformer, "test accuracy"),
-    "shakespeare": (experiments.SHAKESPEARE_CELL, experiments.train_language, "validation loss"),
+TASKS: dict[str, tuple[dict[Profile, Any], Callable[..., trainers.Run], str]] = {
+    "mnist": (experiments.MNIST_IMAGE_TRANSFORMER, trainers.train_image_transformer, "test accuracy"),
+    "shakespeare": (experiments.SHAKESPEARE_CELL, trainers.train_language, "validation loss"),
 }
 
 
@@ -187,9 +190,7 @@ def run_train(options: argparse.Namespace) -> None:
     write_run(run, setting, figure, folder)
 
 
-def chosen_profile(
-    options: argparse.Namespace, settings: Mapping[experiments.Profile, Any], name: str
-) -> experiments.Profile:
+def chosen_profile(options: argparse.Namespace, settings: Mapping[Profile, Any], name: str) -> Profile:
     """The profile that was asked for, or the course's own.
 
     Raises:
@@ -201,7 +202,7 @@ def chosen_profile(
     return profile
 
 
-def write_run(run: experiments.Run, setting: Any, figure: str, folder: Path) -> None:
+def write_run(run: trainers.Run, setting: Any, figure: str, folder: Path) -> None:
     """Write the weights, the history and the picture of its losses."""
     from sciformer import plotting
 
@@ -235,7 +236,7 @@ def run_record(options: argparse.Namespace) -> None:
         raise ValueError(f"record what? There are {', '.join(experiments.EXPERIMENTS)}")
     if options.steps is not None and options.out is None:
         raise ValueError("a rehearsal (--steps) is no result: give it an --out of its own")
-    path = experiments.record(
+    path = records.record(
         options.name,
         options.profile or default_profile(),
         seeds=options.seeds,
@@ -277,22 +278,22 @@ def run_search(options: argparse.Namespace) -> None:
         print(f"written: {search.write_search(setting, profile, trials, options.out, options.device)}")
 
 
-def record_state(name: str, profile: experiments.Profile) -> str:
+def record_state(name: str, profile: Profile) -> str:
     """What is recorded of an experiment, how far it got, or what is wrong with its file."""
     try:
-        content = experiments.load_record(name, profile)
+        content = records.load_record(name, profile)
     except ValueError as error:
         return f"DAMAGED: {error}"
     if content is not None:
         arms = f"{len(content['arms'])} arms, " if "arms" in content else ""
         return f"{arms}{len(content['seeds'])} seed(s), {content['device']}, {content['date']}, {content['commit']}"
-    path = experiments.results_folder() / experiments.record_file(name, profile)
-    finished = len(list(experiments.kept_runs(path).glob("*.json")))
+    path = records.results_folder() / records.record_file(name, profile)
+    finished = len(list(records.kept_runs(path).glob("*.json")))
     what = experiments.experiment(name)
     return f"not recorded yet{f', {finished} of {what.seeds * len(what.arms(profile))} runs' if finished else ''}"
 
 
-def search_state(profile: experiments.Profile) -> str:
+def search_state(profile: Profile) -> str:
     """What is recorded of the random search, or what is wrong with its file."""
     try:
         found = search.load_search(profile)
@@ -324,7 +325,7 @@ def draw_record(path: Path) -> Path:
 
     content = json.loads(path.read_text())
     metric = next(name for name in content["runs"][0]["curves"] if name != "loss")
-    steps, runs = experiments.recorded_curves(content, metric)
+    steps, runs = records.recorded_curves(content, metric)
     title = f"{content['name']}, {content['profile']} profile, {len(content['seeds'])} seed(s)"
     picture = path.with_suffix(".png")
     share = [step / steps[-1] for step in steps]  # arms may differ in their steps

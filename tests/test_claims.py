@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sciformer import claims, cli, experiments
+from sciformer import claims, cli, experiments, records
 from sciformer.claims import CLAIMS, Finding, against, best_record, compare, reach, similar, stays_at, verdict
-from sciformer.experiments import EXPERIMENTS, describe_record, load_record
+from sciformer.experiments import EXPERIMENTS
+from sciformer.records import describe_record, load_record
+from sciformer.scores import SCORES
+from sciformer.settings import SequenceSetting
 
 README = Path(__file__).parents[1] / "README.md"
 RESULTS = README.parent / "results" / "README.md"
@@ -42,7 +45,7 @@ def test_arms_that_are_all_alike():
 
 def test_without_records_nothing_is_measured(tmp_path, monkeypatch):
     """What is left is computed: no table holds a figure of its own."""
-    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
     for claim in CLAIMS:
         for finding in claim.findings():
             assert (finding.holds is None) == ("`" in finding.setting) == (finding.measured == "not recorded yet")
@@ -119,7 +122,7 @@ def test_two_standard_errors_of_the_paired_difference_decide():
 @pytest.fixture
 def hand_made(tmp_path, monkeypatch):
     """Write a record of two arms with these losses."""
-    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
 
     def write(profile, **losses):
         seeds = list(range(len(losses["a"])))
@@ -129,7 +132,7 @@ def hand_made(tmp_path, monkeypatch):
             for n in seeds
         ]
         content = {"name": NAME, "profile": profile, "arms": list(losses), "seeds": seeds, "runs": runs}
-        (tmp_path / experiments.record_file(NAME, profile)).write_text(json.dumps(content))
+        (tmp_path / records.record_file(NAME, profile)).write_text(json.dumps(content))
 
     return write
 
@@ -170,7 +173,7 @@ THEOREMS = {
     "moat": (claims, "energy_well_scores", lambda q, k, well, alpha: -alpha * (q - k.mT).abs()),
     "leaking_mask": (claims, "causal_mask", lambda length: None),
     "leaking_divisor": (claims, "causal_mask", lambda length: None),
-    "ignored_source": (experiments.SequenceSetting, "tokens", broken_tokens(experiments.SequenceSetting.tokens)),
+    "ignored_source": (SequenceSetting, "tokens", broken_tokens(SequenceSetting.tokens)),
 }
 
 
@@ -192,11 +195,11 @@ def test_bake_off_table(tmp_path, monkeypatch):
     name = "bake-off-pixels"
     settings = {arm: replace(setting, pooling=7) for arm, setting in EXPERIMENTS[name].arms("quick").items()}
     monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": settings}))
-    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
-    experiments.record(name, "quick", seeds=2, steps=1, out=tmp_path)
+    monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
+    records.record(name, "quick", seeds=2, steps=1, out=tmp_path)
     header, _, *rows = claims.bake_off_table().splitlines()
     assert "pixels, test accuracy (quick, 2 seeds)" in header
-    assert [row.split("`")[1] for row in rows] == list(experiments.SCORES)
+    assert [row.split("`")[1] for row in rows] == list(SCORES)
     for row in rows:
         patches, pixels, text = row.split(" | ")[1:]
         assert patches == "not recorded yet" == text.removesuffix(" |")

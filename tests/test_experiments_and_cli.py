@@ -2,7 +2,7 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import get_args
 
@@ -10,9 +10,24 @@ import pytest
 import torch
 from torch import nn
 
-from sciformer import EnergyWellScore, NoPositions, cli, data, experiments, plotting, search
-from sciformer.experiments import EXPERIMENTS, describe_record, load_record, record, results_folder
+from sciformer import (
+    EnergyWellScore,
+    NoPositions,
+    cli,
+    data,
+    experiments,
+    plotting,
+    records,
+    search,
+    settings,
+    trainers,
+)
+from sciformer.experiments import EXPERIMENTS
 from sciformer.files import written_whole
+from sciformer.positions import POSITIONS
+from sciformer.records import describe_record, load_record, record, results_folder
+from sciformer.scores import SCORES
+from sciformer.training import TrainConfig
 
 NAME = "mnist-image-transformer"
 TINY = ["--embed-dim", "8", "--num-heads", "2", "--num-layers", "1", "--profile", "quick", "--device", "cpu"]
@@ -20,7 +35,7 @@ TINY = ["--embed-dim", "8", "--num-heads", "2", "--num-layers", "1", "--profile"
 
 def as_json(setting):
     """A setting as a record holds it."""
-    return json.loads(json.dumps(experiments.asdict(setting)))
+    return json.loads(json.dumps(asdict(setting)))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +50,7 @@ def test_committed_records_are_whole_and_of_todays_setting(name, profile):
     assert list(recorded) == list(arms)
     for arm, setting in arms.items():
         # What a setting has got since the record was made had its default then.
-        train = experiments.TrainConfig(**{**recorded[arm]["train"], "betas": tuple(recorded[arm]["train"]["betas"])})
+        train = TrainConfig(**{**recorded[arm]["train"], "betas": tuple(recorded[arm]["train"]["betas"])})
         assert as_json(type(setting)(**{**recorded[arm], "train": train})) == as_json(setting)
     assert content["name"], content["profile"] == (name, profile)
     for key in ("device", "versions", "commit", "seconds", "date"):
@@ -44,11 +59,11 @@ def test_committed_records_are_whole_and_of_todays_setting(name, profile):
         assert run["curves"]["loss"][-1][0] == arms[run.get("arm")].train.steps
 
 
-PROFILES = get_args(experiments.Profile)
+PROFILES = get_args(settings.Profile)
 
 
 def test_every_file_in_results_is_a_known_record():
-    known = {experiments.record_file(name, profile) for name in (*EXPERIMENTS, "search") for profile in PROFILES}
+    known = {records.record_file(name, profile) for name in (*EXPERIMENTS, "search") for profile in PROFILES}
     assert {path.name for path in results_folder().glob("*.json")} <= known | {"benchmarks.json"}
 
 
@@ -90,7 +105,7 @@ def test_pixels_are_pooled_and_scaled():
     images, labels = next(setting.training_batches(seed=0))
     assert images.shape == (24, 1, 14, 14)
     assert (images.min(), images.max()) == (-1, 1)
-    plain, same_labels = next(super(experiments.PixelSetting, setting).training_batches(seed=0))
+    plain, same_labels = next(super(settings.PixelSetting, setting).training_batches(seed=0))
     torch.testing.assert_close(images[3, 0, 5, 6], plain[3, 0, 10:12, 12:14].mean() * 2 - 1)
     assert torch.equal(labels, same_labels)
     assert setting.test_batches()[0][0].shape == (1000, 1, 14, 14)
@@ -104,7 +119,7 @@ def test_pixels_that_grow(tmp_path, monkeypatch):
     assert (small.width, small.score_options["width"], small.train.steps, small.train.lr) == (2, 2, 9000, 0.02)
     assert small.coarse_steps == 0
     model = small.model()
-    large = experiments.enlarged(model, tiny)
+    large = trainers.enlarged(model, tiny)
     assert large(torch.zeros(1, 1, 4, 4)).shape == (1, 10)
     for (name, before), after in zip(model.named_parameters(), large.parameters(), strict=True):
         torch.testing.assert_close(after, before / 2 if name.endswith("strength") else before)
@@ -141,7 +156,7 @@ def test_record_of_arms(tmp_path, monkeypatch, tiny_pixels):
         assert run["figures"]["attention distance"] == pytest.approx(distances.mean().item())
         assert ("strength" in run["details"]) == (content["config"][run["arm"]]["score"] == "distance")
     assert torch.tensor(content["runs"][0]["details"]["strength"]).shape == (3, 4, 4)
-    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
     line = describe_record("mnist-pixels", "test accuracy", "quick", arm="distance")
     assert re.match(
         r"mnist-pixels, distance, quick profile: test accuracy [\d.]+ ± [\d.]+ % over 2 seeds, 26,138 par", line
@@ -175,12 +190,12 @@ def test_what_has_finished_outlives_a_run_that_fails(tmp_path, monkeypatch, tiny
     broken = arms | {"learned": replace(arms["learned"], embed_dim=7)}
     monkeypatch.setitem(EXPERIMENTS, "mnist-pixels", replace(whole, settings={"quick": broken}))
     message = r"1 of 5 runs failed, the first is learned, seed 0: embed_dim 7 is not divisible by num_heads 4\. The "
-    with pytest.raises(experiments.UnfinishedRecord, match=message):
+    with pytest.raises(records.UnfinishedRecord, match=message):
         record("mnist-pixels", "quick", seeds=1, steps=1, jobs=jobs, out=tmp_path)
     kept = tmp_path / "mnist-pixels.quick.runs"
     assert {file.name for file in kept.iterdir()} == {f"{a}, seed 0.json" for a in tiny_pixels if a != "learned"}
     assert load_record("mnist-pixels", "quick", tmp_path) is None
-    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
     assert cli.record_state("mnist-pixels", "quick") == "not recorded yet, 4 of 15 runs"
 
     trained = []
@@ -200,7 +215,7 @@ def test_a_kept_run_of_another_setting_is_trained_anew(tmp_path, monkeypatch, ti
     whole = EXPERIMENTS["mnist-pixels"]
     broken = whole.arms("quick") | {"published": replace(whole.arms("quick")["published"], num_heads=3)}
     monkeypatch.setitem(EXPERIMENTS, "mnist-pixels", replace(whole, settings={"quick": broken}))
-    with pytest.raises(experiments.UnfinishedRecord):
+    with pytest.raises(records.UnfinishedRecord):
         record("mnist-pixels", "quick", seeds=1, steps=1, out=tmp_path)
     monkeypatch.setitem(EXPERIMENTS, "mnist-pixels", whole)
     record("mnist-pixels", "quick", seeds=1, steps=2, out=tmp_path)
@@ -250,7 +265,7 @@ def test_a_record_without_all_its_seeds_is_refused(tmp_path):
 
 def test_what_is_not_recorded_says_so(tmp_path, monkeypatch):
     assert load_record(NAME, "full", tmp_path) is None
-    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
     assert describe_record(NAME, "test accuracy") == f"{NAME}, full profile: not recorded yet"
     with pytest.raises(ValueError, match=f"no experiment 'mnist'; there are {NAME}"):
         load_record("mnist")
@@ -260,7 +275,7 @@ def test_describe_record_gives_mean_and_standard_error(tmp_path, monkeypatch):
     runs = [{"seed": n, "figures": {"a": v}, "seconds": 3.0, "parameters": 1000} for n, v in enumerate((0.9, 0.94))]
     content = {"runs": runs, "seeds": [0, 1], "device": "CPU"}
     (tmp_path / f"{NAME}.json").write_text(json.dumps(content))
-    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
     line = f"{NAME}, full profile: a 92.00 ± 2.00 % over 2 seeds, 1,000 parameters, 3 s each on CPU"
     assert describe_record(NAME, "a") == line
 
@@ -291,10 +306,11 @@ TINY_TEXT = ["--embed-dim", 8, "--num-heads", 2, "--num-layers", 1, "--profile",
 def short_text(monkeypatch):
     """Tiny Shakespeare's first 2,000 characters in both splits, so that a look at the validation loss takes no time."""
     tokens, vocabulary = data.shakespeare()
-    monkeypatch.setattr(experiments, "shakespeare", lambda split="train": (tokens[:2000], vocabulary))
+    for module in (settings, trainers):
+        monkeypatch.setattr(module, "shakespeare", lambda split="train": (tokens[:2000], vocabulary))
 
 
-@pytest.mark.parametrize("positions", [*experiments.POSITIONS, "rotary"])
+@pytest.mark.parametrize("positions", [*POSITIONS, "rotary"])
 @pytest.mark.usefixtures("short_text")
 def test_train_shakespeare(tmp_path, monkeypatch, capsys, positions):
     """One cell of the two by two; without --out it goes to a folder of its own."""
@@ -352,7 +368,7 @@ def test_lengths_are_judged_by_models_that_can_look_so_far(tmp_path, monkeypatch
     for one in content["runs"]:
         assert {f"validation loss at {n}" for n in (8, 16, 32, 64)} < set(one["figures"])
         assert one["figures"]["validation loss at 8"] == pytest.approx(one["figures"]["validation loss"], rel=1e-5)
-    monkeypatch.setattr(experiments, "results_folder", lambda: tmp_path)
+    monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
     line = describe_record(name, "validation loss at 64", "quick", arm="rotary")
     assert re.match(r"shakespeare-lengths, rotary, quick profile: validation loss at 64 \d\.\d{3} over 1 seed, ", line)
 
@@ -380,7 +396,8 @@ def test_arms_of_energy_wells_differ_in_the_score_alone(arms, profile):
 def test_masked_images_are_probed(tmp_path, monkeypatch):
     """With 50 digits to train on and 20 to test; the probes of pixels need no training, so every seed has the same."""
     digits = {split: tuple(x[:count] for x in data.mnist(split)) for split, count in (("train", 50), ("test", 20))}
-    monkeypatch.setattr(experiments, "mnist", lambda split, size: digits[split])
+    for module in (settings, trainers):
+        monkeypatch.setattr(module, "mnist", lambda split, size: digits[split])
     name = "masked-images"
     tiny = replace(experiments.MASKED_IMAGES["quick"], embed_dim=8, num_heads=2, num_layers=1, batch_size=10)
     monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": tiny}))
@@ -397,16 +414,16 @@ def test_masked_images_are_probed(tmp_path, monkeypatch):
 @pytest.mark.parametrize("task", ["reversal", "dates"])
 def test_sequence_models_are_judged_on_what_was_kept_for_testing(tmp_path, monkeypatch, task):
     tiny = {"embed_dim": 8, "num_heads": 2, "num_layers": 1, "batch_size": 4, "examples": 50}
-    settings = EXPERIMENTS[task].arms("quick")
-    arms = {arm: replace(setting, **tiny) for arm, setting in settings.items()}
+    whole = EXPERIMENTS[task].arms("quick")
+    arms = {arm: replace(setting, **tiny) for arm, setting in whole.items()}
     monkeypatch.setitem(EXPERIMENTS, task, replace(EXPERIMENTS[task], settings={"quick": arms.get(None, arms)}))
     asked = []
     monkeypatch.setattr(
-        experiments, "exact_match", lambda model, setting, texts, answers: asked.append((texts, answers)) or 0.5
+        trainers, "exact_match", lambda model, setting, texts, answers: asked.append((texts, answers)) or 0.5
     )
     record(task, "quick", seeds=1, steps=2, out=tmp_path)
     content = load_record(task, "quick", tmp_path)
-    assert content.get("arms", [None]) == list(settings)
+    assert content.get("arms", [None]) == list(whole)
     kinds = {"reversal": ["", " at ten times the length"], "dates": ["", " on new forms", " on new days and forms"]}
     for one in content["runs"]:
         assert list(one["figures"]) == [f"test exact match{kind}" for kind in kinds[task]]
@@ -440,7 +457,7 @@ def test_exact_match_counts_what_is_right_to_the_last_character():
 
     texts, answers = data.reversals(1500, seed=0)
     expected = sum(text[0] < "n" for text in texts) / 1500
-    assert experiments.exact_match(Reverser(), setting, texts, answers) == pytest.approx(expected)
+    assert trainers.exact_match(Reverser(), setting, texts, answers) == pytest.approx(expected)
 
 
 @pytest.mark.usefixtures("short_text")
@@ -495,7 +512,7 @@ def test_a_size_below_1_is_refused_with_the_option(capsys, option):
 
 
 def test_what_cannot_be_written_is_told_before_the_training(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(experiments, "fit", lambda *arguments, **options: pytest.fail("it trains"))
+    monkeypatch.setattr(trainers, "fit", lambda *arguments, **options: pytest.fail("it trains"))
     (tmp_path / "file").touch()
     for arguments in (("train", "mnist"), ("record", NAME)):
         status, _, error = run(capsys, *arguments, "--steps", "1", "--out", tmp_path / "file")
@@ -504,10 +521,10 @@ def test_what_cannot_be_written_is_told_before_the_training(tmp_path, monkeypatc
 
 
 def test_a_commit_is_that_of_the_package(tmp_path, monkeypatch):
-    checkout = (Path(experiments.__file__).parents[1] / ".git").exists()
-    assert bool(experiments.environment()["commit"]) == checkout
-    monkeypatch.setattr(experiments, "__file__", str(tmp_path / "sciformer" / "experiments.py"))
-    assert experiments.environment()["commit"] is None
+    checkout = (Path(records.__file__).parents[1] / ".git").exists()
+    assert bool(records.environment()["commit"]) == checkout
+    monkeypatch.setattr(records, "__file__", str(tmp_path / "sciformer" / "records.py"))
+    assert records.environment()["commit"] is None
 
 
 def test_record_list(capsys):
@@ -541,7 +558,7 @@ def test_record_draws_every_arm(tmp_path, monkeypatch, capsys, tiny_pixels):
 def test_record_list_goes_on_after_a_damaged_record(tmp_path, monkeypatch, capsys):
     for name in (NAME, "search"):
         (tmp_path / f"{name}.json").write_text("{")
-    for module in (experiments, search):
+    for module in (records, search):
         monkeypatch.setattr(module, "results_folder", lambda: tmp_path)
     status, printed, _ = run(capsys, "record", "--list")
     assert status == 0
@@ -557,7 +574,7 @@ BAKE_OFFS = {name: each for name, each in EXPERIMENTS.items() if name.startswith
 def test_bake_offs_compare_nothing_but_the_score(name, profile):
     """The score's own numbers, α, w and λ, are the only difference in parameters: under one in a hundred."""
     arms = EXPERIMENTS[name].arms(profile)
-    assert list(arms) == list(experiments.SCORES)
+    assert list(arms) == list(SCORES)
     assert {replace(setting, score="dot") for setting in map(hashable, arms.values())} == {hashable(arms["dot"])}
     sizes = {}
     for arm, setting in arms.items():
@@ -584,8 +601,8 @@ def hashable(setting):
 def test_a_bake_off_weighs_each_score(tmp_path, monkeypatch, name):
     """A run of the additive score holds more, and takes longer, than one of the dot product."""
     tiny = {"pooling": 7} if name == "bake-off-pixels" else {"embed_dim": 16, "num_layers": 1}
-    settings = EXPERIMENTS[name].arms("quick")
-    arms = {arm: replace(settings[arm], **tiny) for arm in ("dot", "additive")}
+    whole = EXPERIMENTS[name].arms("quick")
+    arms = {arm: replace(whole[arm], **tiny) for arm in ("dot", "additive")}
     monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": arms}))
     record(name, "quick", seeds=1, steps=2, out=tmp_path)
     dot, additive = (run["figures"] for run in load_record(name, "quick", tmp_path)["runs"])

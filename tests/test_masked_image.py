@@ -20,6 +20,7 @@ from sciformer import (
     metrics,
     random_visible,
 )
+from sciformer.settings import masked_batches
 from sciformer.training import TrainConfig, fit
 
 B, P, E, H = 3, 2, 10, 2  # images of 10×10 pixels in 25 patches of 2×2
@@ -176,14 +177,14 @@ def test_it_learns_what_hidden_patches_have_in_common_with_visible_ones():
     grey = torch.rand(64, 1, 1, 1, generator=torch.Generator().manual_seed(0)).expand(-1, 1, 10, 10)
     pictures = torch.cat([grey[..., :6], 1 - grey[..., 6:]], dim=-1)
     network = model().float()
-    stream = experiments.masked_batches(network, [pictures] * 200, seed=0)
+    stream = masked_batches(network, [pictures] * 200, seed=0)
     history = fit(network, stream, F.mse_loss, TrainConfig(steps=200, lr=1e-2), progress=False)
     assert history.loss[-1] < 0.2 * pictures.var().item()
 
 
 def test_masked_batches_can_be_repeated():
     network, x = model(), images()
-    runs = [list(experiments.masked_batches(network, [x, x], seed)) for seed in (0, 0, 1)]
+    runs = [list(masked_batches(network, [x, x], seed)) for seed in (0, 0, 1)]
     for (a, visible_a, pixels_a), (_, visible_b, pixels_b) in zip(*runs[:2], strict=True):
         assert torch.equal(visible_a, visible_b)
         assert torch.equal(pixels_a, pixels_b)

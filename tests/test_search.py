@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sciformer import cli, data, experiments, plotting, search
+from sciformer import cli, data, experiments, plotting, search, settings, trainers
 from sciformer.search import Between, SearchSetting, Trial, explained, finished, groups_of, importance, setting_of
 from sciformer.training import TrainConfig
 
@@ -32,7 +32,7 @@ def tiny(steps=4, **changes):
 @pytest.fixture
 def few_digits(monkeypatch):
     digits = {split: tuple(x[:200] for x in data.mnist(split)) for split in ("train", "test")}
-    monkeypatch.setattr(experiments, "mnist", lambda split, size: digits[split])
+    monkeypatch.setattr(settings, "mnist", lambda split, size: digits[split])
 
 
 @pytest.fixture(params=["journal", "sqlite"])
@@ -78,7 +78,7 @@ def test_what_does_not_learn_is_given_up(tmp_path, monkeypatch):
     def train(setting, seed, *, on_look, **options):
         for step, value in enumerate(rows[seed], start=1):
             on_look(step, value)
-        return experiments.Run(seed, None, None, {"validation accuracy": value})
+        return trainers.Run(seed, None, None, {"validation accuracy": value})
 
     monkeypatch.setattr(search, "train_to_choose", train)
     trials = search.search(tiny(), 5, storage=tmp_path / "s.journal")

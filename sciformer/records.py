@@ -1,0 +1,268 @@
+"""Records of experiments: the JSON files in ``results/``.
+
+A record holds all seeds of an experiment and is written only when every one of them has finished.
+"""
+
+import json
+import platform
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, replace
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sciformer.experiments import experiment
+from sciformer.files import written_whole
+from sciformer.metrics import mean_and_error
+from sciformer.settings import Profile
+from sciformer.trainers import Run, thinned
+
+
+class UnfinishedRecord(Exception):
+    """Some runs of a record failed; those that finished are kept."""
+
+
+def record(
+    name: str,
+    profile: Profile,
+    *,
+    seeds: int | None = None,
+    device: torch.device | str = "cpu",
+    jobs: int = 1,
+    out: Path | None = None,
+    steps: int | None = None,
+) -> Path:
+    """Train every seed of every arm of an experiment and write its record.
+
+    Every run is kept as soon as it has finished, in a folder beside the record. So when one fails, or the machine goes
+    down, the next call trains only what is missing, provided that settings, commit, versions and device are the same.
+    The folder goes when the record is whole. Its "seconds" are those of the call that made it whole.
+
+    Args:
+        seeds: how many for each arm, if not as many as the experiment says.
+        jobs: how many runs train at the same time, each in a process of its own.
+        out: folder of the record; :func:`results_folder` where it is not given.
+        steps: train for that many steps instead, for a rehearsal.
+
+    Returns:
+        The file written.
+
+    Raises:
+        ValueError: if the experiment is unknown or there is no seed.
+        UnfinishedRecord: if some runs failed; the others were trained all the same.
+    """
+    what = experiment(name)
+    arms = what.arms(profile)
+    if steps is not None:
+        arms = {arm: replace(setting, train=setting.train.with_steps(steps)) for arm, setting in arms.items()}
+    all_seeds = range(what.seeds if seeds is None else seeds)
+    if not all_seeds:
+        raise ValueError(f"a record needs at least 1 seed, got {seeds}")
+    tasks = [(arm, setting, seed) for arm, setting in arms.items() for seed in all_seeds]
+    path = (out or results_folder()) / record_file(name, profile)
+    where, kept, began = environment(device), kept_runs(path), time.perf_counter()
+    kept.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before the training
+    attempt = partial(_attempt, what.run, device, where, kept)
+    if jobs == 1:
+        runs = [attempt(*task) for task in tasks]
+    else:
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            runs = list(pool.map(attempt, *zip(*tasks, strict=True)))
+    failed = [(arm, seed, run) for (arm, _, seed), run in zip(tasks, runs, strict=True) if isinstance(run, Exception)]
+    if failed:
+        arm, seed, error = failed[0]
+        raise UnfinishedRecord(
+            f"{len(failed)} of {len(tasks)} runs failed, the first is {'' if arm is None else f'{arm}, '}seed {seed}: "
+            f"{error}. The others are kept in {kept}; record {name} again to train what is missing"
+        ) from error
+    configs = {arm: asdict(setting) for arm, setting in arms.items()}
+    content = {
+        "name": name,
+        "profile": profile,
+        **({"config": configs[None]} if None in arms else {"arms": list(arms), "config": configs}),
+        "seeds": list(all_seeds),
+        "runs": runs,
+        "seconds": round(time.perf_counter() - began, 1),
+        **where,
+    }
+    with written_whole(path) as beside:
+        beside.write_text(json.dumps(content, indent=1) + "\n")
+    shutil.rmtree(kept)
+    return path
+
+
+def kept_runs(path: Path) -> Path:
+    """The folder beside a record in which its finished runs wait for the others."""
+    return path.with_suffix(".runs")
+
+
+def _attempt(
+    run: Callable[..., Run],
+    device: torch.device | str,
+    where: dict[str, Any],
+    kept: Path,
+    arm: str | None,
+    setting: Any,
+    seed: int,
+) -> dict[str, Any] | Exception:
+    """One run: kept from before, or trained and kept now, or the error that ended it."""
+    path = kept / f"{'run' if arm is None else arm}, seed {seed}.json"
+    known = json.loads(json.dumps({"setting": asdict(setting), **where, "date": None}))
+    if path.exists() and (content := json.loads(path.read_text()))["known"] == known:
+        return content["run"]
+    try:
+        summary = _summary(run, device, arm, setting, seed)
+    except Exception as error:  # whatever it is, it must not cost what the other runs have found
+        return error
+    with written_whole(path) as beside:
+        beside.write_text(json.dumps({"known": known, "run": summary}) + "\n")
+    return summary
+
+
+def _summary(
+    run: Callable[..., Run], device: torch.device | str, arm: str | None, setting: Any, seed: int
+) -> dict[str, Any]:
+    result = run(setting, seed, device=device)
+    curves = {"loss": thinned(result.history.loss)}
+    return {
+        **({} if arm is None else {"arm": arm}),
+        "seed": seed,
+        "parameters": sum(p.numel() for p in result.model.parameters()),
+        "figures": result.figures,
+        "details": result.details,
+        "curves": curves | result.history.metrics,
+        "seconds": round(result.history.seconds, 1),
+    }
+
+
+def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
+    """Where a figure comes from: device, versions, threads, commit."""
+    on_cuda = torch.device(device).type == "cuda"
+    return {
+        "device": torch.cuda.get_device_name(device) if on_cuda else f"CPU, {torch.get_num_threads()} threads",
+        "versions": {"python": platform.python_version(), "torch": torch.__version__},
+        "commit": _commit(),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def _commit() -> str | None:
+    here = Path(__file__).parent
+    if not (here.parent / ".git").exists():
+        return None  # installed, perhaps inside a repository of somebody else's
+    try:
+        return subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None  # without git
+
+
+def results_folder() -> Path:
+    """Where the records lie: inside an installed package, beside it in a checkout."""
+    inside = Path(__file__).parent / "results"
+    return inside if inside.is_dir() else Path(__file__).parents[1] / "results"
+
+
+def record_file(name: str, profile: Profile) -> str:
+    """File name of a record; that of the full profile, the real experiment, is just the name."""
+    return f"{name}.json" if profile == "full" else f"{name}.{profile}.json"
+
+
+def load_record(name: str, profile: Profile = "full", folder: Path | None = None) -> dict[str, Any] | None:
+    """A record, or None if that run has not been made.
+
+    Raises:
+        ValueError: if the experiment is unknown, or the file is not a whole record.
+    """
+    experiment(name)
+    path = (folder or results_folder()) / record_file(name, profile)
+    if not path.exists():
+        return None
+    try:
+        content = json.loads(path.read_text())
+        wanted = [(arm, seed) for arm in content.get("arms", [None]) for seed in content["seeds"]]
+        whole = [(run.get("arm"), run["seed"]) for run in content["runs"]] == wanted and len(wanted) > 0
+    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not a whole record ({error!r}); record {name} again") from error
+    if not whole:
+        raise ValueError(f"{path} lacks some of its seeds; record {name} again")
+    return content
+
+
+def recorded_curves(content: dict[str, Any], metric: str) -> tuple[list[int], dict[str, Float[Tensor, "R T"]]]:
+    """What was measured on the way: the steps, and for each arm one row a seed. A single arm is called "recorded".
+
+    An arm that trains for longer or shorter is measured at the same shares of its training; the steps are the first's.
+
+    Args:
+        content: a record, as :func:`load_record` gives it.
+        metric: a name among the curves of its runs, such as "validation loss".
+    """
+    rows: dict[str, list[list[float]]] = {}
+    for run in content["runs"]:
+        rows.setdefault(run.get("arm", "recorded"), []).append([value for _, value in run["curves"][metric]])
+    steps = [step for step, _ in content["runs"][0]["curves"][metric]]
+    return steps, {arm: torch.tensor(values) for arm, values in rows.items()}
+
+
+def describe_record(name: str, figure: str, profile: Profile = "full", *, arm: str | None = None) -> str:
+    """One line for a notebook: mean ± standard error of a figure over the seeds, on what, or 'not recorded yet'.
+
+    Args:
+        figure: told in the unit that :func:`figure_unit` gives it.
+        arm: which one, in an experiment that has arms.
+
+    Raises:
+        ValueError: if the experiment has no such arm.
+    """
+    arms = experiment(name).arms(profile)
+    if arm not in arms:
+        raise ValueError(f"{name} has no arm {arm!r}; there are {', '.join(map(str, arms))}")
+    title = f"{name}, {profile} profile" if arm is None else f"{name}, {arm}, {profile} profile"
+    content = load_record(name, profile)
+    if content is None:
+        return f"{title}: not recorded yet"
+    runs = [run for run in content["runs"] if run.get("arm") == arm]
+    told = describe_figure(figure, [run["figures"][figure] for run in runs])
+    return f"{title}: {figure} {told} over {describe_runs(runs)} on {content['device']}"
+
+
+def describe_runs(runs: Sequence[Mapping[str, Any]]) -> str:
+    """How many seeds of an arm a record holds, how large the model is, and how long one took."""
+    seconds, _ = mean_and_error([run["seconds"] for run in runs])
+    return f"{len(runs)} seed{'s' * (len(runs) > 1)}, {runs[0]['parameters']:,} parameters, {seconds:.0f} s each"
+
+
+def describe_figure(figure: str, values: Sequence[float]) -> str:
+    """Mean ± standard error of a figure; of a single value, which says nothing of its error, the value."""
+    mean, error = mean_and_error(values)
+    factor, digits, unit = figure_unit(figure)
+    spread = f" ± {factor * error:.{digits}f}" if len(values) > 1 else ""
+    return f"{factor * mean:.{digits}f}{spread}{unit}".replace("-", "−")
+
+
+def figure_unit(figure: str) -> tuple[int, int, str]:
+    """What a figure is multiplied by to be told, the digits, and the unit. What has no unit of its own is a share."""
+    if "loss" in figure:
+        return 1, 3, ""
+    if "step time" in figure:
+        return 1, 2, " times"
+    if "distance" in figure:
+        return 1, 2, " tokens"
+    if "rise" in figure:
+        return 100, 2, " points"
+    return (1, 1, " MB") if "MB" in figure else (100, 2, " %")

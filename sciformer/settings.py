@@ -1,0 +1,427 @@
+"""What to train: everything that a run depends on but its seed and its device.
+
+A setting makes the model and the batches, and says how to train.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sciformer.blocks import SquaredReLU
+from sciformer.data import (
+    ISO_DATES,
+    LETTERS,
+    WRITTEN_DATES,
+    Vocabulary,
+    batches,
+    dates,
+    mnist,
+    random_affine,
+    reversals,
+    shakespeare,
+    text_batches,
+    token_rows,
+)
+from sciformer.models import CharTransformer, ImageTransformer, MaskedImageModel, Transformer, random_visible
+from sciformer.positions import POSITIONS, NoPositions
+from sciformer.scores import SCORES, NormalizedScore, RotaryScore
+from sciformer.training import Batch, TrainConfig
+
+#: Quick is for a notebook on two CPU cores; long is as much as one such core does in twenty minutes to an hour a run,
+#: for those who have no GPU; full is for a GPU. Not every experiment has a long form.
+Profile = Literal["quick", "long", "full"]
+ScoreRecipe = Callable[[int, int], nn.Module]
+
+
+SMALL_MOVES = {"degrees": 10.0, "translate": 2.0, "scale": 0.1}
+
+
+@dataclass(frozen=True)
+class ImageSetting:
+    """One image transformer on MNIST: data, model and training.
+
+    Args:
+        size: which MNIST, see :func:`sciformer.data.mnist`.
+        score: a name of ``SCORES``, or the recipe of a score of one's own.
+        augmentation: arguments of :func:`sciformer.data.random_affine`.
+        score_options: arguments of the score's recipe.
+        bias: whether the maps and norms of the blocks add one.
+        held_out: so many of the training digits, the last ones, are not trained on: choices are made on them.
+    """
+
+    size: Literal["small", "full"]
+    patch_size: int
+    embed_dim: int
+    num_heads: int
+    num_layers: int
+    expansion: float
+    batch_size: int
+    train: TrainConfig
+    score: str | ScoreRecipe = "dot"
+    positions: str = "learned"
+    dropout: float = 0.0
+    num_queries: int = 0
+    augmentation: dict[str, float] = field(default_factory=dict)
+    score_options: dict[str, Any] = field(default_factory=dict)
+    bias: bool = True
+    held_out: int = 0
+
+    def model(self) -> ImageTransformer:
+        """A fresh model, random as torch's global generator has it.
+
+        Raises:
+            ValueError: if the score or the positions have an unknown name.
+        """
+        return self._build()
+
+    def _build(self, **changes: Any) -> ImageTransformer:
+        check_names((self.positions, POSITIONS))
+        arguments = {
+            "image_size": 28,
+            "patch_size": self.patch_size,
+            "in_channels": 1,
+            "num_classes": 10,
+            "embed_dim": self.embed_dim,
+            "num_heads": self.num_heads,
+            "num_layers": self.num_layers,
+            "score": score_recipe(self.score, self.score_options),
+            "positions": POSITIONS[self.positions],
+            "expansion": self.expansion,
+            "dropout": self.dropout,
+            "bias": self.bias,
+            "num_queries": self.num_queries,
+        }
+        return ImageTransformer(**(arguments | changes))  # type: ignore[arg-type]
+
+    def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
+        """Endless shuffled batches of digits, each shifted, turned and stretched a little."""
+        images, labels = (tensor[: len(tensor) - self.held_out].to(device) for tensor in mnist("train", size=self.size))
+        augment = partial(random_affine, **self.augmentation) if self.augmentation else None  # type: ignore[arg-type]
+        return batches(images, labels, batch_size=self.batch_size, seed=seed, augment=augment)
+
+    def test_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
+        """The test digits, once, as they are."""
+        images, labels = (tensor.to(device) for tensor in mnist("test", size=self.size))
+        return list(zip(images.split(1000), labels.split(1000), strict=True))
+
+    def held_out_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
+        """The training digits that are held out, once, as they are.
+
+        Raises:
+            ValueError: if none is.
+        """
+        if self.held_out < 1:
+            raise ValueError(f"there is nothing to choose by: held_out is {self.held_out}")
+        images, labels = (tensor[-self.held_out :].to(device) for tensor in mnist("train", size=self.size))
+        return list(zip(images.split(1000), labels.split(1000), strict=True))
+
+
+@dataclass(frozen=True)
+class PixelSetting(ImageSetting):
+    """An image transformer whose tokens are single pixels, from -1 for black to 1 for white.
+
+    Args:
+        pooling: average over squares of so many by so many pixels first.
+        as_published: as the first model with a learned distance bias had it: post-norm, ReLU, no projection behind the
+            heads and no norm before the classifier.
+        coarse_steps: how many steps on digits half as wide and half as high come before each step of ``train``.
+        coarse_lr: their learning rate.
+    """
+
+    pooling: int = 1
+    as_published: bool = False
+    coarse_steps: int = 0
+    coarse_lr: float = 1e-3
+
+    @property
+    def width(self) -> int:
+        """Pixels, and so tokens, in a row."""
+        return 28 // self.pooling
+
+    def coarse(self) -> "PixelSetting":
+        """The setting for digits half as wide and half as high."""
+        return replace(
+            self,
+            pooling=2 * self.pooling,
+            score_options=self.score_options | {"width": self.width // 2},
+            train=replace(self.train, steps=self.coarse_steps * self.train.steps, lr=self.coarse_lr),
+            coarse_steps=0,
+        )
+
+    def model(self) -> ImageTransformer:
+        """A fresh model, random as torch's global generator has it.
+
+        Raises:
+            ValueError: if the score or the positions have an unknown name.
+        """
+        style = {"norm_first": False, "activation": nn.ReLU} if self.as_published else {}
+        network = self._build(image_size=self.width, **style)
+        if self.as_published:
+            for block in network.blocks:
+                block.attention.out_proj = nn.Identity()  # type: ignore[union-attr]
+            network.classifier.norm = nn.Identity()
+        return network
+
+    def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
+        """The digits of :meth:`ImageSetting.training_batches`, pooled and scaled."""
+        return ((self._pixels(images), labels) for images, labels in super().training_batches(seed, device))
+
+    def test_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
+        """The test digits, once, pooled and scaled."""
+        return [(self._pixels(images), labels) for images, labels in super().test_batches(device)]
+
+    def held_out_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
+        """The training digits that are held out, once, pooled and scaled."""
+        return [(self._pixels(images), labels) for images, labels in super().held_out_batches(device)]
+
+    def _pixels(self, images: Tensor) -> Tensor:
+        return 2 * F.avg_pool2d(images, self.pooling) - 1
+
+
+@dataclass(frozen=True)
+class LanguageSetting:
+    """One character model on Tiny Shakespeare: model and training.
+
+    Args:
+        length: tokens in a piece of text, in training and in validation.
+        score: a name of ``SCORES``, or the recipe of a score of one's own.
+        positions: a name of ``POSITIONS``, or ``"rotary"``.
+        normalized: bring queries and keys to one length before they are compared.
+        modern: division by the root mean square, with nothing to learn, for layer norm, and the squared ReLU for GELU.
+        max_length: the longest text that the model can look at; ``length`` if not given.
+        score_options: arguments of the score's recipe.
+    """
+
+    length: int
+    embed_dim: int
+    num_heads: int
+    num_layers: int
+    batch_size: int
+    train: TrainConfig
+    score: str | ScoreRecipe = "dot"
+    positions: str = "learned"
+    dropout: float = 0.0
+    normalized: bool = False
+    modern: bool = False
+    token_shift: int = 0
+    tie_weights: bool = True
+    start: Literal["small", "identity"] = "small"
+    max_length: int | None = None
+    score_options: dict[str, Any] = field(default_factory=dict)
+
+    def model(self) -> CharTransformer:
+        """A fresh model, random as torch's global generator has it.
+
+        Raises:
+            ValueError: if the score or the positions have an unknown name.
+        """
+        kinds = {**POSITIONS, "rotary": NoPositions}
+        check_names((self.positions, kinds))
+        score = score_recipe(self.score, self.score_options)
+        if self.positions == "rotary":
+            score = partial(RotaryScore, score=score)
+        if self.normalized:
+            score = partial(NormalizedScore, score=score)
+        modern: dict[str, Any] = (
+            {"activation": SquaredReLU, "norm": partial(nn.RMSNorm, elementwise_affine=False)} if self.modern else {}
+        )
+        return CharTransformer(
+            len(shakespeare()[1]),
+            self.max_length or self.length,
+            self.embed_dim,
+            self.num_heads,
+            self.num_layers,
+            score=score,
+            positions=kinds[self.positions],
+            dropout=self.dropout,
+            token_shift=self.token_shift,
+            tie_weights=self.tie_weights,
+            start=self.start,
+            **modern,
+        )
+
+    def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
+        """Endless batches of pieces of the training text, each with the same text one token later."""
+        tokens = shakespeare("train")[0].to(device)
+        return text_batches(tokens, self.length, batch_size=self.batch_size, seed=seed)
+
+
+@dataclass(frozen=True)
+class MaskedImageSetting:
+    """One masked image model on MNIST: data, model and training.
+
+    Args:
+        size: which MNIST, see :func:`sciformer.data.mnist`.
+        augmentation: arguments of :func:`sciformer.data.random_affine`.
+        probe_copies: how many copies of each training digit, each moved a little, the probes are fitted on as well.
+        probe_penalties: what they choose their penalty from.
+    """
+
+    size: Literal["small", "full"]
+    patch_size: int
+    embed_dim: int
+    num_heads: int
+    num_layers: int
+    decoder_dim: int
+    decoder_layers: int
+    expansion: float
+    batch_size: int
+    train: TrainConfig
+    hidden_share: float = 0.75
+    score: str = "dot"
+    augmentation: dict[str, float] = field(default_factory=dict)
+    probe_copies: int = 0
+    probe_penalties: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1)
+
+    def model(self) -> MaskedImageModel:
+        """A fresh model, random as torch's global generator has it.
+
+        Raises:
+            ValueError: if the score has an unknown name.
+        """
+        check_names((self.score, SCORES))
+        return MaskedImageModel(
+            28,
+            self.patch_size,
+            1,
+            self.embed_dim,
+            self.num_heads,
+            self.num_layers,
+            decoder_dim=self.decoder_dim,
+            decoder_layers=self.decoder_layers,
+            score=SCORES[self.score],
+            expansion=self.expansion,
+        )
+
+    def training_batches(
+        self, model: MaskedImageModel, seed: int, device: torch.device | str = "cpu"
+    ) -> Iterator[Batch]:
+        """Endless shuffled batches (images, visible, pixels of the hidden patches), another mask for every image."""
+        images = mnist("train", size=self.size)[0].to(device)
+        augment = partial(random_affine, **self.augmentation) if self.augmentation else None  # type: ignore[arg-type]
+        stream = batches(images, batch_size=self.batch_size, seed=seed, augment=augment)
+        return masked_batches(model, (images for (images,) in stream), seed, hidden_share=self.hidden_share)
+
+    def probe_digits(self, seed: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
+        """The training digits and their labels, each followed by its moved copies.
+
+        A probe keeps the last fifth to choose its penalty by. So no copy of a digit that it is fitted on is there.
+        He et al. 2021 move images for the probe, too (arXiv:2111.06377, appendix A.1).
+        """
+        images, labels = (tensor.to(device) for tensor in mnist("train", size=self.size))
+        generator = torch.Generator().manual_seed(seed)
+        copies = [random_affine(images, generator, **SMALL_MOVES) for _ in range(self.probe_copies)]
+        return torch.stack([images, *copies], dim=1).flatten(0, 1), labels.repeat_interleave(1 + self.probe_copies)
+
+
+def masked_batches(
+    model: MaskedImageModel, stream: Iterable[Tensor], seed: int, *, hidden_share: float = 0.75
+) -> Iterator[Batch]:
+    """For each batch of images (images, visible, pixels of the hidden patches): what :func:`fit` wants.
+
+    Every image has a mask of its own. The masks come from a generator of their own, so the same seed gives the same.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    for images in stream:
+        visible = random_visible(
+            len(images), model.num_tokens, hidden_share=hidden_share, generator=generator, device=images.device
+        )
+        yield images, visible, model.hidden_pixels(images, visible)
+
+
+@dataclass(frozen=True)
+class SequenceSetting:
+    """One encoder–decoder on a generated task: model and training.
+
+    Args:
+        task: ``"reversal"``, of strings of 1 to ``longest`` letters, or ``"dates"``, any form to ISO 8601.
+        max_length: the longest source and target that the model can look at.
+        positions: a name of ``POSITIONS``, or ``"rotary"``, then in all self-attentions.
+        examples: how many different ones are drawn for training.
+    """
+
+    task: Literal["reversal", "dates"]
+    embed_dim: int
+    num_heads: int
+    num_layers: int
+    expansion: float
+    batch_size: int
+    examples: int
+    max_length: int
+    train: TrainConfig
+    positions: str = "sinusoidal"
+    norm_first: bool = False
+    longest: int = 10
+
+    @property
+    def vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
+        """Of the source and of the target."""
+        return (LETTERS, LETTERS) if self.task == "reversal" else (WRITTEN_DATES, ISO_DATES)
+
+    def model(self) -> Transformer:
+        """A fresh model, random as torch's global generator has it.
+
+        Raises:
+            ValueError: if the positions have an unknown name.
+        """
+        kinds = {**POSITIONS, "rotary": NoPositions}
+        check_names((self.positions, kinds))
+        rotary: dict[str, Any] = {"encoder_score": RotaryScore, "decoder_score": RotaryScore}
+        of_source, of_target = self.vocabularies
+        return Transformer(
+            len(of_source),
+            len(of_target),
+            self.max_length,
+            self.embed_dim,
+            self.num_heads,
+            self.num_layers,
+            positions=kinds[self.positions],
+            expansion=self.expansion,
+            norm_first=self.norm_first,
+            **(rotary if self.positions == "rotary" else {}),
+        )
+
+    def tokens(self, texts: list[str], answers: list[str]) -> tuple[Tensor, Tensor]:
+        """Texts as sources that close with the end token, and their answers as targets between start and end."""
+        of_source, of_target = self.vocabularies
+        return (
+            token_rows([f"{text}>" for text in texts], of_source),
+            token_rows([f"<{answer}>" for answer in answers], of_target),
+        )
+
+    def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
+        """Endless shuffled batches: source, target but for its last token, target but for its first."""
+        if self.task == "reversal":
+            texts, answers = reversals(self.examples, seed=seed, longest=self.longest)
+        else:
+            texts, answers = dates(self.examples, seed=seed)
+        source, target = (tokens.to(device) for tokens in self.tokens(texts, answers))
+        return batches(source, target[:, :-1], target[:, 1:], batch_size=self.batch_size, seed=seed)
+
+
+def score_recipe(score: str | ScoreRecipe, options: Mapping[str, Any]) -> ScoreRecipe:
+    """The recipe of a score by its name, or one's own as it is, with its options.
+
+    Raises:
+        ValueError: if the name is unknown.
+    """
+    if isinstance(score, str):
+        check_names((score, SCORES))
+        score = SCORES[score]
+    return partial(score, **options)
+
+
+def check_names(*choices: tuple[str, Mapping[str, Any]]) -> None:
+    """Refuse a name that is not among those known.
+
+    Raises:
+        ValueError: naming it and those that there are.
+    """
+    for name, known in choices:
+        if name not in known:
+            raise ValueError(f"{name!r} is unknown; there are {', '.join(known)}")

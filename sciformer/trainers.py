@@ -1,0 +1,348 @@
+"""Training a setting once, for one seed, and measuring what comes out."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sciformer.data import dates, mnist, reversals, shakespeare
+from sciformer.measure import median_seconds_in_turns, peak_bytes
+from sciformer.metrics import accuracy, agreement, attention_distance, probe_accuracy
+from sciformer.models import ImageTransformer
+from sciformer.settings import (
+    ImageSetting,
+    LanguageSetting,
+    MaskedImageSetting,
+    PixelSetting,
+    SequenceSetting,
+    masked_batches,
+)
+from sciformer.training import Batch, History, OnStep, evaluate, fit, next_token_loss, text_loss
+
+
+@dataclass
+class Run:
+    """One seed of an experiment.
+
+    Args:
+        figures: what the run is judged by, by name.
+        details: more about the trained model, by name, as numbers in nested lists.
+    """
+
+    seed: int
+    model: nn.Module
+    history: History
+    figures: dict[str, float]
+    details: dict[str, list] = field(default_factory=dict)
+
+
+def now_and_then(name: str, measure: Callable[[nn.Module], float], steps: int, looks: int) -> OnStep:
+    """For :func:`fit`: measure a model about ``looks`` times in so many steps, the last time at the end."""
+    every = max(1, steps // looks)
+
+    def look(step: int, model: nn.Module) -> dict[str, float] | None:
+        return {name: measure(model)} if step % every == 0 or step == steps else None
+
+    return look
+
+
+def _fit(
+    setting: Any,
+    seed: int,
+    model: nn.Module,
+    stream: Iterable[Batch],
+    loss: Callable[[Tensor, Tensor], Tensor],
+    look: OnStep,
+    **options: Any,
+) -> History:
+    """:func:`fit` as a setting says, with a checkpoint that belongs to this setting and seed alone."""
+    return fit(model, stream, loss, setting.train, look, checkpoint_of=f"seed {seed}, {setting}", **options)
+
+
+def train_image_transformer(
+    setting: ImageSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: bool = True,
+    looks: int = 10,
+    model: nn.Module | None = None,
+) -> Run:
+    """Train once; measure the test accuracy, from 0 to 1, about ``looks`` times, the last time at the end.
+
+    Args:
+        model: where training starts, if not at the setting's own.
+    """
+    torch.manual_seed(seed)
+    model = setting.model().to(device) if model is None else model
+    test_batches = setting.test_batches(device)
+    look = now_and_then(
+        "test accuracy", lambda model: evaluate(model, test_batches, accuracy), setting.train.steps, looks
+    )
+    stream = setting.training_batches(seed, device)
+    history = _fit(setting, seed, model, stream, F.cross_entropy, look, checkpoint=checkpoint, progress=progress)
+    return Run(seed, model, history, {"test accuracy": history.metrics["test accuracy"][-1][1]})
+
+
+def train_to_choose(
+    setting: ImageSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    progress: bool = True,
+    looks: int = 4,
+    on_look: Callable[[int, float], None] = lambda step, value: None,
+) -> Run:
+    """Train once on all but the digits held out; measure the accuracy on those. The test digits take no part in it.
+
+    Args:
+        on_look: called as ``on_look(step, validation accuracy)``, about ``looks`` times, the last time at the end. What
+            it raises ends the training.
+    """
+    torch.manual_seed(seed)
+    model = setting.model().to(device)
+    held_out = setting.held_out_batches(device)
+
+    def measure(model: nn.Module) -> float:
+        return evaluate(model, held_out, accuracy)
+
+    look = now_and_then("validation accuracy", measure, setting.train.steps, looks)
+
+    def report(step: int, model: nn.Module) -> Mapping[str, float] | None:
+        seen = look(step, model)
+        if seen:
+            on_look(step, seen["validation accuracy"])
+        return seen
+
+    history = fit(
+        model, setting.training_batches(seed, device), F.cross_entropy, setting.train, report, progress=progress
+    )
+    return Run(seed, model, history, {"validation accuracy": history.metrics["validation accuracy"][-1][1]})
+
+
+def train_pixel_transformer(
+    setting: PixelSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: bool = True,
+) -> Run:
+    """Train once; measure also how far each head of each layer looks, on 20 test digits, and the slopes it learned."""
+    # Without gradients a digit still costs a third of a training step's, so this looks less often.
+    run = train_image_transformer(setting, seed, device=device, checkpoint=checkpoint, progress=progress, looks=4)
+    model: Any = run.model.eval()
+    with torch.no_grad():
+        maps = model.attention_weights(setting.test_batches(device)[0][0][:20])
+    distances = torch.stack([attention_distance(weights, width=setting.width) for weights in maps])  # (layers, H)
+    run.figures["attention distance"] = distances.mean().item()
+    run.details["attention distance"] = distances.tolist()
+    if setting.score == "distance":
+        run.details["strength"] = [block.attention.score.strength.tolist() for block in model.blocks]
+    return run
+
+
+def train_growing_pixels(
+    setting: PixelSetting, seed: int, *, device: torch.device | str = "cpu", progress: bool = True
+) -> Run:
+    """Train on small digits, enlarge the model, train it on large ones; measure the test accuracy after each of these.
+
+    Pictures that grow while a model trains cost less for the same accuracy (Tan and Le 2021, arXiv:2104.00298, section
+    4). A price on distance has nothing to grow with them.
+    """
+    small = train_image_transformer(setting.coarse(), seed, device=device, progress=progress, looks=4)
+    large = enlarged(small.model, setting).to(device)
+    as_it_is = evaluate(large, setting.test_batches(device), accuracy)
+    # 10,000 large digits take minutes of a CPU core, so this looks only at the end.
+    run = train_image_transformer(setting, seed, device=device, progress=progress, looks=1, model=large)
+    run.figures |= {"test accuracy on small digits": small.figures["test accuracy"], "test accuracy enlarged": as_it_is}
+    run.details["loss on small digits"] = thinned(small.history.loss)
+    run.history.seconds += small.history.seconds
+    return run
+
+
+def enlarged(model: nn.Module, setting: PixelSetting) -> ImageTransformer:
+    """A trained distance-biased model for pictures twice as wide and twice as high: ``setting`` is that of the large.
+
+    What was n tokens away is 2n away now, so that half the slopes ask the same price for it.
+    """
+    large: Any = setting.model()
+    large.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        for block in large.blocks:
+            block.attention.score.strength.div_(2)
+    return large
+
+
+def train_language(
+    setting: LanguageSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: bool = True,
+    looks: int = 5,
+) -> Run:
+    """Train once; measure the loss over the whole validation text about ``looks`` times, the last time at the end."""
+    torch.manual_seed(seed)
+    model = setting.model().to(device)
+    validation = shakespeare("val")[0].to(device)
+    look = now_and_then(
+        "validation loss", lambda model: text_loss(model, validation, setting.length), setting.train.steps, looks
+    )
+    stream = setting.training_batches(seed, device)
+    history = _fit(setting, seed, model, stream, next_token_loss, look, checkpoint=checkpoint, progress=progress)
+    losses = [loss for _, loss in history.metrics["validation loss"]]
+    return Run(seed, model, history, {"validation loss": losses[-1], "lowest validation loss": min(losses)})
+
+
+#: Lengths at which a model that was trained on pieces of 64 (quick) or 256 tokens (full) is judged, in these multiples.
+LENGTHS = (1, 2, 4, 8)
+
+
+def train_lengths(setting: LanguageSetting, seed: int, *, device: torch.device | str = "cpu", **options: Any) -> Run:
+    """Train once; measure the validation loss also at multiples of the length that was trained."""
+    run = train_language(setting, seed, device=device, looks=2, **options)
+    validation = shakespeare("val")[0].to(device)
+    for length in (factor * setting.length for factor in LENGTHS):
+        run.figures[f"validation loss at {length}"] = text_loss(run.model, validation, length, batch_size=16)
+    return run
+
+
+def train_masked_images(
+    setting: MaskedImageSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: bool = True,
+    looks: int = 10,
+) -> Run:
+    """Train once, without labels; then see how well linear probes read the class of a digit, from 0 to 1.
+
+    "probe accuracy" is that of the trained encoder's features. Beside it stand the same probe of the encoder before
+    training and of the pixels themselves, fitted on the same digits. About ``looks`` times the loss on the test digits'
+    hidden patches is measured, always with the same masks.
+    """
+    torch.manual_seed(seed)
+    model = setting.model().to(device)
+    digits = setting.probe_digits(seed, device)
+    test_images, test_labels = (tensor.to(device) for tensor in mnist("test", size=setting.size))
+    probe = partial(probe_accuracy, train=digits, test=(test_images, test_labels), penalties=setting.probe_penalties)
+    figures = {"probe accuracy of pixels": probe(nn.Flatten()), "probe accuracy untrained": probe(model.features)}
+
+    test_batches = list(masked_batches(model, test_images.split(1000), 0, hidden_share=setting.hidden_share))
+    look = now_and_then(
+        "test loss", lambda model: evaluate(model, test_batches, F.mse_loss), setting.train.steps, looks
+    )
+    stream = setting.training_batches(model, seed, device)
+    history = _fit(setting, seed, model, stream, F.mse_loss, look, checkpoint=checkpoint, progress=progress)
+    model.eval()
+    figures = {"probe accuracy": probe(model.features), **figures, "test loss": history.metrics["test loss"][-1][1]}
+    return Run(seed, model, history, figures)
+
+
+#: The seed of what sequence models are tested on. Training takes the seeds of its runs, 0, 1, 2, ...
+TEST_SEED = 1_000_000
+
+
+@torch.no_grad()
+def exact_match(model: nn.Module, setting: SequenceSetting, texts: list[str], answers: list[str]) -> float:
+    """Share of the texts for which the model, greedily, writes the answer and nothing else, from 0 to 1."""
+    network: Any = model
+    device, right = next(model.parameters()).device, 0
+    for few in range(0, len(texts), 1000):
+        source, target = (x.to(device) for x in setting.tokens(texts[few : few + 1000], answers[few : few + 1000]))
+        right += int(agreement(network.greedy(source, target.shape[1]), target).all(dim=1).sum())
+    return right / len(texts)
+
+
+def train_sequences(
+    setting: SequenceSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: bool = True,
+    looks: int = 4,
+) -> Run:
+    """Train once; measure how many answers to what was kept for testing are right to the last character.
+
+    Reversals are tested on 10,000 strings that were not trained on, and on 100 of ten times the trained length. Dates
+    are tested on 10,000: of days that were not trained on in forms that were; the other way round; and of neither.
+    """
+    torch.manual_seed(seed)
+    model = setting.model().to(device)
+    tests: dict[str, tuple[list[str], list[str]]] = {}
+    if setting.task == "reversal":
+        known = set(reversals(setting.examples, seed=seed, longest=setting.longest)[0])
+        texts = [text for text in reversals(20_000, seed=TEST_SEED, longest=setting.longest)[0] if text not in known]
+        tests["test exact match"] = texts[:10_000], [text[::-1] for text in texts[:10_000]]
+        far = 10 * setting.longest
+        tests["test exact match at ten times the length"] = reversals(100, seed=TEST_SEED, shortest=far, longest=far)
+    else:
+        tests["test exact match"] = dates(10_000, seed=TEST_SEED, days="test")
+        tests["test exact match on new forms"] = dates(10_000, seed=TEST_SEED, forms="test")
+        tests["test exact match on new days and forms"] = dates(10_000, seed=TEST_SEED, days="test", forms="test")
+    few, answers = (side[:1000] for side in tests["test exact match"])
+    look = now_and_then(
+        "exact match of 1,000", lambda model: exact_match(model, setting, few, answers), setting.train.steps, looks
+    )
+    loss = partial(next_token_loss, pad=0)
+    stream = setting.training_batches(seed, device)
+    history = _fit(setting, seed, model, stream, loss, look, checkpoint=checkpoint, progress=progress)
+    return Run(seed, model, history, {name: exact_match(model, setting, *test) for name, test in tests.items()})
+
+
+def step_cost(
+    setting: ImageSetting | LanguageSetting, seed: int, *, device: torch.device | str = "cpu", repeats: int = 5
+) -> dict[str, float]:
+    """What one step of training, forward and backward, costs a fresh model.
+
+    The time is told as a multiple of the time of dot-product attention in the same model. The two take turns, so that
+    whatever else the machine does slows both.
+
+    Returns:
+        "step time against dot": the ratio of the medians. "peak MB": the most that torch had allocated at a time
+        beyond the parameters, their gradients and the batch, in 10⁶ bytes.
+    """
+    on_cuda = torch.device(device).type == "cuda"
+    *inputs, target = next(setting.training_batches(seed, device))
+
+    def one_step(setting: ImageSetting | LanguageSetting) -> Callable[[], None]:
+        model = setting.model().to(device)
+
+        def step() -> None:
+            with torch.autocast("cuda", torch.bfloat16, enabled=on_cuda):
+                loss = F.cross_entropy(model(*inputs).flatten(0, -2), target.flatten())
+            loss.backward()
+            if on_cuda:
+                torch.cuda.synchronize()
+
+        return step
+
+    this, dot = one_step(setting), one_step(replace(setting, score="dot", score_options={}))
+    seconds, seconds_of_dot = median_seconds_in_turns([this, dot], repeats)
+    return {"step time against dot": seconds / seconds_of_dot, "peak MB": peak_bytes(this, device) / 1e6}
+
+
+def train_and_weigh(
+    train: Callable[..., Run], setting: Any, seed: int, *, device: torch.device | str = "cpu", **options: Any
+) -> Run:
+    """Train once as ``train`` does; measure also what a step costs."""
+    run = train(setting, seed, device=device, looks=2, **options)
+    run.figures |= step_cost(setting, seed, device=device)
+    return run
+
+
+def thinned(losses: Sequence[float]) -> list[tuple[int, float]]:
+    """The curve of a training as (step, mean loss since the point before): 200 points are enough."""
+    loss = torch.tensor(losses)
+    pieces = torch.arange(1, len(loss) + 1).tensor_split(min(200, len(loss)))
+    return [(int(piece[-1]), round(loss[piece - 1].mean().item(), 5)) for piece in pieces]
