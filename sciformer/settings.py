@@ -37,7 +37,7 @@ from sciformer.training import Batch, TrainConfig
 Profile = Literal["quick", "long", "full"]
 ScoreRecipe = Callable[[int, int], nn.Module]
 
-
+#: How far a digit may be turned, moved (in pixels) and stretched, and still be itself.
 SMALL_MOVES = {"degrees": 10.0, "translate": 2.0, "scale": 0.1}
 
 
@@ -322,7 +322,7 @@ class MaskedImageSetting:
 def masked_batches(
     model: MaskedImageModel, stream: Iterable[Tensor], seed: int, *, hidden_share: float = 0.75
 ) -> Iterator[Batch]:
-    """For each batch of images (images, visible, pixels of the hidden patches): what :func:`fit` wants.
+    """For each batch of images (images, visible, pixels of the hidden patches): what ``fit`` wants.
 
     Every image has a mask of its own. The masks come from a generator of their own, so the same seed gives the same.
     """

@@ -42,7 +42,7 @@ class Run:
 
 
 def now_and_then(name: str, measure: Callable[[nn.Module], float], steps: int, looks: int) -> OnStep:
-    """For :func:`fit`: measure a model about ``looks`` times in so many steps, the last time at the end."""
+    """For ``fit``: measure a model about ``looks`` times in so many steps, the last time at the end."""
     every = max(1, steps // looks)
 
     def look(step: int, model: nn.Module) -> dict[str, float] | None:
@@ -60,7 +60,7 @@ def _fit(
     look: OnStep,
     **options: Any,
 ) -> History:
-    """:func:`fit` as a setting says, with a checkpoint that belongs to this setting and seed alone."""
+    """``fit`` as a setting says, with a checkpoint that belongs to this setting and seed alone."""
     return fit(model, stream, loss, setting.train, look, checkpoint_of=f"seed {seed}, {setting}", **options)
 
 
