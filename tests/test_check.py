@@ -107,6 +107,61 @@ def test_six_wrong_answers_read_six_sentences(capsys):
     assert capsys.readouterr().out == "scaled_dot_product: correct\n"
 
 
+# Mistakes as students write them, which is not how the reference's steps make them.
+
+
+def touched(attention, x, words, change):
+    """Whether the outputs before any of these words differ when it changes."""
+    before = attention(x)
+    for j in words:
+        changed = x.clone()
+        change(changed[j])
+        if not torch.equal(attention(changed)[:j], before[:j]):
+            return True
+    return False
+
+
+def jacobian(attention, x):
+    return torch.autograd.functional.jacobian(attention, x)
+
+
+WRITTEN = {
+    ("future_leaks", "last word only"): [
+        lambda attention, x: touched(attention, x, [-1], lambda word: word.normal_()),
+        lambda attention, x: bool(jacobian(attention, x)[:-1, :, -1].any()),
+    ],
+    ("future_leaks", "next word only"): [
+        lambda attention, x: any(bool(jacobian(attention, x)[i, :, i + 1].any()) for i in range(len(x) - 1)),
+    ],
+    ("future_leaks", "first number of the output"): [
+        lambda attention, x: any(
+            bool(torch.autograd.functional.jacobian(lambda x, i=i: attention(x)[i, 0], x)[i + 1 :].any())
+            for i in range(len(x))
+        ),
+    ],
+    ("future_leaks", "first number of the word"): [
+        lambda attention, x: touched(attention, x, range(1, len(x)), lambda word: word[:1].add_(1)),
+    ],
+    ("future_leaks", "same number only"): [
+        lambda attention, x: bool(jacobian(attention, x)[:, 0, :, 0].triu(diagonal=1).any()),
+        lambda attention, x: bool(torch.einsum("idjd->ij", jacobian(attention, x).abs()).triu(diagonal=1).any()),
+    ],
+    ("future_leaks", "signed sum"): [
+        lambda attention, x: touched(attention, x, range(1, len(x)), lambda word: word.add_(1)),
+    ],
+    ("future_leaks", "first output only"): [
+        lambda attention, x: bool(jacobian(attention, x)[0, :, 1:].any()),
+    ],
+}
+
+
+@pytest.mark.parametrize(("exercise", "fault"), WRITTEN)
+def test_a_mistake_has_its_name_however_it_is_written(exercise, fault):
+    for answer in WRITTEN[exercise, fault]:
+        diagnosis = EXERCISES[exercise].diagnose(answer, seed=0)
+        assert diagnosis.faults == (fault,), diagnosis.message
+
+
 # What is not a matter of numbers, on a small exercise of its own.
 
 
