@@ -268,6 +268,35 @@ def test_a_wrong_answer_sees_the_smallest_input_in_full():
     )
 
 
+@pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
+def test_a_missing_return_is_told_as_one(exercise):
+    diagnosis = exercise.diagnose(lambda *inputs, **options: None, seed=0)
+    assert (diagnosis.kind, diagnosis.says) == ("wrong type", "It returns None. Is the return missing?")
+
+
+def test_an_answer_may_return_nothing_where_nothing_is_wanted():
+    def double_in_place(x, *, factor=2):
+        x *= factor
+
+    def call(answer, x):
+        answer(x := x.clone())
+        return x
+
+    exercise = Exercise(
+        double_in_place,
+        notebook="99",
+        section="Twice",
+        level="easy",
+        minutes=1,
+        cases=lambda draw: [Case("two", {"x": draw.normal(2)})],
+        faults=[Fault("tripled", "It is tripled.", factor=3)],
+        call=call,
+        differentiable=False,
+    )
+    assert exercise.diagnose(double_in_place).correct
+    assert exercise.diagnose(exercise.wrong_answer(*exercise.faults)).faults == ("tripled",)
+
+
 def test_zeros_and_ones_are_no_mask():
     diagnosis = check.recent_words.diagnose(lambda length, back: torch.ones(length, length).tril().triu(-back).long())
     assert diagnosis.kind == "wrong type"

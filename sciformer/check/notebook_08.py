@@ -441,7 +441,9 @@ def read_piece(
     return x[:, -length:]
 
 
-def _read_in_pieces(answer: Callable[..., Any], x: Tensor, table: Tensor, weights: Tensor, pieces: Tensor) -> Any:
+def _read_in_pieces(
+    answer: Callable[..., Any], x: Tensor, table: Tensor, weights: Tensor, pieces: Tensor
+) -> tuple[Tensor, int]:
     """The states of a whole text that is read piece by piece, and how many tokens went through the projections."""
     projected = [0]
 
@@ -455,8 +457,7 @@ def _read_in_pieces(answer: Callable[..., Any], x: Tensor, table: Tensor, weight
     layers = [layer(matrices) for matrices in weights]
     cache: dict[Any, Any] = {}
     states = [answer(piece, table, layers, cache) for piece in x.split(pieces.tolist(), dim=1)]
-    odd = [state for state in states if not isinstance(state, Tensor)]
-    return odd[0] if odd else (torch.cat(states, dim=1), projected[0])
+    return torch.cat(states, dim=1), projected[0]
 
 
 def _read_piece_cases(draw: Draw) -> Iterator[Case]:

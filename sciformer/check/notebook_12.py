@@ -275,8 +275,6 @@ def _call_frozen_features(answer: Callable[..., Any], weight: Tensor, train: Ten
     """The encoder is tanh(x W), and W still wants gradients."""
     weight = weight.clone().requires_grad_()
     features = answer(lambda images: torch.tanh(images @ weight), train, test)
-    if features is None:
-        return None
     if not isinstance(features, list | tuple) or len(features) != 2:
         raise TypeError("two results are wanted: the training features, and the test features")
     return *features, not any(isinstance(x, Tensor) and x.requires_grad for x in features)
