@@ -162,6 +162,47 @@ def test_a_mistake_has_its_name_however_it_is_written(exercise, fault):
         assert diagnosis.faults == (fault,), diagnosis.message
 
 
+def scored(name, value):
+    """A score that keeps this under a name."""
+
+    class Score(torch.nn.Module):
+        def __init__(self, num_heads, head_dim):
+            super().__init__()
+            setattr(self, name, value)
+
+        def forward(self, query, key, **options):
+            return query @ key.mT
+
+    return Score
+
+
+@pytest.mark.parametrize(("exercise", "name"), [("TemperedScore", "log_temperature"), ("TwoSidedScore", "strength")])
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.1, "of type float"),
+        ([0.1, 0.1], "a sequence of 2"),
+        (torch.nn.Linear(2, 2), "of type torch.nn.modules.linear.Linear"),
+        (None, "None"),
+    ],
+)
+def test_a_parameter_that_is_no_tensor_is_told_as_one(exercise, name, value, words):
+    diagnosis = EXERCISES[exercise].diagnose(scored(name, value), seed=0)
+    assert diagnosis.kind == "wrong type"
+    assert f"`{name}` should be an nn.Parameter, but it is {words}." in diagnosis.says
+
+
+def test_a_parameter_of_another_name_is_missed():
+    diagnosis = check.TwoSidedScore.diagnose(scored("slopes", torch.nn.Parameter(torch.full((2, 2), 0.1))), seed=0)
+    assert "`strength` should be an nn.Parameter, but it is None." in diagnosis.says
+
+
+def test_features_have_to_be_two():
+    diagnosis = check.frozen_features.diagnose(lambda encoder, train, test: encoder(train), seed=0)
+    assert diagnosis.kind == "wrong type"
+    assert diagnosis.says.startswith("Two results are wanted: the training features, and the test features.")
+
+
 # What is not a matter of numbers, on a small exercise of its own.
 
 

@@ -78,6 +78,10 @@ class Fault:
         self.name, self.says, self.see, self.steps = name, says, see, steps
 
 
+class WrongType(TypeError):
+    """What an exercise's ``call`` says, in a sentence that a student reads, of an answer that it cannot go on with."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """Why an answer gave no numbers: kind, sentence."""
@@ -264,6 +268,8 @@ class Exercise:
         if isinstance(error, TimeUp):
             says = f"The answer is not done after {self.seconds:g} seconds. Does one of its loops never end?"
             return Problem("too slow", f"{says}\n  on this input: {case.name}")
+        if isinstance(error, WrongType):
+            return Problem("wrong type", f"{_message(error)}\n  on this input: {case.name}")
         line = _own_line(error)
         says = f"The answer stops with {type(error).__name__}: {_message(error)}"
         if line:
@@ -331,6 +337,18 @@ class Exercise:
         lines = [fill(f"{self.name}: not right yet. {sentence}", 96, subsequent_indent="  "), *more]
         message = "\n".join(lines) + f"{shown}\n  read again: notebook {self.notebook}, '{see or self.section}'"
         return Diagnosis(self.name, kind, says, message, faults)
+
+
+def parameter(module: Any, name: str) -> Tensor:
+    """What a module keeps under a name to train.
+
+    Raises:
+        WrongType: if that is no tensor.
+    """
+    value = getattr(module, name, None)
+    if not isinstance(value, Tensor):
+        raise WrongType(f"`{name}` should be an nn.Parameter, but it is {_kind(plain(value))}.")
+    return value
 
 
 def plain(value: Any) -> Any:
