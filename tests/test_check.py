@@ -248,6 +248,18 @@ def failing_for_one(x, n):
     return 2 * x if n else undefined
 
 
+def through_numpy(x, n):
+    numbers = x.numpy()
+    return torch.from_numpy(2 * numbers)
+
+
+def in_place(x, n):
+    y = x.exp()
+    result = 2 * y.log()
+    y *= 2
+    return result
+
+
 def stub(x, n):
     raise NotImplementedError
 
@@ -278,6 +290,11 @@ PROBLEMS = {
     "changes its input": (changing, "changes its input `x`"),
     "not repeatable": (lambda x, n: 2 * x + next(calls), "two results"),
     "no gradient": (lambda x, n: 2 * x.detach(), "no gradient flows back to x"),
+    "no gradient: NumPy": (
+        through_numpy,
+        "for NumPy, which knows none. Stay with torch's functions.\n  in your line: numbers = x.numpy()",
+    ),
+    "no gradient: in place": (in_place, "overwrites what the gradient still needs"),
     "too slow": (looping, "not done after 0.5 seconds"),
     "too slow: stubborn": (swallowing, "not done after 0.5 seconds"),
     "known mistake": (lambda x, n: x**2, "It is squared."),

@@ -30,6 +30,14 @@ POINTS: dict[Level, int] = {"easy": 1, "middle": 2, "hard": 3}
 #: Files whose lines are not the student's own.
 _NOT_THEIRS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parents[1]), sysconfig.get_paths()["stdlib"])
 
+#: What it means that a gradient ends in one of torch's own messages.
+_WITHOUT_GRADIENT = {
+    "inplace operation": "The numbers are right, but a step in place (`/=`, `*=`, `w[...] = ...`) overwrites what the "
+    "gradient still needs. Make a new tensor: `w = w / w.sum()`.",
+    "Can't call numpy()": "The numbers are right, but no gradient flows back: they leave the graph for NumPy, which "
+    "knows none. Stay with torch's functions.",
+}
+
 
 class Draw:
     """Random inputs with few digits, so that they can be shown as they are."""
@@ -229,12 +237,11 @@ class Exercise:
             try:
                 found = _reached(*self._run(answer, cases[-1], seed, True))
             except RuntimeError as error:
-                if "inplace operation" not in _message(error):
+                reasons = [says for words, says in _WITHOUT_GRADIENT.items() if words in _message(error)]
+                if not reasons:
                     raise
-                says = (
-                    "The numbers are right, but a step in place (`/=`, `*=`, `w[...] = ...`) overwrites what the "
-                    "gradient still needs. Make a new tensor: `w = w / w.sum()`."
-                )
+                line = _own_line(error)
+                says = reasons[0] + (f"\n  in your line: {line}" if line else "")
                 seen.problem = Problem("no gradient", says)
                 return
             if wanted - found:
