@@ -8,6 +8,7 @@ import time
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from sciformer import check
 from sciformer.check import EXERCISES, Case, Diagnosis, Draw, Exercise, Fault
@@ -125,7 +126,34 @@ def jacobian(attention, x):
     return torch.autograd.functional.jacobian(attention, x)
 
 
+def negative_range(length, back):
+    mask = torch.zeros(length, length, dtype=torch.bool)
+    for i in range(length):
+        for j in range(i - back, i + 1):
+            mask[i, j] = True
+    return mask
+
+
+def shorter_words(x, temperature):
+    x = x / temperature**0.5
+    return (x @ x.T).softmax(dim=-1) @ x
+
+
 WRITTEN = {
+    ("recent_words", "negative range"): [negative_range],
+    ("tempered_attention", "words divided by √T"): [shorter_words],
+    ("masked_weights", "mask inverted, with −1e9"): [
+        lambda scores, mask: torch.where(mask, -1e9, scores).softmax(dim=-1),
+    ],
+    ("text_perplexity", "flattened before the shift"): [
+        lambda logits, tokens: F.cross_entropy(logits.flatten(0, 1)[:-1], tokens.flatten()[1:]).exp(),
+    ],
+    ("seasonal_naive", "no modulo"): [
+        lambda past, season, horizon: torch.stack([past[:, i - season] for i in range(horizon)], dim=1),
+    ],
+    ("seed_spread", "divided by the root of the number of scores"): [
+        lambda values: (values.mean(dim=1), values.std(dim=1) / len(values) ** 0.5),
+    ],
     ("future_leaks", "last word only"): [
         lambda attention, x: touched(attention, x, [-1], lambda word: word.normal_()),
         lambda attention, x: bool(jacobian(attention, x)[:-1, :, -1].any()),
@@ -160,6 +188,31 @@ def test_a_mistake_has_its_name_however_it_is_written(exercise, fault):
     for answer in WRITTEN[exercise, fault]:
         diagnosis = EXERCISES[exercise].diagnose(answer, seed=0)
         assert diagnosis.faults == (fault,), diagnosis.message
+
+
+def exchanged(model, images, patch_size):
+    patches = F.unfold(images, patch_size, stride=patch_size)
+    patches = patches[:, :, torch.randperm(patches.shape[2])]
+    after = model(F.fold(patches, images.shape[2:], patch_size, stride=patch_size))
+    return ((model(images) - after).abs() > 1e-4).any()
+
+
+def same_alone(score, query, key):
+    alone = torch.cat([torch.cat([score(q[None], k[None]) for k in key], dim=1) for q in query])
+    return ((score(query, key) - alone).abs() < 1e-4).all()
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer"),
+    [
+        ("future_leaks", lambda attention, x: jacobian(attention, x).abs().sum(dim=(1, 3)).triu(diagonal=1).any()),
+        ("order_matters", exchanged),
+        ("is_pairwise", same_alone),
+    ],
+)
+def test_a_truth_value_may_be_a_tensor(exercise, answer):
+    diagnosis = EXERCISES[exercise].diagnose(answer, seed=0)
+    assert diagnosis.correct, diagnosis.message
 
 
 def scored(name, value):

@@ -359,9 +359,13 @@ def parameter(module: Any, name: str) -> Tensor:
 
 
 def plain(value: Any) -> Any:
-    """A result as tensors, numbers, texts and lists of them; anything else becomes ``{"type": its name}``."""
+    """A result as tensors, numbers, texts and lists of them; anything else becomes ``{"type": its name}``.
+
+    A truth value of torch's, as `any()` gives, is as good as Python's.
+    """
     if isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_complex() or value.is_meta):
-        return value.detach().as_subclass(Tensor).cpu().clone()
+        tensor = value.detach().as_subclass(Tensor).cpu().clone()
+        return bool(tensor) if tensor.dtype == torch.bool and tensor.dim() == 0 else tensor
     if value is None or isinstance(value, bool | float | str) or (isinstance(value, int) and abs(value) < 2**63):
         return value
     if isinstance(value, list | tuple):

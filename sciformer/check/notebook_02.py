@@ -33,6 +33,12 @@ _MASK_FAULTS = (
         mask=lambda scores, mask: scores.masked_fill(mask, -math.inf),
     ),
     Fault(
+        "mask inverted, with −1e9",
+        "The mask is the wrong way round: True means 'may attend', and that is where the −1e9 stands.",
+        see=_MASKS,
+        mask=lambda scores, mask: scores.masked_fill(mask, -1e9),
+    ),
+    Fault(
         "mask ignored",
         "The mask has no effect: the numbers are those of attention without a mask.",
         see=_MASKS,

@@ -93,6 +93,13 @@ _TEXT_PERPLEXITY_FAULTS = (
         pair=lambda logits, tokens: (logits, tokens.roll(-1, dims=1)),
     ),
     Fault(
+        "flattened before the shift",
+        "The texts are joined before they are shifted, so that the last place of each is asked for the first character "
+        "of the next text. Shift first.",
+        see=_SHIFT,
+        pair=lambda logits, tokens: (logits.flatten(0, 1)[None, :-1], tokens.flatten()[None, 1:]),
+    ),
+    Fault(
         "over the places",
         "The softmax runs over the places. The probabilities of one place sum to 1 over the vocabulary, the last axis.",
         see=_LOSS,
