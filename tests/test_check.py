@@ -233,9 +233,9 @@ def scored(name, value):
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (0.1, "of type float"),
+        (0.1, "a value of type float"),
         ([0.1, 0.1], "a sequence of 2"),
-        (torch.nn.Linear(2, 2), "of type torch.nn.modules.linear.Linear"),
+        (torch.nn.Linear(2, 2), "a value of type torch.nn.modules.linear.Linear"),
         (None, "None"),
     ],
 )
@@ -248,6 +248,11 @@ def test_a_parameter_that_is_no_tensor_is_told_as_one(exercise, name, value, wor
 def test_a_parameter_of_another_name_is_missed():
     diagnosis = check.TwoSidedScore.diagnose(scored("slopes", torch.nn.Parameter(torch.full((2, 2), 0.1))), seed=0)
     assert "`strength` should be an nn.Parameter, but it is None." in diagnosis.says
+
+
+def test_several_looks_should_be_a_tensor():
+    diagnosis = check.looks_given.diagnose(lambda curves, free: [len(row) for row in curves], seed=0)
+    assert diagnosis.says == "The looks should be a tensor, not a sequence of 4."
 
 
 def test_features_have_to_be_two():
@@ -321,15 +326,15 @@ calls = itertools.count()
 
 PROBLEMS = {
     "not attempted": (stub, "not attempted yet"),
-    "wrong type": (3, "A function or a class is wanted, but this is of type int."),
+    "wrong type": (3, "A function or a class is wanted, but this is a value of type int."),
     "wrong type: a result": (torch.ones(2), "but this is a tensor."),
     "wrong type: nothing": (lambda x, n: None, "It returns None. Is the return missing?"),
-    "wrong type: a list": (lambda x, n: x.tolist(), "The result is a sequence of 1; a tensor is wanted."),
-    "wrong type: numpy": (lambda x, n: (2 * x).numpy(), "of type numpy.ndarray"),
-    "wrong type: whole numbers": (lambda x, n: (2 * x).long(), "a tensor of torch.int64; one of torch.float32"),
-    "wrong shape": (lambda x, n: 2 * x[None], "The result has shape (1, 1); (1,) is wanted."),
-    "wrong type: a number": (lambda x, n: 10**400, "The result is of type int; a tensor is wanted."),
-    "NaN": (lambda x, n: x * float("nan"), "holds NaN"),
+    "wrong type: a list": (lambda x, n: x.tolist(), "The result should be a tensor, not a sequence of 1."),
+    "wrong type: numpy": (lambda x, n: (2 * x).numpy(), "a value of type numpy.ndarray"),
+    "wrong type: whole numbers": (lambda x, n: (2 * x).long(), "a tensor of torch.float32, not of torch.int64"),
+    "wrong shape": (lambda x, n: 2 * x[None], "The result should have shape (1,), not (1, 1)."),
+    "wrong type: a number": (lambda x, n: 10**400, "The result should be a tensor, not a value of type int."),
+    "NaN": (lambda x, n: x * float("nan"), "There is NaN in the result"),
     "wrong numbers": (lambda x, n: 2 * x + n, "They are right for: one."),
     "raises": (failing, "in your line: return x.reshape(5, 7)"),
     "raises: sometimes": (failing_for_one, "NameError: name 'undefined' is not defined"),
@@ -411,7 +416,7 @@ def test_an_answer_may_return_nothing_where_nothing_is_wanted():
 def test_zeros_and_ones_are_no_mask():
     diagnosis = check.recent_words.diagnose(lambda length, back: torch.ones(length, length).tril().triu(-back).long())
     assert diagnosis.kind == "wrong type"
-    assert "a tensor of torch.int64; one of torch.bool is wanted" in diagnosis.message
+    assert "a tensor of torch.bool, not of torch.int64." in diagnosis.message
 
 
 def test_numbers_that_look_alike_are_shown_with_more_digits():

@@ -411,7 +411,10 @@ def _family(x: Tensor) -> str:
 
 
 def _difference(expected: Any, got: Any, names: tuple[str, ...]) -> tuple[str, str]:
-    """Kind and sentence of a difference that no known mistake explains."""
+    """Kind and sentence of a difference that no known mistake explains.
+
+    The sentences fit one result, "state", and several, "looks".
+    """
     if isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
         for e, g, name in zip(expected, got, names, strict=True):
             if not _same(e, g):
@@ -421,13 +424,13 @@ def _difference(expected: Any, got: Any, names: tuple[str, ...]) -> tuple[str, s
         return "wrong type", "It returns None. Is the return missing?"
     if not isinstance(expected, Tensor) or not isinstance(got, Tensor):
         if _kind(expected) != _kind(got):
-            return "wrong type", f"The {name} is {_kind(got)}; {_kind(expected)} is wanted."
+            return "wrong type", f"The {name} should be {_kind(expected)}, not {_kind(got)}."
     elif expected.shape != got.shape:
-        return "wrong shape", f"The {name} has shape {tuple(got.shape)}; {tuple(expected.shape)} is wanted."
+        return "wrong shape", f"The {name} should have shape {tuple(expected.shape)}, not {tuple(got.shape)}."
     elif _family(expected) != _family(got):
-        return "wrong type", f"The {name} is a tensor of {got.dtype}; one of {expected.dtype} is wanted."
+        return "wrong type", f"The {name} should be a tensor of {expected.dtype}, not of {got.dtype}."
     elif got.isnan().any() and not expected.isnan().any():
-        return "NaN", f"The {name} holds NaN, which is what 0/0, ∞ − ∞ or a row of nothing but −∞ leaves."
+        return "NaN", f"There is NaN in the {name}, which is what 0/0, ∞ − ∞ or a row of nothing but −∞ leaves."
     return "wrong numbers", f"The numbers of the {name} differ, and not by a mistake that is known here."
 
 
@@ -438,8 +441,8 @@ def _kind(value: Any) -> str:
     if isinstance(value, list):
         return f"a sequence of {len(value)}"
     if isinstance(value, dict):
-        return f"of type {value['type']}"
-    return "None" if value is None else f"of type {type(value).__name__}"
+        return f"a value of type {value['type']}"
+    return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
 def _message(error: BaseException) -> str:
