@@ -139,12 +139,19 @@ def shorter_words(x, temperature):
     return (x @ x.T).softmax(dim=-1) @ x
 
 
+def energies_in_float64(query, key, weight, alpha):
+    squared = (query[:, :, None] - key[:, None]).double().square().sum(dim=-1)
+    energy = weight * (-alpha[:, None, None] * squared).exp()
+    return (energy / energy.sum(dim=-1, keepdim=True)).to(query)
+
+
 WRITTEN = {
     ("recent_words", "negative range"): [negative_range],
     ("tempered_attention", "words divided by √T"): [shorter_words],
     ("masked_weights", "mask inverted, with −1e9"): [
         lambda scores, mask: torch.where(mask, -1e9, scores).softmax(dim=-1),
     ],
+    ("far_field", "energies in float64"): [energies_in_float64],
     ("text_perplexity", "flattened before the shift"): [
         lambda logits, tokens: F.cross_entropy(logits.flatten(0, 1)[:-1], tokens.flatten()[1:]).exp(),
     ],
