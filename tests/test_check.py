@@ -262,10 +262,17 @@ def test_several_looks_should_be_a_tensor():
     assert diagnosis.says == "The looks should be a tensor, not a sequence of 4."
 
 
-def test_features_have_to_be_two():
-    diagnosis = check.frozen_features.diagnose(lambda encoder, train, test: encoder(train), seed=0)
+@pytest.mark.parametrize(
+    ("exercise", "answer", "words"),
+    [
+        ("frozen_features", lambda encoder, train, test: encoder(train), "Two results are wanted: the training feat"),
+        ("read_piece", lambda x, table, layers, cache: (x, cache), "For each piece one tensor is wanted: its states."),
+    ],
+)
+def test_the_number_of_results_has_to_be_right(exercise, answer, words):
+    diagnosis = EXERCISES[exercise].diagnose(answer, seed=0)
     assert diagnosis.kind == "wrong type"
-    assert diagnosis.says.startswith("Two results are wanted: the training features, and the test features.")
+    assert diagnosis.says.startswith(words)
 
 
 # What is not a matter of numbers, on a small exercise of its own.

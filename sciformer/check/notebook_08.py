@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.exercise import Case, Draw, Exercise, Fault, WrongType
 
 _SHIFT = "The text, and the text one later"
 _LOSS = "The loss"
@@ -464,6 +464,8 @@ def _read_in_pieces(
     layers = [layer(matrices) for matrices in weights]
     cache: dict[Any, Any] = {}
     states = [answer(piece, table, layers, cache) for piece in x.split(pieces.tolist(), dim=1)]
+    if not all(isinstance(state, Tensor) for state in states):
+        raise WrongType("For each piece one tensor is wanted: its states.")
     return torch.cat(states, dim=1), projected[0]
 
 
