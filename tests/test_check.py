@@ -8,6 +8,7 @@ import time
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from sciformer import check
 from sciformer.check import EXERCISES, Case, Diagnosis, Draw, Exercise, Fault
@@ -107,6 +108,173 @@ def test_six_wrong_answers_read_six_sentences(capsys):
     assert capsys.readouterr().out == "scaled_dot_product: correct\n"
 
 
+# Mistakes as students write them, which is not how the reference's steps make them.
+
+
+def touched(attention, x, words, change):
+    """Whether the outputs before any of these words differ when it changes."""
+    before = attention(x)
+    for j in words:
+        changed = x.clone()
+        change(changed[j])
+        if not torch.equal(attention(changed)[:j], before[:j]):
+            return True
+    return False
+
+
+def jacobian(attention, x):
+    return torch.autograd.functional.jacobian(attention, x)
+
+
+def negative_range(length, back):
+    mask = torch.zeros(length, length, dtype=torch.bool)
+    for i in range(length):
+        for j in range(i - back, i + 1):
+            mask[i, j] = True
+    return mask
+
+
+def shorter_words(x, temperature):
+    x = x / temperature**0.5
+    return (x @ x.T).softmax(dim=-1) @ x
+
+
+def energies_in_float64(query, key, weight, alpha):
+    squared = (query[:, :, None] - key[:, None]).double().square().sum(dim=-1)
+    energy = weight * (-alpha[:, None, None] * squared).exp()
+    return (energy / energy.sum(dim=-1, keepdim=True)).to(query)
+
+
+WRITTEN = {
+    ("recent_words", "negative range"): [negative_range],
+    ("tempered_attention", "words divided by √T"): [shorter_words],
+    ("masked_weights", "mask inverted, with −1e9"): [
+        lambda scores, mask: torch.where(mask, -1e9, scores).softmax(dim=-1),
+    ],
+    ("far_field", "energies in float64"): [energies_in_float64],
+    ("text_perplexity", "flattened before the shift"): [
+        lambda logits, tokens: F.cross_entropy(logits.flatten(0, 1)[:-1], tokens.flatten()[1:]).exp(),
+    ],
+    ("seasonal_naive", "no modulo"): [
+        lambda past, season, horizon: torch.stack([past[:, i - season] for i in range(horizon)], dim=1),
+    ],
+    ("seed_spread", "divided by the root of the number of scores"): [
+        lambda values: (values.mean(dim=1), values.std(dim=1) / len(values) ** 0.5),
+    ],
+    ("future_leaks", "last word only"): [
+        lambda attention, x: touched(attention, x, [-1], lambda word: word.normal_()),
+        lambda attention, x: bool(jacobian(attention, x)[:-1, :, -1].any()),
+    ],
+    ("future_leaks", "next word only"): [
+        lambda attention, x: any(bool(jacobian(attention, x)[i, :, i + 1].any()) for i in range(len(x) - 1)),
+    ],
+    ("future_leaks", "first number of the output"): [
+        lambda attention, x: any(
+            bool(torch.autograd.functional.jacobian(lambda x, i=i: attention(x)[i, 0], x)[i + 1 :].any())
+            for i in range(len(x))
+        ),
+    ],
+    ("future_leaks", "first number of the word"): [
+        lambda attention, x: touched(attention, x, range(1, len(x)), lambda word: word[:1].add_(1)),
+    ],
+    ("future_leaks", "same number only"): [
+        lambda attention, x: bool(jacobian(attention, x)[:, 0, :, 0].triu(diagonal=1).any()),
+        lambda attention, x: bool(torch.einsum("idjd->ij", jacobian(attention, x).abs()).triu(diagonal=1).any()),
+    ],
+    ("future_leaks", "signed sum"): [
+        lambda attention, x: touched(attention, x, range(1, len(x)), lambda word: word.add_(1)),
+    ],
+    ("future_leaks", "first output only"): [
+        lambda attention, x: bool(jacobian(attention, x)[0, :, 1:].any()),
+    ],
+}
+
+
+@pytest.mark.parametrize(("exercise", "fault"), WRITTEN)
+def test_a_mistake_has_its_name_however_it_is_written(exercise, fault):
+    for answer in WRITTEN[exercise, fault]:
+        diagnosis = EXERCISES[exercise].diagnose(answer, seed=0)
+        assert diagnosis.faults == (fault,), diagnosis.message
+
+
+def exchanged(model, images, patch_size):
+    patches = F.unfold(images, patch_size, stride=patch_size)
+    patches = patches[:, :, torch.randperm(patches.shape[2])]
+    after = model(F.fold(patches, images.shape[2:], patch_size, stride=patch_size))
+    return ((model(images) - after).abs() > 1e-4).any()
+
+
+def same_alone(score, query, key):
+    alone = torch.cat([torch.cat([score(q[None], k[None]) for k in key], dim=1) for q in query])
+    return ((score(query, key) - alone).abs() < 1e-4).all()
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer"),
+    [
+        ("future_leaks", lambda attention, x: jacobian(attention, x).abs().sum(dim=(1, 3)).triu(diagonal=1).any()),
+        ("order_matters", exchanged),
+        ("is_pairwise", same_alone),
+    ],
+)
+def test_a_truth_value_may_be_a_tensor(exercise, answer):
+    diagnosis = EXERCISES[exercise].diagnose(answer, seed=0)
+    assert diagnosis.correct, diagnosis.message
+
+
+def scored(name, value):
+    """A score that keeps this under a name."""
+
+    class Score(torch.nn.Module):
+        def __init__(self, num_heads, head_dim):
+            super().__init__()
+            setattr(self, name, value)
+
+        def forward(self, query, key, **options):
+            return query @ key.mT
+
+    return Score
+
+
+@pytest.mark.parametrize(("exercise", "name"), [("TemperedScore", "log_temperature"), ("TwoSidedScore", "strength")])
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0.1, "a value of type float"),
+        ([0.1, 0.1], "a sequence of 2"),
+        (torch.nn.Linear(2, 2), "a value of type torch.nn.modules.linear.Linear"),
+        (None, "None"),
+    ],
+)
+def test_a_parameter_that_is_no_tensor_is_told_as_one(exercise, name, value, words):
+    diagnosis = EXERCISES[exercise].diagnose(scored(name, value), seed=0)
+    assert diagnosis.kind == "wrong type"
+    assert f"`{name}` should be an nn.Parameter, but it is {words}." in diagnosis.says
+
+
+def test_a_parameter_of_another_name_is_missed():
+    diagnosis = check.TwoSidedScore.diagnose(scored("slopes", torch.nn.Parameter(torch.full((2, 2), 0.1))), seed=0)
+    assert "`strength` should be an nn.Parameter, but it is None." in diagnosis.says
+
+
+def test_several_looks_should_be_a_tensor():
+    diagnosis = check.looks_given.diagnose(lambda curves, free: [len(row) for row in curves], seed=0)
+    assert diagnosis.says == "The looks should be a tensor, not a sequence of 4."
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "words"),
+    [
+        ("frozen_features", lambda encoder, train, test: encoder(train), "Two results are wanted: the training feat"),
+        ("read_piece", lambda x, table, layers, cache: (x, cache), "For each piece one tensor is wanted: its states."),
+    ],
+)
+def test_the_number_of_results_has_to_be_right(exercise, answer, words):
+    diagnosis = EXERCISES[exercise].diagnose(answer, seed=0)
+    assert diagnosis.kind == "wrong type"
+    assert diagnosis.says.startswith(words)
+
+
 # What is not a matter of numbers, on a small exercise of its own.
 
 
@@ -152,6 +320,18 @@ def failing_for_one(x, n):
     return 2 * x if n else undefined
 
 
+def through_numpy(x, n):
+    numbers = x.numpy()
+    return torch.from_numpy(2 * numbers)
+
+
+def in_place(x, n):
+    y = x.exp()
+    result = 2 * y.log()
+    y *= 2
+    return result
+
+
 def stub(x, n):
     raise NotImplementedError
 
@@ -160,15 +340,15 @@ calls = itertools.count()
 
 PROBLEMS = {
     "not attempted": (stub, "not attempted yet"),
-    "wrong type": (3, "A function or a class is wanted, but this is of type int."),
+    "wrong type": (3, "A function or a class is wanted, but this is a value of type int."),
     "wrong type: a result": (torch.ones(2), "but this is a tensor."),
     "wrong type: nothing": (lambda x, n: None, "It returns None. Is the return missing?"),
-    "wrong type: a list": (lambda x, n: x.tolist(), "The result is a sequence of 1; a tensor is wanted."),
-    "wrong type: numpy": (lambda x, n: (2 * x).numpy(), "of type numpy.ndarray"),
-    "wrong type: whole numbers": (lambda x, n: (2 * x).long(), "a tensor of torch.int64; one of torch.float32"),
-    "wrong shape": (lambda x, n: 2 * x[None], "The result has shape (1, 1); (1,) is wanted."),
-    "wrong type: a number": (lambda x, n: 10**400, "The result is of type int; a tensor is wanted."),
-    "NaN": (lambda x, n: x * float("nan"), "holds NaN"),
+    "wrong type: a list": (lambda x, n: x.tolist(), "The result should be a tensor, not a sequence of 1."),
+    "wrong type: numpy": (lambda x, n: (2 * x).numpy(), "a value of type numpy.ndarray"),
+    "wrong type: whole numbers": (lambda x, n: (2 * x).long(), "a tensor of torch.float32, not of torch.int64"),
+    "wrong shape": (lambda x, n: 2 * x[None], "The result should have shape (1,), not (1, 1)."),
+    "wrong type: a number": (lambda x, n: 10**400, "The result should be a tensor, not a value of type int."),
+    "NaN": (lambda x, n: x * float("nan"), "There is NaN in the result"),
     "wrong numbers": (lambda x, n: 2 * x + n, "They are right for: one."),
     "raises": (failing, "in your line: return x.reshape(5, 7)"),
     "raises: sometimes": (failing_for_one, "NameError: name 'undefined' is not defined"),
@@ -182,6 +362,11 @@ PROBLEMS = {
     "changes its input": (changing, "changes its input `x`"),
     "not repeatable": (lambda x, n: 2 * x + next(calls), "two results"),
     "no gradient": (lambda x, n: 2 * x.detach(), "no gradient flows back to x"),
+    "no gradient: NumPy": (
+        through_numpy,
+        "for NumPy, which knows none. Stay with torch's functions.\n  in your line: numbers = x.numpy()",
+    ),
+    "no gradient: in place": (in_place, "overwrites what the gradient still needs"),
     "too slow": (looping, "not done after 0.5 seconds"),
     "too slow: stubborn": (swallowing, "not done after 0.5 seconds"),
     "known mistake": (lambda x, n: x**2, "It is squared."),
@@ -213,10 +398,39 @@ def test_a_wrong_answer_sees_the_smallest_input_in_full():
     )
 
 
+@pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
+def test_a_missing_return_is_told_as_one(exercise):
+    diagnosis = exercise.diagnose(lambda *inputs, **options: None, seed=0)
+    assert (diagnosis.kind, diagnosis.says) == ("wrong type", "It returns None. Is the return missing?")
+
+
+def test_an_answer_may_return_nothing_where_nothing_is_wanted():
+    def double_in_place(x, *, factor=2):
+        x *= factor
+
+    def call(answer, x):
+        answer(x := x.clone())
+        return x
+
+    exercise = Exercise(
+        double_in_place,
+        notebook="99",
+        section="Twice",
+        level="easy",
+        minutes=1,
+        cases=lambda draw: [Case("two", {"x": draw.normal(2)})],
+        faults=[Fault("tripled", "It is tripled.", factor=3)],
+        call=call,
+        differentiable=False,
+    )
+    assert exercise.diagnose(double_in_place).correct
+    assert exercise.diagnose(exercise.wrong_answer(*exercise.faults)).faults == ("tripled",)
+
+
 def test_zeros_and_ones_are_no_mask():
     diagnosis = check.recent_words.diagnose(lambda length, back: torch.ones(length, length).tril().triu(-back).long())
     assert diagnosis.kind == "wrong type"
-    assert "a tensor of torch.int64; one of torch.bool is wanted" in diagnosis.message
+    assert "a tensor of torch.bool, not of torch.int64." in diagnosis.message
 
 
 def test_numbers_that_look_alike_are_shown_with_more_digits():

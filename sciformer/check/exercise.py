@@ -30,6 +30,14 @@ POINTS: dict[Level, int] = {"easy": 1, "middle": 2, "hard": 3}
 #: Files whose lines are not the student's own.
 _NOT_THEIRS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parents[1]), sysconfig.get_paths()["stdlib"])
 
+#: What it means that a gradient ends in one of torch's own messages.
+_WITHOUT_GRADIENT = {
+    "inplace operation": "The numbers are right, but a step in place (`/=`, `*=`, `w[...] = ...`) overwrites what the "
+    "gradient still needs. Make a new tensor: `w = w / w.sum()`.",
+    "Can't call numpy()": "The numbers are right, but no gradient flows back: they leave the graph for NumPy, which "
+    "knows none. Stay with torch's functions.",
+}
+
 
 class Draw:
     """Random inputs with few digits, so that they can be shown as they are."""
@@ -76,6 +84,10 @@ class Fault:
 
     def __init__(self, name: str, says: str, *, see: str | None = None, **steps: Any):
         self.name, self.says, self.see, self.steps = name, says, see, steps
+
+
+class WrongType(TypeError):
+    """What an exercise's ``call`` says, in a sentence that a student reads, of an answer that it cannot go on with."""
 
 
 @dataclass(frozen=True)
@@ -225,12 +237,11 @@ class Exercise:
             try:
                 found = _reached(*self._run(answer, cases[-1], seed, True))
             except RuntimeError as error:
-                if "inplace operation" not in _message(error):
+                reasons = [says for words, says in _WITHOUT_GRADIENT.items() if words in _message(error)]
+                if not reasons:
                     raise
-                says = (
-                    "The numbers are right, but a step in place (`/=`, `*=`, `w[...] = ...`) overwrites what the "
-                    "gradient still needs. Make a new tensor: `w = w / w.sum()`."
-                )
+                line = _own_line(error)
+                says = reasons[0] + (f"\n  in your line: {line}" if line else "")
                 seen.problem = Problem("no gradient", says)
                 return
             if wanted - found:
@@ -243,7 +254,20 @@ class Exercise:
     def _run(self, answer: Any, case: Case, seed: int, requires_grad: bool = False) -> tuple[dict[str, Any], Any]:
         inputs = {name: _copy(x, requires_grad) for name, x in case.inputs.items()}
         torch.default_generator.manual_seed(seed)  # for the first weights of a module
-        return inputs, answer(*inputs.values()) if self.call is None else self.call(answer, **inputs)
+        if self.call is None:
+            return inputs, answer(*inputs.values())
+        returned: list[Any] = []
+
+        def watched(*args: Any, **options: Any) -> Any:
+            returned[:] = [answer(*args, **options)]
+            return returned[0]
+
+        try:
+            return inputs, self.call(watched, **inputs)
+        except Exception:
+            if any(x is None for x in returned):
+                return inputs, None  # `call` tripped over a missing return, which is the student's to know of
+            raise
 
     def _explain(self, error: BaseException, case: Case) -> Problem:
         if isinstance(error, NotImplementedError) and not _message(error):  # torch's own have a message
@@ -251,6 +275,8 @@ class Exercise:
         if isinstance(error, TimeUp):
             says = f"The answer is not done after {self.seconds:g} seconds. Does one of its loops never end?"
             return Problem("too slow", f"{says}\n  on this input: {case.name}")
+        if isinstance(error, WrongType):
+            return Problem("wrong type", f"{_message(error)}\n  on this input: {case.name}")
         line = _own_line(error)
         says = f"The answer stops with {type(error).__name__}: {_message(error)}"
         if line:
@@ -320,10 +346,26 @@ class Exercise:
         return Diagnosis(self.name, kind, says, message, faults)
 
 
+def parameter(module: Any, name: str) -> Tensor:
+    """What a module keeps under a name to train.
+
+    Raises:
+        WrongType: if that is no tensor.
+    """
+    value = getattr(module, name, None)
+    if not isinstance(value, Tensor):
+        raise WrongType(f"`{name}` should be an nn.Parameter, but it is {_kind(plain(value))}.")
+    return value
+
+
 def plain(value: Any) -> Any:
-    """A result as tensors, numbers, texts and lists of them; anything else becomes ``{"type": its name}``."""
+    """A result as tensors, numbers, texts and lists of them; anything else becomes ``{"type": its name}``.
+
+    A truth value of torch's, as `any()` gives, is as good as Python's.
+    """
     if isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_complex() or value.is_meta):
-        return value.detach().as_subclass(Tensor).cpu().clone()
+        tensor = value.detach().as_subclass(Tensor).cpu().clone()
+        return bool(tensor) if tensor.dtype == torch.bool and tensor.dim() == 0 else tensor
     if value is None or isinstance(value, bool | float | str) or (isinstance(value, int) and abs(value) < 2**63):
         return value
     if isinstance(value, list | tuple):
@@ -369,7 +411,10 @@ def _family(x: Tensor) -> str:
 
 
 def _difference(expected: Any, got: Any, names: tuple[str, ...]) -> tuple[str, str]:
-    """Kind and sentence of a difference that no known mistake explains."""
+    """Kind and sentence of a difference that no known mistake explains.
+
+    The sentences fit one result, "state", and several, "looks".
+    """
     if isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
         for e, g, name in zip(expected, got, names, strict=True):
             if not _same(e, g):
@@ -379,13 +424,13 @@ def _difference(expected: Any, got: Any, names: tuple[str, ...]) -> tuple[str, s
         return "wrong type", "It returns None. Is the return missing?"
     if not isinstance(expected, Tensor) or not isinstance(got, Tensor):
         if _kind(expected) != _kind(got):
-            return "wrong type", f"The {name} is {_kind(got)}; {_kind(expected)} is wanted."
+            return "wrong type", f"The {name} should be {_kind(expected)}, not {_kind(got)}."
     elif expected.shape != got.shape:
-        return "wrong shape", f"The {name} has shape {tuple(got.shape)}; {tuple(expected.shape)} is wanted."
+        return "wrong shape", f"The {name} should have shape {tuple(expected.shape)}, not {tuple(got.shape)}."
     elif _family(expected) != _family(got):
-        return "wrong type", f"The {name} is a tensor of {got.dtype}; one of {expected.dtype} is wanted."
+        return "wrong type", f"The {name} should be a tensor of {expected.dtype}, not of {got.dtype}."
     elif got.isnan().any() and not expected.isnan().any():
-        return "NaN", f"The {name} holds NaN, which is what 0/0, ∞ − ∞ or a row of nothing but −∞ leaves."
+        return "NaN", f"There is NaN in the {name}, which is what 0/0, ∞ − ∞ or a row of nothing but −∞ leaves."
     return "wrong numbers", f"The numbers of the {name} differ, and not by a mistake that is known here."
 
 
@@ -396,8 +441,8 @@ def _kind(value: Any) -> str:
     if isinstance(value, list):
         return f"a sequence of {len(value)}"
     if isinstance(value, dict):
-        return f"of type {value['type']}"
-    return "None" if value is None else f"of type {type(value).__name__}"
+        return f"a value of type {value['type']}"
+    return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
 def _message(error: BaseException) -> str:

@@ -170,6 +170,13 @@ _RECENT_WORDS_FAULTS = (
         near=_slices,
     ),
     Fault(
+        "negative range",
+        "For the first words i − back is negative, and place −1 is the last word: they look at the end of the "
+        "sentence. Begin at max(0, i − back).",
+        past=lambda steps: steps == steps,
+        near=lambda steps, back: steps % len(steps) <= back,
+    ),
+    Fault(
         "itself hidden",
         "A word does not see itself, the diagonal of the mask, although it may.",
         past=lambda steps: steps > 0,

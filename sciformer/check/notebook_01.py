@@ -58,6 +58,12 @@ _TEMPERED_ATTENTION_FAULTS = (
         mix=lambda weights, x, temperature: weights @ x / temperature,
     ),
     Fault(
+        "words divided by √T",
+        "The words are divided by √T. That makes the scores right, and shortens the words that are averaged, too. "
+        "Divide the scores alone.",
+        mix=lambda weights, x, temperature: weights @ x / temperature**0.5,
+    ),
+    Fault(
         "divided by √T",
         "The scores are divided by the root of T. It is T itself.",
         cool=lambda scores, temperature, x: scores / temperature**0.5,

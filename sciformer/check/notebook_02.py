@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sciformer.check.exercise import Case, Draw, Exercise, Fault
@@ -30,6 +31,12 @@ _MASK_FAULTS = (
         "The mask is the wrong way round: True means 'may attend', so hide where it is False.",
         see=_MASKS,
         mask=lambda scores, mask: scores.masked_fill(mask, -math.inf),
+    ),
+    Fault(
+        "mask inverted, with −1e9",
+        "The mask is the wrong way round: True means 'may attend', and that is where the −1e9 stands.",
+        see=_MASKS,
+        mask=lambda scores, mask: scores.masked_fill(mask, -1e9),
     ),
     Fault(
         "mask ignored",
@@ -236,9 +243,13 @@ def _attentions() -> dict[str, Callable[[Tensor], Tensor]]:
     def with_mask(recipe: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
         return lambda x: recipe(x @ x.T / math.sqrt(x.shape[-1]), causal_mask(len(x), device=x.device)) @ x
 
-    def one_pair(x: Tensor) -> Tensor:
-        y = x.cumsum(dim=0)
-        return torch.cat([y[:1], y[1:2] + x[2:3], y[2:]])  # output 1 looks at word 2, and that is all
+    def sum_and_one_more(i: int, j: int) -> Callable[[Tensor], Tensor]:
+        def attention(x: Tensor) -> Tensor:
+            looks = torch.ones(len(x), len(x)).to(x).tril()
+            looks[i : i + 1, j : j + 1] = 1  # output i looks at word j, and that is all
+            return looks @ x
+
+        return attention
 
     return {
         "masked with −∞": with_mask(lambda scores, mask: scores.masked_fill(~mask, -math.inf).softmax(dim=-1)),
@@ -247,8 +258,11 @@ def _attentions() -> dict[str, Callable[[Tensor], Tensor]]:
         "a running sum": lambda x: x.cumsum(dim=0),
         "a running sum from the end": lambda x: x.flip(0).cumsum(dim=0).flip(0),
         "each word by itself": torch.tanh,
-        "one output that looks one word ahead": one_pair,
+        "one output that looks one word ahead": sum_and_one_more(1, 2),
+        "one output that looks two words ahead": sum_and_one_more(0, 2),
         "a difference within the next word": lambda x: x.roll(-1, 0) - x.roll(-1, 0).flip(-1),
+        "the first number of the next word, in the second": lambda x: x + F.pad(x.roll(-1, 0)[:, :1], (1, 0)),
+        "the second number of the next word, in the first": lambda x: x + F.pad(x.roll(-1, 0)[:, 1:], (0, 1)),
         "the word before": lambda x: torch.cat([x[:1] * 0, x[:-1]]),
         "blind": lambda x: x * 0,
     }
@@ -256,7 +270,9 @@ def _attentions() -> dict[str, Callable[[Tensor], Tensor]]:
 
 def _future_leaks_cases(draw: Draw) -> Iterator[Case]:
     for name, attention in _attentions().items():
-        yield Case(name, {"attention": attention, "x": draw.normal(4, 2)})
+        # Eighths, so that what cancels leaves no rounding behind.
+        x = (draw.integers(-16, 17, 4, 2) / 8).to(draw.dtype)
+        yield Case(name, {"attention": attention, "x": x})
 
 
 _FUTURE_LEAKS_FAULTS = (
@@ -281,8 +297,34 @@ _FUTURE_LEAKS_FAULTS = (
         future=lambda size: size.triu(diagonal=1)[:1],
     ),
     Fault(
+        "last word only",
+        "It tries the last word only; an output may look at a later word that is not the last.",
+        future=lambda size: size.triu(diagonal=1)[:, -1:],
+    ),
+    Fault(
+        "next word only",
+        "It looks one word ahead only; an output may see one that comes later still: triu(diagonal=1), all of it.",
+        future=lambda size: size.diagonal(1),
+    ),
+    Fault(
+        "first number of the output",
+        "It asks for the first number of each output only; another one may look ahead.",
+        size=lambda jacobian: jacobian[:, 0].abs().sum(dim=-1),
+    ),
+    Fault(
+        "first number of the word",
+        "It tries the first number of each word only; another one may leak.",
+        size=lambda jacobian: jacobian[..., 0].abs().sum(dim=1),
+    ),
+    Fault(
+        "same number only",
+        "It asks how a number depends on the same number of a later word. Another number of that word can leak.",
+        size=lambda jacobian: jacobian[:, 0, :, 0].abs(),
+    ),
+    Fault(
         "signed sum",
-        "It adds derivatives with their signs, and they can cancel. Take absolute values or squares first.",
+        "It adds derivatives with their signs, or moves all numbers of a word alike, and changes of two signs can "
+        "cancel. Take absolute values or squares first, or move one number at a time.",
         size=lambda jacobian: jacobian.sum(dim=(1, 3)).where(jacobian.sum(dim=(1, 3)).abs() > 1e-5, 0.0),
     ),
     Fault(

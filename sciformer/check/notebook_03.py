@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.exercise import Case, Draw, Exercise, Fault, parameter
 
 _FORMULA = "The formula and its shapes"
 _BATCHED = "All heads at once"
@@ -157,7 +157,7 @@ def _try_temperatures(
     """What there is to train, and the scores when the training has ended at these temperatures."""
     module = answer(query.shape[1], query.shape[-1]).to(query)
     parameters = torch.cat([query.new_zeros(0), *(p.flatten() for p in module.parameters() if p.requires_grad)])
-    shape = module.log_temperature.shape
+    shape = parameter(module, "log_temperature").shape
     # The input itself stands in for the parameter, so that gradients show whether the scores really depend on it.
     del module.log_temperature
     module.log_temperature = log_temperature.repeat(shape.numel())[: shape.numel()].view(shape)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.exercise import Case, Draw, Exercise, Fault, parameter
 
 _FORMULA = "The formula"
 _BREAK = "Break it: three slips in the penalty"
@@ -159,7 +159,7 @@ def _try_slopes(
 ) -> tuple[Tensor, Tensor]:
     """What there is to train, and the scores when the training has ended at these slopes."""
     module = answer(query.shape[1], query.shape[-1]).to(query)
-    start = module.strength
+    start = parameter(module, "strength")
     trained = isinstance(start, nn.Parameter) and start.requires_grad
     # The input itself stands in for the parameter, so that gradients show whether the scores really depend on it.
     del module.strength

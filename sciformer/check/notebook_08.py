@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.exercise import Case, Draw, Exercise, Fault, WrongType
 
 _SHIFT = "The text, and the text one later"
 _LOSS = "The loss"
@@ -91,6 +91,13 @@ _TEXT_PERPLEXITY_FAULTS = (
         "that place out.",
         see=_SHIFT,
         pair=lambda logits, tokens: (logits, tokens.roll(-1, dims=1)),
+    ),
+    Fault(
+        "flattened before the shift",
+        "The texts are joined before they are shifted, so that the last place of each is asked for the first character "
+        "of the next text. Shift first.",
+        see=_SHIFT,
+        pair=lambda logits, tokens: (logits.flatten(0, 1)[None, :-1], tokens.flatten()[None, 1:]),
     ),
     Fault(
         "over the places",
@@ -441,7 +448,9 @@ def read_piece(
     return x[:, -length:]
 
 
-def _read_in_pieces(answer: Callable[..., Any], x: Tensor, table: Tensor, weights: Tensor, pieces: Tensor) -> Any:
+def _read_in_pieces(
+    answer: Callable[..., Any], x: Tensor, table: Tensor, weights: Tensor, pieces: Tensor
+) -> tuple[Tensor, int]:
     """The states of a whole text that is read piece by piece, and how many tokens went through the projections."""
     projected = [0]
 
@@ -455,8 +464,9 @@ def _read_in_pieces(answer: Callable[..., Any], x: Tensor, table: Tensor, weight
     layers = [layer(matrices) for matrices in weights]
     cache: dict[Any, Any] = {}
     states = [answer(piece, table, layers, cache) for piece in x.split(pieces.tolist(), dim=1)]
-    odd = [state for state in states if not isinstance(state, Tensor)]
-    return odd[0] if odd else (torch.cat(states, dim=1), projected[0])
+    if not all(isinstance(state, Tensor) for state in states):
+        raise WrongType("For each piece one tensor is wanted: its states.")
+    return torch.cat(states, dim=1), projected[0]
 
 
 def _read_piece_cases(draw: Draw) -> Iterator[Case]:

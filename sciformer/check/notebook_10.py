@@ -165,13 +165,14 @@ def _far_field_cases(draw: Draw) -> Iterator[Case]:
     yield case("1 head, 2 queries, 2 keys of size 2", query, key, (draw.integers(3, 8, 1) / 10).to(query))
     query, key = draw.normal(3, 3, 4) / 2, draw.normal(3, 3, 4) / 2
     yield case("3 heads, 3 queries, 3 keys of size 4", query, key, 0.2 * (draw.permutation(3).to(query) + 1))
-    # Quarters, whose squares and sums are exact: what is compared is no rounding.
-    query, key = ((draw.integers(-4, 5, 1, n, 2) / 4).to(query) for n in (2, 3))
-    key[..., 0] = query[0, 0, 0] + 7
-    query[0, 1, 0] = key[0, 0, 0]
-    yield case(
-        "2 queries, the first of them 7 or more away from all 3 keys, α = 3", query, key, query.new_full((1,), 3.0)
-    )
+    # Quarters, whose squares and sums are exact: what is compared is no rounding. With 7 the energies round to 0 in
+    # float32, with 16 in float64, too.
+    for far in (7, 16):
+        query, key = ((draw.integers(-4, 5, 1, n, 2) / 4).to(query) for n in (2, 3))
+        key[..., 0] = query[0, 0, 0] + far
+        query[0, 1, 0] = key[0, 0, 0]
+        name = f"2 queries, the first of them {far} or more away from all 3 keys, α = 3"
+        yield case(name, query, key, query.new_full((1,), 3.0))
 
 
 _SHARPNESS_ALONG_AN_AXIS = (
@@ -195,6 +196,14 @@ _FAR_FIELD_FAULTS = (
         "Near by it is right. Far away every energy rounds to 0, and 0/0, or the logarithm of 0, leaves NaN. "
         "The logarithm −αd² is known without taking exp: softmax that.",
         finish=lambda log_energy, squared: log_energy.exp() / log_energy.exp().sum(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "energies in float64",
+        "In float64, too, every energy rounds to 0, only further away, and 0/0 or the logarithm of 0 leaves NaN. "
+        "Softmax the logarithms −αd² instead, which need no more digits.",
+        finish=lambda log_energy, squared: (
+            log_energy.double().exp() / log_energy.double().exp().sum(dim=-1, keepdim=True)
+        ).to(squared),
     ),
     Fault(
         "a little in the divisor",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.exercise import Case, Draw, Exercise, Fault, WrongType
 
 _HIDE = "Hide three quarters"
 _ENCODER = "The encoder sees what is left"
@@ -275,10 +275,8 @@ def _call_frozen_features(answer: Callable[..., Any], weight: Tensor, train: Ten
     """The encoder is tanh(x W), and W still wants gradients."""
     weight = weight.clone().requires_grad_()
     features = answer(lambda images: torch.tanh(images @ weight), train, test)
-    if features is None:
-        return None
     if not isinstance(features, list | tuple) or len(features) != 2:
-        raise TypeError("two results are wanted: the training features, and the test features")
+        raise WrongType("Two results are wanted: the training features, and the test features.")
     return *features, not any(isinstance(x, Tensor) and x.requires_grad for x in features)
 
 

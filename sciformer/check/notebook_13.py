@@ -26,13 +26,13 @@ def seasonal_naive(
     begin: Callable[..., int] = lambda size, length: size - length,
     order: Callable[..., Tensor] = lambda last: last,
     drift: Callable[..., Any] = lambda past, season: 0.0,
-    repeat: Callable[..., Tensor] = lambda last, horizon: last[:, torch.arange(horizon) % last.shape[1]],
+    repeat: Callable[..., Tensor] = lambda last, horizon, past: last[:, torch.arange(horizon) % last.shape[1]],
     size_of: Callable[..., int] = lambda season, horizon: season,
 ) -> Tensor:
     """The last season again and again, (N, F)."""
     size = min(length(size_of(season, horizon)), past.shape[1])
     start = begin(past.shape[1], size)
-    return repeat(order(past[:, start : start + size]), horizon) + drift(past, season)
+    return repeat(order(past[:, start : start + size]), horizon, past) + drift(past, season)
 
 
 def _seasonal_naive_cases(draw: Draw) -> Iterator[Case]:
@@ -63,12 +63,18 @@ _SEASONAL_NAIVE_FAULTS = (
         "It takes the last `horizon` values. How long a season is has nothing to do with how far ahead it looks: "
         "past[:, -season:].",
         size_of=lambda season, horizon: horizon,
-        repeat=lambda last, horizon: last,
+        repeat=lambda last, horizon, past: last,
     ),
     Fault(
         "one season only",
         "It ends after one season, and more months are asked for. The season comes again as often as needed.",
-        repeat=lambda last, horizon: last[:, :horizon],
+        repeat=lambda last, horizon, past: last[:, :horizon],
+    ),
+    Fault(
+        "no modulo",
+        "After one season the place i − season is no longer negative, and the window comes again from its beginning. "
+        "Take i modulo `season`.",
+        repeat=lambda last, horizon, past: past[:, torch.arange(horizon) - last.shape[1]],
     ),
     Fault(
         "one month for all",
@@ -116,7 +122,7 @@ _SEASONAL_NAIVE_FAULTS = (
         "stretched",
         "Each month of the season is repeated before the next one comes, as repeat_interleave does. "
         "The whole season comes again.",
-        repeat=lambda last, horizon: last.repeat_interleave(-(-horizon // last.shape[1]), dim=1)[:, :horizon],
+        repeat=lambda last, horizon, past: last.repeat_interleave(-(-horizon // last.shape[1]), dim=1)[:, :horizon],
     ),
     Fault(
         "with a drift",

@@ -34,11 +34,10 @@ def two_slopes_mod(
     return score_mod
 
 
-def _modified(answer: Callable[..., ScoreMod], scores: Tensor, left: Tensor, right: Tensor) -> Any:
+def _modified(answer: Callable[..., ScoreMod], scores: Tensor, left: Tensor, right: Tensor) -> Tensor:
     """The scores after the answer's score_mod, with all places at once instead of one after the other."""
     places = torch.meshgrid(*(torch.arange(n, device=scores.device) for n in scores.shape), indexing="ij")
-    mod = answer(left, right)
-    return mod if mod is None else mod(scores, *places)
+    return answer(left, right)(scores, *places)
 
 
 def _two_slopes_mod_cases(draw: Draw) -> Iterator[Case]:

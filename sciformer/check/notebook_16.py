@@ -21,10 +21,10 @@ def seed_spread(
     centre: Callable[..., Tensor] = lambda values, axis: values.mean(axis),
     square: Callable[..., Tensor] = lambda values, axis: values.var(axis),
     root: Callable[..., Tensor] = lambda variance: variance.sqrt(),
-    over: Callable[..., float] = lambda count: math.sqrt(count),
+    over: Callable[..., float] = lambda values, axis: math.sqrt(values.shape[axis]),
 ) -> tuple[Tensor, Tensor]:
     """Mean over the seeds and its standard error, (A,) each."""
-    return centre(values, axis), root(square(values, axis)) / over(values.shape[axis])
+    return centre(values, axis), root(square(values, axis)) / over(values, axis)
 
 
 def _seed_spread_cases(draw: Draw) -> Iterator[Case]:
@@ -36,24 +36,35 @@ _SEED_SPREAD_FAULTS = (
     Fault(
         "standard deviation",
         "This is the standard deviation: how far one seed lies from the mean. The mean of n seeds is surer by √n.",
-        over=lambda count: 1.0,
+        over=lambda values, axis: 1.0,
     ),
     Fault(
         "divided by n",
         "The standard deviation is divided by n. Variances of independent seeds add up, so the mean's standard error "
         "falls with √n.",
-        over=lambda count: float(count),
+        over=lambda values, axis: values.shape[axis],
     ),
     Fault(
         "divided by √(n − 1)",
         "The deviation is divided by √(n − 1). The n − 1 belongs into the variance; the mean is one of n seeds: √n.",
-        over=lambda count: math.sqrt(count - 1),
+        over=lambda values, axis: math.sqrt(values.shape[axis] - 1),
+    ),
+    Fault(
+        "divided by the root of the number of scores",
+        "The deviation is divided by √len(values), and that counts the scores. The mean is one of n seeds: "
+        "values.shape[1].",
+        over=lambda values, axis: math.sqrt(len(values)),
+    ),
+    Fault(
+        "divided by the root of all",
+        "The deviation is divided by the root of the number of all values. Each score has n seeds: values.shape[1].",
+        over=lambda values, axis: math.sqrt(values.numel()),
     ),
     Fault(
         "n in the variance",
         "The variance divides by n. The mean was taken from the same seeds and lies too near to them, so divide by "
         "n − 1, as torch's `std` does.",
-        over=lambda count: count / math.sqrt(count - 1),
+        over=lambda values, axis: values.shape[axis] / math.sqrt(values.shape[axis] - 1),
     ),
     Fault(
         "variance",
