@@ -195,6 +195,7 @@ class LanguageSetting:
         modern: division by the root mean square, with nothing to learn, for layer norm, and the squared ReLU for GELU.
         max_length: the longest text that the model can look at; ``length`` if not given.
         score_options: arguments of the score's recipe.
+        text_share: how much of the training text is read, from its beginning.
     """
 
     length: int
@@ -213,6 +214,7 @@ class LanguageSetting:
     start: Literal["small", "identity"] = "small"
     max_length: int | None = None
     score_options: dict[str, Any] = field(default_factory=dict)
+    text_share: float = 1.0
 
     def model(self) -> CharTransformer:
         """A fresh model, random as torch's global generator has it.
@@ -248,6 +250,7 @@ class LanguageSetting:
     def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
         """Endless batches of pieces of the training text, each with the same text one token later."""
         tokens = shakespeare("train")[0].to(device)
+        tokens = tokens[: round(self.text_share * len(tokens))]
         return text_batches(tokens, self.length, batch_size=self.batch_size, seed=seed)
 
 
