@@ -186,9 +186,10 @@ def attention_with_features(
     """
     dim, more = query.shape[-1], of_query.shape[-1]
     filling = -(dim + more) % 8  # fused kernels want a head_dim that is a multiple of 8, the same for all three
+    nothing = query.new_zeros(filling)
 
     def with_features(x: Tensor, features: Tensor) -> Tensor:
-        return torch.cat((x, F.pad(features, (0, filling)).expand(*x.shape[:-1], -1)), dim=-1)
+        return torch.cat((x, features.expand(*x.shape[:-1], -1), nothing.expand(*x.shape[:-1], -1)), dim=-1)
 
     output = fused_attention(
         with_features(query, of_query),
@@ -210,14 +211,13 @@ def key_biased_attention(
     **options: Any,
 ) -> Float[Tensor, "B H L D"]:
     """Dot-product attention with a number for each key, ``scale * q·k + bias``: a feature of 1 in each query."""
-    rest = bias / scale
+    rest, parts = bias / scale, []
     # bfloat16 has 8 bits: it takes three of its numbers to hold a bias as float32 does
     count = 1 if torch.promote_types(rest.dtype, key.dtype) == key.dtype else 3
-    parts = []
-    for _ in range(count):
+    for _ in range(count - 1):
         parts.append(rest.to(key.dtype))
         rest = rest - parts[-1]
-    of_key = torch.stack(parts, dim=-1)  # ([B,] H, S, count)
+    of_key = torch.stack((*parts, rest.to(key.dtype)), dim=-1)  # ([B,] H, S, count)
     return attention_with_features(query, key, value, query.new_ones(count), of_key, scale=scale, **options)
 
 

@@ -302,6 +302,16 @@ def test_train_writes_what_it_says(tmp_path, capsys):
 TINY_TEXT = ["--embed-dim", 8, "--num-heads", 2, "--num-layers", 1, "--profile", "quick", "--device", "cpu"]
 
 
+def test_a_share_of_the_text_is_its_beginning():
+    setting = replace(experiments.SHAKESPEARE_CELL["quick"], text_share=0.001, length=8, batch_size=100)
+    tokens, vocabulary = data.shakespeare("train")
+    beginning = vocabulary.decode(tokens[: round(len(tokens) / 1000)])
+    inputs, _ = next(setting.training_batches(seed=0))  # most of it, in pieces
+    places = [beginning.find(vocabulary.decode(piece)) for piece in inputs]
+    assert min(places) >= 0
+    assert max(places) > 0.9 * len(beginning)
+
+
 @pytest.fixture
 def short_text(monkeypatch):
     """Tiny Shakespeare's first 2,000 characters in both splits, so that a look at the validation loss takes no time."""
