@@ -103,7 +103,7 @@ def readable_attention(
     mask = combined_mask(L, S, attn_mask, is_causal, query.device)
     scores = score(query, key, attn_mask=mask, query_offset=S - L if is_causal else query_offset)
     if mask is not None and attn_mask is None:  # causal alone leaves every query a key, so that one sum hides the rest
-        scores, mask = scores + scores.new_zeros(L, S).masked_fill(~mask, -math.inf), None
+        scores, mask = scores + torch.where(mask, scores.new_zeros(()), -math.inf), None
     return attend(scores, value, attn_mask=mask, dropout_p=dropout_p)
 
 
