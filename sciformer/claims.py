@@ -416,7 +416,8 @@ def wells_in_time() -> Iterator[Finding]:
         yield from in_bake_offs(f"{well}_well", "better", STEP_TIME, of=f", {well_name(well)}")
 
 
-PIXELS, TWO, SMALL_TWO, LENGTHS = "mnist-pixels", "additive-2x2", "additive-2x2-miniature", "shakespeare-lengths"
+PIXELS, LENGTHS = "mnist-pixels", "shakespeare-lengths"
+TWO, LITTLE_TEXT = "additive-2x2", "additive-2x2-little-text"
 
 
 def no_worse_than_positions() -> list[Finding]:
@@ -461,7 +462,7 @@ def longer_texts() -> list[Finding]:
 
 def overfits() -> list[Finding]:
     """Whether the dot product's last loss lies above its lowest, and the separable score's does not."""
-    content = best_record(TWO, ("full",)) or best_record(SMALL_TWO)
+    content = best_record(TWO, ("full",)) or best_record(LITTLE_TEXT)
     if content is None:
         return [Finding(None, NOT_RECORDED, f"`{TWO}`, full")]
     findings = []
@@ -737,7 +738,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     "mnist-784": (ACCURACY, f"{ACCURACY} enlarged", f"{ACCURACY} on small digits"),
     "shakespeare": (LOSS,),
     TWO: (LOSS,),
-    SMALL_TWO: (LOSS, f"lowest {LOSS}"),
+    LITTLE_TEXT: (LOSS, f"lowest {LOSS}"),
     LENGTHS: ("validation loss at 64", "validation loss at 512", "validation loss at 2048"),
     "energy-wells": (ACCURACY,),
     "energy-wells-text": (LOSS,),
