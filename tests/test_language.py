@@ -130,6 +130,25 @@ def test_rotary_scores_depend_on_the_way_between_tokens_only():
         rotate(torch.zeros(3, 5))
 
 
+def test_rotation_turns_each_pair_at_its_own_pace():
+    x = torch.randn(2, 5, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    turned = torch.empty_like(x)
+    for t in range(5):
+        for m in range(4):
+            angle = (3 + t) * 10_000 ** (-2 * m / 8)
+            first, second = x[:, t, m], x[:, t, m + 4]
+            turned[:, t, m] = first * math.cos(angle) - second * math.sin(angle)
+            turned[:, t, m + 4] = first * math.sin(angle) + second * math.cos(angle)
+    assert_close(rotate(x, offset=3), turned)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rotation_in_half_precision_knows_its_place(dtype):
+    """Place 4,097 is the same number as 4,096 in either."""
+    x = torch.ones(1, 2)
+    assert_close(rotate(x.to(dtype), offset=4097), rotate(x, offset=4097).to(dtype))
+
+
 def test_greedy_generation_follows_the_whole_pass():
     model, tokens = build(), text(length=3)
     expected = tokens

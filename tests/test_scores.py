@@ -109,6 +109,7 @@ def test_a_subclass_is_never_served_by_its_parents_shortcut():
 def test_a_scale_that_is_not_positive_hides_the_future_too(scale):
     inputs = random_qkv(B, H, L, L, D)
     score = DotProductScore(H, D, scale=scale)
+    assert_close(score(*inputs[:2]), scale * inputs[0] @ inputs[1].mT)
     fast, readable = (attention(score, *inputs, is_causal=True, need_weights=weights)[0] for weights in (False, True))
     assert_close(fast, readable)
 
@@ -155,6 +156,19 @@ def test_both_paths_refuse_values_and_batches_that_do_not_fit(score, need_weight
             attention(score, *unfit, need_weights=need_weights)
 
 
+def test_normalized_queries_and_keys_keep_their_direction_and_have_length_root_d():
+    query, key, _ = random_qkv(B, H, L, L, D)
+    for x, prepared in zip((query, key), NormalizedScore(H, D).prepare(query, key), strict=True):
+        assert_close(prepared, D**0.5 * x / x.norm(dim=-1, keepdim=True))
+
+
+@pytest.mark.parametrize("recipe", [NormalizedScore, RotaryScore])
+def test_what_comes_after_is_the_dot_product_unless_told_otherwise(recipe):
+    query, key, _ = random_qkv(B, H, L, L, D)
+    score = recipe(H, D)
+    assert_close(score(query, key), DotProductScore(H, D)(*score.prepare(query, key)))
+
+
 def test_normalized_queries_and_keys_keep_their_dtype(monkeypatch):
     """Autocast on CUDA makes every norm float32; here the norm does so by itself."""
     norm = F.rms_norm
@@ -178,6 +192,16 @@ def test_where_distance_starts():
     shapes = [(False, None), (True, None), (False, 3), (True, 3)]
     sizes = [DistanceBiasedScore(2, D, each_side=s, width=w).strength.shape for s, w in shapes]
     assert sizes == [(2,), (2, 2), (2,), (2, 4)]
+
+
+@pytest.mark.parametrize("recipe", [DistanceBiasedScore, EnergyWellScore])
+def test_heads_that_start_alike_part_in_training(recipe):
+    """Each has a number of its own in memory, not a view of one for all."""
+    (parameter,) = recipe(2, D).parameters()
+    start = parameter.detach().clone()
+    parameter.grad = torch.tensor([1.0, -1.0])
+    torch.optim.SGD([parameter], lr=0.5).step()
+    assert_close(parameter.detach(), start + torch.tensor([-0.5, 0.5]))
 
 
 @pytest.mark.parametrize("name", ["distance", "distance to each side"])
@@ -377,8 +401,9 @@ def test_a_heavy_token_draws_attention(well):
         ({"well": "gauss"}, "gaussian, inverse_square, softmax_exponential, lorentzian, got 'gauss'"),
         ({"form": "kernel"}, "got 'kernel'"),
         ({"start": 0.0}, r"above 0, .* 3 heads, got 0\.0"),
+        ({"start": [0.1, -0.2, 0.3]}, r"above 0, .* got \[0\.1, -0\.2, 0\.3\]"),
         ({"start": [0.1, 0.2]}, r"one for each of 3 heads, got \[0\.1, 0\.2\]"),
-        ({"well": "inverse_square", "start": 1.0}, r"inverse_square well has no alpha that could start at 1\.0"),
+        ({"well": "inverse_square", "start": 0.0}, r"inverse_square well has no alpha that could start at 0\.0"),
     ],
 )
 def test_energy_well_score_refuses(options, message):
@@ -454,6 +479,11 @@ def largest_made(score, inputs, **options):
         output, _ = attention(score, *inputs, **options)
         torch.autograd.grad((output**2).sum(), [*inputs, *score.parameters()], allow_unused=True)
     return largest.numbers
+
+
+def test_the_causal_dot_product_holds_neither_scores_nor_mask():
+    inputs = random_qkv(B, H, 64, 64, D, requires_grad=True)
+    assert largest_made(DotProductScore(H, D), inputs, is_causal=True) == B * H * 64 * D
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
