@@ -20,6 +20,7 @@ from sciformer import (
     rotate,
     sample,
 )
+from sciformer.cache import keep_rows
 from sciformer.data import shakespeare, text_batches
 from sciformer.training import next_token_loss, text_loss
 
@@ -54,6 +55,14 @@ def test_cache_gives_the_logits_of_the_whole_pass(name, pieces):
     model, tokens, cache = build(name), text(), {}
     parts = [model(piece, cache=cache) for piece in tokens.split(pieces, dim=1)]
     assert_close(torch.cat(parts, dim=1), model(tokens), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["dot, learned", "separable, learned", "token shift"])
+def test_a_cache_goes_on_from_the_texts_that_are_kept(name):
+    model, tokens, cache, rows = build(name), text(), {}, torch.tensor([1, 1, 0])
+    model(tokens[:, :6], cache=cache)
+    keep_rows(cache, rows)
+    assert_close(model(tokens[rows, 6:], cache=cache), model(tokens[rows])[:, 6:], rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", MODELS)

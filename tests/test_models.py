@@ -11,11 +11,13 @@ from torch.testing import assert_close
 from sciformer import (
     POSITIONS,
     Classifier,
+    DecoderBlock,
     DistanceBiasedScore,
     FeedForward,
     ImageToSequence,
     ImageTransformer,
     LearnedPositions,
+    MultiHeadAttention,
     NoPositions,
     SinusoidalPositions,
     TransformerBlock,
@@ -97,6 +99,46 @@ def test_block_parity_with_torch(norm_first, activation, causal):
     assert_close(*gradients)
 
 
+@pytest.mark.parametrize("place", ["attention", "feed_forward.dropout", "dropout", "cross_attention"])
+def test_dropout_acts_in_training_at_each_of_its_places_alone(place):
+    torch.manual_seed(0)
+    block, x = DecoderBlock(E, H, dropout=0.5), torch.randn(B, L, E)
+    for name, module in block.named_modules():
+        if name != place and isinstance(module, MultiHeadAttention):
+            module.dropout = 0.0
+        if name != place and isinstance(module, nn.Dropout):
+            module.p = 0.0
+    outputs = [block(x, x)[0] for _ in range(2)]
+    assert not torch.equal(*outputs)
+    block.eval()
+    assert_close(block(x, x)[0], block(x, x)[0], rtol=0, atol=0)
+
+
+def test_attention_and_feed_forward_read_what_was_shifted():
+    block, x = TransformerBlock(E, H, token_shift=2), torch.randn(B, L, E)
+    with torch.no_grad():
+        for shift in (block.attention_shift, block.feed_forward_shift):
+            shift.weight.copy_(torch.randn(2, E))
+    looked = x + block.attention(block.attention_shift(block.attention_norm(x)), is_causal=True)[0]
+    expected = looked + block.feed_forward(block.feed_forward_shift(block.feed_forward_norm(looked)))
+    assert_close(block(x, is_causal=True)[0], expected)
+
+
+def test_the_hidden_width_is_rounded():
+    assert TransformerBlock(100, 4, expansion=1.15).feed_forward.up.out_features == 115  # 100 * 1.15 is below it
+
+
+@pytest.mark.parametrize(("block", "count"), [(TransformerBlock, 2), (DecoderBlock, 3)])
+def test_the_recipe_makes_every_norm(block, count):
+    modules = block(E, H, norm=nn.RMSNorm).modules()
+    assert [type(m) for m in modules if "Norm" in type(m).__name__] == [nn.RMSNorm] * count
+
+
+def test_a_block_without_biases_has_none():
+    for block in (TransformerBlock(E, H, bias=False), DecoderBlock(E, H, bias=False)):
+        assert not [name for name, _ in block.named_parameters() if "bias" in name]
+
+
 def test_patches_are_cut_row_by_row_and_mapped_linearly():
     layer = ImageToSequence(6, 2, 3, 5).double()
     images = torch.randn(B, 3, 6, 6, dtype=torch.float64)
@@ -157,9 +199,13 @@ def test_image_transformer_end_to_end():
 
 
 def test_image_transformer_hands_its_options_to_the_blocks():
-    blocks = model(activation=nn.ReLU, norm_first=False, expansion=2).blocks
+    options = {"activation": nn.ReLU, "norm_first": False, "dropout": 0.25, "bias": False, "score": DistanceBiasedScore}
+    blocks = model(expansion=2, **options).blocks
     assert all(isinstance(block.feed_forward.activation, nn.ReLU) and not block.norm_first for block in blocks)
     assert [block.feed_forward.up.out_features for block in blocks] == [2 * E] * 2
+    assert [(block.attention.dropout, block.dropout.p) for block in blocks] == [(0.25, 0.25)] * 2
+    assert not [name for name, _ in blocks.named_parameters() if "bias" in name]
+    assert all(isinstance(block.attention.score, DistanceBiasedScore) for block in blocks)
 
 
 def test_without_positions_the_order_of_patches_does_not_matter():

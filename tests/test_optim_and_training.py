@@ -265,10 +265,11 @@ def test_evaluate_weighs_batches_by_their_size_and_restores_the_mode():
     model = nn.Dropout(0.5)
     model.register_parameter("anchor", nn.Parameter(torch.zeros(())))
     logits, labels = torch.eye(3), torch.tensor([0, 1, 1])
-    model.train()
     batches = [(logits[:2], labels[:2]), (logits[2:], labels[2:])]
-    assert evaluate(model, batches, accuracy) == pytest.approx(2 / 3)
-    assert model.training
+    for training in (True, False):
+        model.train(training)
+        assert evaluate(model, batches, accuracy) == pytest.approx(2 / 3)
+        assert model.training is training
     with pytest.raises(ValueError, match="empty"):
         evaluate(model, [], accuracy)
 
