@@ -194,6 +194,16 @@ def test_how_it_starts():
     assert_close(model(source, source[:, :1] * 0 + 1), model(source, source[:, :1] * 0 + 1))
 
 
+def test_embedded_tokens_are_dropped_in_training_and_blocks_drop_as_much():
+    model, (source, target) = build(dropout=0.5).train(), pair()
+    assert [block.dropout.p for block in (*model.encoder, *model.decoder)] == [0.5] * 4
+    model.encoder.eval()
+    model.decoder.eval()
+    encoded, mask = model.encode(source)
+    assert not torch.equal(encoded, model.encode(source)[0])
+    assert not torch.equal(model.decode(target, encoded, mask), model.decode(target, encoded, mask))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Any score in each of the three attentions
 # ---------------------------------------------------------------------------------------------------------------------
@@ -449,6 +459,7 @@ def test_beam_refuses(options, message):
         ((5, 5, 5, E, H, 0), {}, "num_layers must be at least 1, got 0"),
         ((5, 2, 5, E, H, 1), {}, "three tokens among the target's 2, got 0, 1, 2"),
         ((5, 5, 5, E, H, 1), {"end": 1}, "three tokens among the target's 5, got 0, 1, 1"),
+        ((5, 5, 5, E, H, 1), {"pad": -1}, "three tokens among the target's 5, got -1, 1, 2"),
         ((3, 5, 5, E, H, 1), {"pad": 4}, "pad must be among the source's 3 tokens, got 4"),
         ((5, 5, 5, E, 5, 1), {}, "embed_dim 12 is not divisible by num_heads 5"),
     ],

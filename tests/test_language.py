@@ -95,6 +95,9 @@ def test_how_it_starts():
     tokens = torch.randint(65, (4, 64))
     blank = CharTransformer(65, 64, 128, 4, 4, tie_weights=False, start="identity")
     assert_close(blank(tokens), torch.zeros(4, 64, 65))
+    biases = [p for name, p in CharTransformer(65, 64, 128, 4, 4, bias=True).named_parameters() if "proj.bias" in name]
+    assert len(biases) == 4 * 4
+    assert not any(bias.any() for bias in biases)
     with_bias = CharTransformer(65, 64, 128, 4, 4, bias=True, start="identity")
     x = torch.randn(2, 8, 128)
     for block in with_bias.blocks:
@@ -105,6 +108,24 @@ def test_how_it_starts():
     assert small.blocks[2].feed_forward.down.weight.std().item() == pytest.approx(0.02 / 8**0.5, rel=0.05)
     with pytest.raises(ValueError, match="got 'large'"):
         CharTransformer(65, 64, 128, 4, 4, start="large")
+
+
+def test_the_model_hands_its_options_to_the_blocks():
+    options = {"activation": SquaredReLU, "norm": nn.RMSNorm, "dropout": 0.25, "token_shift": 3}
+    model = CharTransformer(V, L, E, H, 2, expansion=2, **options)
+    for block in model.blocks:
+        assert isinstance(block.feed_forward.activation, SquaredReLU)
+        assert isinstance(block.attention_norm, nn.RMSNorm)
+        assert (block.attention.dropout, block.dropout.p) == (0.25, 0.25)
+        assert block.attention_shift.weight.shape == (3, E)
+        assert block.feed_forward.up.out_features == 2 * E
+    assert isinstance(model.norm, nn.RMSNorm)
+
+
+def test_embedded_tokens_are_dropped_in_training():
+    model = build(dropout=0.5).train()
+    model.blocks.eval()
+    assert not torch.equal(model(text()), model(text()))
 
 
 @pytest.mark.parametrize("lengths", [[3], [2, 1], [1, 1, 1]], ids=str)
@@ -178,6 +199,7 @@ def test_generation_goes_on_past_the_window():
     assert cut.shape == (2, 2 * L + 1)
     assert torch.equal(cut[:, -1], longer[:, -1])
     assert model.generate(tokens, 5 * L).shape == (2, 6 * L)
+    assert CharTransformer(V, 1, E, H, 1).generate(tokens[:, :1], 3).shape == (2, 4)  # half of 1 is none
 
 
 def test_generation_is_repeatable_and_leaves_the_mode_alone():
@@ -202,6 +224,7 @@ def test_sampling_draws_what_it_says():
         ({"temperature": 0}, [0, 0, 1]),
     ]:
         assert_close(shares(**options), torch.tensor(expected).float(), atol=0.01, rtol=0)
+    assert sample(torch.tensor([[1.0, 3.0, 2.0]]), temperature=1e-40).tolist() == [1]  # 3e40 is past float32's range
     assert sample(torch.zeros(1000, 3), top_k=2).unique().numel() == 2  # no more, though the third is as likely
 
 
@@ -234,8 +257,9 @@ def test_the_model_refuses_what_it_cannot_read():
             model(bad)
         with pytest.raises(ValueError, match=r"prompt must be .* integers"):
             model.generate(bad, 1)
-    with pytest.raises(ValueError, match=r"prompt has token 13, .* 0\.\.12"):
-        model.generate(torch.tensor([[1, V]]), 1)
+    for strange in (V, -1):
+        with pytest.raises(ValueError, match=rf"prompt has token {strange}, .* 0\.\.12"):
+            model.generate(torch.tensor([[1, strange]]), 1)
     with pytest.raises(ValueError, match="count must be at least 0, got -1"):
         model.generate(text(), -1)
     with pytest.raises(ValueError, match="num_layers must be at least 1, got 0"):

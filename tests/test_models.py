@@ -48,6 +48,7 @@ def test_positions_are_added_and_trained_where_they_should_be():
     x = torch.randn(B, L, E)
     learned = LearnedPositions(E, 7)
     assert_close(learned(x) - x, learned.table[:L].expand(B, L, E))
+    assert LearnedPositions(64, 100).table.std().item() == pytest.approx(0.02, rel=0.1)
     assert_close(NoPositions(E, 7)(x), x)
     assert [len(list(POSITIONS[name](E, 7).parameters())) for name in ("sinusoidal", "learned", "none")] == [0, 1, 0]
     assert list(SinusoidalPositions(E, 7).state_dict()) == []
@@ -58,6 +59,8 @@ def test_positions_refuse(name):
     positions = POSITIONS[name](E, L)
     with pytest.raises(ValueError, match="up to 5 tokens of width 6, got 7 of width 6"):
         positions(torch.zeros(B, 7, E))
+    with pytest.raises(ValueError, match="up to 5 tokens of width 6, got 6 of width 6"):
+        positions(torch.zeros(B, 4, E), offset=2)
     with pytest.raises(ValueError, match="got 5 of width 1"):
         positions(torch.zeros(B, L, 1))
     with pytest.raises(ValueError, match="even embed_dim, got 7"):
@@ -198,7 +201,7 @@ def test_image_transformer_end_to_end():
     assert all(p.grad is not None for p in network.parameters())
 
 
-def test_image_transformer_hands_its_options_to_the_blocks():
+def test_image_transformer_hands_its_options_to_its_parts():
     options = {"activation": nn.ReLU, "norm_first": False, "dropout": 0.25, "bias": False, "score": DistanceBiasedScore}
     blocks = model(expansion=2, **options).blocks
     assert all(isinstance(block.feed_forward.activation, nn.ReLU) and not block.norm_first for block in blocks)
@@ -206,6 +209,7 @@ def test_image_transformer_hands_its_options_to_the_blocks():
     assert [(block.attention.dropout, block.dropout.p) for block in blocks] == [(0.25, 0.25)] * 2
     assert not [name for name, _ in blocks.named_parameters() if "bias" in name]
     assert all(isinstance(block.attention.score, DistanceBiasedScore) for block in blocks)
+    assert model(num_queries=2).classifier.queries.weight.shape == (2, E)
 
 
 def test_without_positions_the_order_of_patches_does_not_matter():

@@ -37,7 +37,7 @@ class ImageToSequence(nn.Module):
         Raises:
             ValueError: if the images are not of the size that was announced.
         """
-        if images.dim() != 4 or images.shape[1:] != self.image_shape:
+        if images.shape[1:] != self.image_shape:
             raise ValueError(f"images must be (B, {', '.join(map(str, self.image_shape))}), got {tuple(images.shape)}")
         patches = F.unfold(images, self.projection.kernel_size, stride=self.projection.stride)  # (B, C * P * P, L)
         return F.linear(patches.transpose(1, 2), self.projection.weight.flatten(1), self.projection.bias)  # (B, L, E)
