@@ -295,13 +295,24 @@ def test_the_probe_sees_moved_copies_of_each_digit_beside_it():
 
 def test_a_probe_leaves_the_encoder_frozen():
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(4, 4))
+    nn.init.eye_(encoder[1].weight)  # mixed, the numbers of one scale would drown the others
     before = [p.clone() for p in encoder.parameters()]
-    train, test = ((x.view(-1, 1, 2, 2), y) for x, y in (clouds(100, 0), clouds(50, 1)))
+    train, test = ((x.view(-1, 1, 2, 2), y) for x, y in (clouds(100, 0), clouds(1100, 1)))
     value = metrics.probe_accuracy(encoder, train, test)
-    assert 0 <= value <= 1
-    assert metrics.probe_accuracy(encoder, train, test, penalties=(1e6,)) < value  # all weights at 0
+    probe = metrics.linear_probe(encoder(train[0]), train[1])
+    assert value == pytest.approx(metrics.accuracy(probe(encoder(test[0])), test[1]).item())
+    assert value > 0.9
+    assert metrics.probe_accuracy(encoder, train, test, penalties=(1e6,)) < 0.4  # of three classes, nothing learned
     assert_close(list(encoder.parameters()), before)
     assert all(p.grad is None for p in encoder.parameters())
+
+
+def test_a_probe_of_five_examples_leaves_their_graph_alone():
+    points, labels = clouds(5, 0)
+    points.requires_grad_()
+    probe = metrics.linear_probe(2 * points, labels)
+    assert probe(points).shape == (5, int(labels.max()) + 1)
+    assert points.grad is None
 
 
 def test_a_probe_refuses():
