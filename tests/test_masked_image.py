@@ -165,6 +165,12 @@ def test_scores_are_recipes(score):
     assert network(images(), visible()).shape == (B, 19, 4)
 
 
+def test_blocks_of_encoder_and_decoder_have_the_width_that_was_asked_for():
+    network = model(expansion=2, decoder_layers=3)
+    widths = [block.feed_forward.up.out_features for block in (*network.blocks, *network.decoder_blocks)]
+    assert widths == [2 * E] * 2 + [2 * 6] * 3
+
+
 @pytest.mark.parametrize("score", [DistanceBiasedScore, RotaryScore, partial(NormalizedScore, score=RotaryScore)])
 def test_a_score_of_distances_between_tokens_is_refused(score):
     with pytest.raises(ValueError, match=r"(DistanceBiased|Rotary)Score counts tokens from one to the next"):

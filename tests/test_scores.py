@@ -142,10 +142,12 @@ def test_a_score_of_ones_own_drops_in():
         (torch.ones(5, 1, L, L, dtype=torch.bool), r"\(5, 1, 7, 7\)"),
     ],
 )
-def test_both_paths_refuse_a_wrong_mask(score, mask, message, need_weights, is_causal):
+def test_both_paths_refuse_a_wrong_mask(score, mask, message, need_weights, is_causal, monkeypatch):
     options = {"attn_mask": mask, "need_weights": need_weights, "is_causal": is_causal}
-    with pytest.raises(ValueError, match=message):
-        attention(score, *random_qkv(B, H, L, L, D), **options)
+    for in_a_block in (fast.BLOCK_NUMBERS["cpu"], 1):
+        monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", in_a_block)
+        with pytest.raises(ValueError, match=message):
+            attention(score, *random_qkv(B, H, L, L, D), **options)
 
 
 @pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
@@ -154,6 +156,28 @@ def test_both_paths_refuse_values_and_batches_that_do_not_fit(score, need_weight
     for unfit in ((query, key, value[:, :, 1:]), (query, key[:, :, 1:], value), (query, key[:1], value[:1])):
         with pytest.raises(ValueError, match=r"must share batch and heads, and key and value a length"):
             attention(score, *unfit, need_weights=need_weights)
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
+@pytest.mark.parametrize("name", ["dot", "distance", "distance on a grid", "additive", "separable", "gaussian field"])
+def test_both_paths_refuse_queries_and_keys_that_do_not_fit(name, is_causal, monkeypatch):
+    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", 1)
+    score, (query, key, value) = built(RECIPES[name]), random_qkv(B, H, L, L, D)
+    for need_weights in (False, True):
+        options = {"is_causal": is_causal, "need_weights": need_weights}
+        with pytest.raises(ValueError, match="query has head_dim 6, but key has head_dim 4"):
+            attention(score, query, key[..., :4], value, **options)
+        with pytest.raises(ValueError, match=r"float64 and torch\.float32"):
+            attention(score, query, key.float(), value, **options)
+
+
+@pytest.mark.parametrize(("heads", "width"), [(1, None), (8, 3)], ids=["sequence", "grid"])
+def test_both_paths_refuse_slopes_of_other_heads(heads, width, monkeypatch):
+    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", 1)
+    score = DistanceBiasedScore(heads, D, width=width).double()
+    for need_weights in (False, True):
+        with pytest.raises(ValueError, match=rf"for 2 heads and . sides, got \({heads},\)"):
+            attention(score, *random_qkv(1, 2, L, L, D), is_causal=True, need_weights=need_weights)
 
 
 def test_normalized_queries_and_keys_keep_their_direction_and_have_length_root_d():
@@ -236,7 +260,7 @@ def test_a_large_grid_is_exact(dtype, monkeypatch):
         with torch.autocast("cpu", enabled=mixed):
             output, _ = attention(score, *inputs)
         assert output.dtype == dtype
-        assert_close(output.double(), exact, rtol=0, atol=2e-5 if dtype == torch.float32 else 0.02)
+        assert_close(output.double(), exact, rtol=torch.finfo(dtype).eps, atol=2e-5)
 
 
 def test_where_a_grid_takes_the_blocks(monkeypatch):
@@ -274,6 +298,14 @@ def test_causal_distance_in_bfloat16_knows_its_place():
     assert_close(fast.double(), exact, rtol=0, atol=0.02)  # bfloat16 rounds an output of 3 by up to 0.008
 
 
+def test_a_bias_in_bfloat16_is_held_as_float32_holds_it():
+    """In two parts 30,000.3 would be off by up to a quarter."""
+    nothing, value = torch.zeros(1, 1, 2, 8, dtype=torch.bfloat16), torch.eye(2, 8, dtype=torch.bfloat16)[None, None]
+    bias = torch.tensor([[30_000.3, 30_000.0]])
+    output = fast.key_biased_attention(nothing[:, :, :1], nothing, value, bias, scale=1.0)
+    assert_close(output[0, 0, :, :2].float(), bias.double().softmax(-1).float(), rtol=0, atol=0.004)
+
+
 def test_float16_takes_the_blocks():
     """λj√D would be past float16's largest number, 65,504."""
     score = DistanceBiasedScore(2, 16, start=40.0)
@@ -297,6 +329,16 @@ def test_blocks_keep_no_scores_for_the_way_back(recipe, monkeypatch):
     for queries in (32, 4):
         monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", queries * H * 32)
         assert largest_kept() <= B * H * 32 * D
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
+def test_every_score_drops_weights_on_the_fast_path(score, is_causal):
+    """With values of one, an output is the sum of the weights that were kept, each twice as large."""
+    query, key, value = random_qkv(B, H, L, L, D)
+    torch.manual_seed(0)
+    output, _ = attention(score, query, key, torch.ones_like(value), is_causal=is_causal, dropout_p=0.5)
+    assert not torch.allclose(output, torch.ones_like(output))
+    assert output.mean().item() == pytest.approx(1, abs=0.4)
 
 
 def test_blocks_draw_the_same_dropout_on_the_way_back(monkeypatch):
@@ -438,15 +480,16 @@ def test_gaussian_field_in_float16_takes_the_blocks():
 
 
 @pytest.mark.parametrize("is_causal", [True, False])
-def test_both_paths_refuse_what_has_no_distance(score, is_causal):
+def test_both_paths_refuse_what_has_no_distance(score, is_causal, monkeypatch):
     """More queries than keys: causal, no score can serve them."""
     query, key, value = random_qkv(B, H, L, L, D)
-    for need_weights in (False, True):
+    for need_weights, in_a_block in ((False, fast.BLOCK_NUMBERS["cpu"]), (False, 1), (True, 1)):
+        monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", in_a_block)
         if is_causal:
             with pytest.raises(ValueError, match="7 queries and 5 keys"):
                 attention(score, query, key[:, :, :5], value[:, :, :5], is_causal=True, need_weights=need_weights)
         elif isinstance(score, DistanceBiasedScore):
-            with pytest.raises(ValueError, match="7 queries from place 0 reach past 5 keys"):
+            with pytest.raises(ValueError, match=r"queries from place \d reach past 5 keys"):
                 attention(score, query, key[:, :, :5], value[:, :, :5], need_weights=need_weights)
 
 
