@@ -172,6 +172,12 @@ def test_normuon_is_muon_with_even_rows(optimizer):
     assert muon.defaults["even_rows"] is (optimizer == "normuon")
 
 
+def test_adamw_is_as_the_config_says():
+    (adamw,) = make_optimizers(seeded(), TrainConfig(10, lr=0.25, betas=(0.5, 0.75), weight_decay=0.125))
+    assert (adamw.defaults["lr"], adamw.defaults["betas"]) == (0.25, (0.5, 0.75))
+    assert [group["weight_decay"] for group in adamw.param_groups] == [0.125, 0.0]
+
+
 def test_muon_needs_a_stack():
     with pytest.raises(ValueError, match=r"nn\.ModuleList"):
         make_optimizers(nn.Linear(3, 5), TrainConfig(10, optimizer="muon"))

@@ -85,6 +85,7 @@ def test_only_the_distance_knows_places(name):
 
 def test_the_random_mask_leaves_some_queries_nothing():
     assert (~random_mask(B, H, L, L).any(-1)).sum() == B * H
+    assert random_mask(1000, 2, empty_row=False).any(-1).all()
 
 
 def test_readable_path_is_the_four_lines(score):
@@ -565,6 +566,8 @@ def test_separable_attention_takes_any_mask_that_is_the_same_for_all_queries(mas
     for is_causal in (False, True):
         pair = [attention(score, *inputs, attn_mask=mask, is_causal=is_causal, need_weights=n)[0] for n in (0, 1)]
         assert_close(*pair)
+        half = SeparableAdditiveScore(H, D).bfloat16(), *(x.bfloat16() for x in inputs)
+        assert attention(*half, attn_mask=mask, is_causal=is_causal)[0].dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("spread", [20.0, 200.0])
