@@ -570,6 +570,15 @@ def test_separable_attention_takes_any_mask_that_is_the_same_for_all_queries(mas
         assert attention(*half, attn_mask=mask, is_causal=is_causal)[0].dtype == torch.bfloat16
 
 
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
+@pytest.mark.parametrize(
+    ("mask", "message"), [(torch.zeros(7), "boolean .*float32"), (torch.ones(8, dtype=torch.bool), r"\(8,\)")]
+)
+def test_separable_attention_refuses_a_wrong_mask_that_is_the_same_for_all_queries(mask, message, is_causal):
+    with pytest.raises(ValueError, match=message):
+        attention(SeparableAdditiveScore(H, D).double(), *random_qkv(B, H, L, L, D), attn_mask=mask, is_causal=is_causal)
+
+
 @pytest.mark.parametrize("spread", [20.0, 200.0])
 @pytest.mark.parametrize("padded", [False, True], ids=["whole", "padded"])
 def test_causal_separable_is_exact_in_float32(spread, padded):
