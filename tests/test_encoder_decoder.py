@@ -500,7 +500,7 @@ def test_beam_refuses(options, message):
         ((5, 2, 5, E, H, 1), {}, "three tokens among the target's 2, got 0, 1, 2"),
         ((5, 5, 5, E, H, 1), {"end": 1}, "three tokens among the target's 5, got 0, 1, 1"),
         ((5, 5, 5, E, H, 1), {"pad": -1}, "three tokens among the target's 5, got -1, 1, 2"),
-        ((3, 5, 5, E, H, 1), {"pad": 4}, "pad must be among the source's 3 tokens, got 4"),
+        ((3, 5, 5, E, H, 1), {"pad": 3}, "pad must be among the source's 3 tokens, got 3"),
         ((5, 5, 5, E, 5, 1), {}, "embed_dim 12 is not divisible by num_heads 5"),
     ],
 )

@@ -242,8 +242,9 @@ def test_parameter_count_is_pinned():
 
 
 def test_image_transformer_refuses():
-    with pytest.raises(ValueError, match="image_size 28 is not divisible by patch_size 5"):
-        ImageTransformer(28, 5, 1, 10, 64, 4, 1)
+    for patch_size in (5, 0):
+        with pytest.raises(ValueError, match=f"image_size 28 is not divisible by patch_size {patch_size}"):
+            ImageTransformer(28, patch_size, 1, 10, 64, 4, 1)
     with pytest.raises(ValueError, match="embed_dim 64 is not divisible by num_heads 3"):
         ImageTransformer(28, 7, 1, 10, 64, 3, 1)
     with pytest.raises(ValueError, match=r"\(B, 1, 6, 6\), got \(2, 3, 6, 6\)"):

@@ -576,7 +576,9 @@ def test_separable_attention_takes_any_mask_that_is_the_same_for_all_queries(mas
 )
 def test_separable_attention_refuses_a_wrong_mask_that_is_the_same_for_all_queries(mask, message, is_causal):
     with pytest.raises(ValueError, match=message):
-        attention(SeparableAdditiveScore(H, D).double(), *random_qkv(B, H, L, L, D), attn_mask=mask, is_causal=is_causal)
+        attention(
+            SeparableAdditiveScore(H, D).double(), *random_qkv(B, H, L, L, D), attn_mask=mask, is_causal=is_causal
+        )
 
 
 @pytest.mark.parametrize("spread", [20.0, 200.0])
