@@ -21,6 +21,7 @@ import threading
 import warnings
 from collections import Counter
 from datetime import date
+from http.client import BadStatusLine
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import islice
 from pathlib import Path
@@ -403,6 +404,15 @@ def test_server_that_sends_something_else(tiny_server, tmp_path, body):
     tiny_server.body = lambda content: content
     data.fetch(tmp_path)  # and nothing stands in the way of the next attempt
     assert len(files_below(tmp_path)) == 5
+
+
+def test_server_that_speaks_no_http(monkeypatch, tmp_path):
+    def download(folder):
+        raise BadStatusLine("nonsense")
+
+    monkeypatch.setattr(data, "_download_shakespeare", download)
+    with pytest.raises(DataError, match=r"input\.txt could not be fetched .*nonsense.*Check the network"):
+        data.shakespeare(root=tmp_path)
 
 
 @needs_posix

@@ -41,5 +41,11 @@ def test_the_median_leaves_the_warm_up_out(monkeypatch):
     ids=["one", "three at a time", "three in turn"],
 )
 def test_the_peak_is_what_is_held_at_a_time(run, megabytes):
-    _held_before = torch.zeros(5 * MEGABYTE)
     assert measure.peak_bytes(run, "cpu") == pytest.approx(megabytes * 2**20, abs=1000)
+
+
+def test_what_was_there_before_does_not_count():
+    kept = []
+    for _ in range(3):
+        peak = measure.peak_bytes(lambda: kept.append(torch.zeros(MEGABYTE)), "cpu")
+        assert peak == pytest.approx(2**20, abs=1000)
