@@ -76,7 +76,7 @@ class TrainConfig:
         """Learning rate of update number ``step``, counted from 0."""
         if step < self.warmup_steps:
             return self.lr * (step + 1) / self.warmup_steps
-        done = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)
+        done = (step - self.warmup_steps) / (self.steps - self.warmup_steps)
         left = {"cosine": (1 + math.cos(math.pi * done)) / 2, "line": 1 - done, "constant": 1.0}[self.schedule]
         return self.lr * left
 
@@ -250,7 +250,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
         if not by_muon:
             raise ValueError("Muon needs a model whose blocks stand in an nn.ModuleList, and this one has none")
     muon_ids = {id(p) for p in by_muon}
-    rest = [p for p in model.parameters() if p.requires_grad and id(p) not in muon_ids]
+    rest = [p for p in model.parameters() if id(p) not in muon_ids]
     groups = [
         {"params": [p for p in rest if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},

@@ -137,8 +137,12 @@ def test_a_shared_projection_puts_queries_and_keys_in_one_space():
 def test_refuses_heads(arguments, message):
     with pytest.raises(ValueError, match=message):
         MultiHeadAttention(*arguments)
-    with pytest.raises(ValueError, match=r"got 1\.5"):
-        MultiHeadAttention(10, 2, dropout=1.5)
+
+
+@pytest.mark.parametrize("dropout", [-0.1, 1.0, 1.5])
+def test_refuses_a_dropout_that_is_no_probability_or_leaves_nothing(dropout):
+    with pytest.raises(ValueError, match=f"got {dropout}"):
+        MultiHeadAttention(10, 2, dropout=dropout)
 
 
 @pytest.mark.parametrize(

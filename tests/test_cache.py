@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from sciformer import SeparableAdditiveScore
-from sciformer.cache import SeparableState
+from sciformer import DotProductScore, SeparableAdditiveScore
+from sciformer.cache import KeyValueCache, SeparableState, memory_for
 from sciformer.fast import attention
 from sciformer.properties import random_qkv
 
@@ -34,6 +34,15 @@ def test_separable_state_does_not_grow():
     for lengths in ([1] * L, [L]):
         _, state = in_parts(score, inputs, lengths)
         assert sum(x.numel() for x in state.past) == B * H * (D + 1)
+
+
+def test_the_separable_score_and_no_subclass_of_it_is_remembered_as_a_state():
+    class Own(SeparableAdditiveScore):
+        """Whose formula may be another."""
+
+    assert isinstance(memory_for(SeparableAdditiveScore(H, D)), SeparableState)
+    for score in (Own(H, D), DotProductScore(H, D)):
+        assert isinstance(memory_for(score), KeyValueCache)
 
 
 @pytest.mark.parametrize("lengths", [[1] * L, [23, 18]], ids=str)

@@ -131,6 +131,10 @@ def test_agreement_of_sequences_that_differ_in_length():
     too_short, too_long = wanted[:, :3], torch.cat([wanted, torch.tensor([[0], [7]])], dim=1)
     assert metrics.agreement(too_short, wanted).tolist() == [[True, True, True, False, True], [True] * 5]
     assert metrics.agreement(too_long, wanted).all(dim=1).tolist() == [True, False]
+    padded = torch.tensor([[1, 5, 9, 9]])
+    for written, other in ((padded, padded[:, :2]), (padded[:, :2], padded)):
+        assert metrics.agreement(written, other, pad=9).tolist() == [[True] * 4]
+        assert metrics.agreement(written, other).tolist() == [[True, True, False, False]]
 
 
 def test_attention_distance_by_hand():
@@ -175,6 +179,7 @@ def test_uniform_attention_gives_a_cluster_its_share():
 def test_mean_and_error_by_hand():
     mean, error = metrics.mean_and_error([1.0, 2.0, 3.0])
     assert (mean, error) == (2.0, pytest.approx(1 / math.sqrt(3)))
+    assert metrics.mean_and_error([1e9 + 1, 1e9 + 3]) == (1e9 + 2, pytest.approx(1.0))  # float32 counts in steps of 64
     assert math.isnan(metrics.mean_and_error([1.0])[1])
     with pytest.raises(ValueError, match="at least one"):
         metrics.mean_and_error([])

@@ -21,6 +21,7 @@ import threading
 import warnings
 from collections import Counter
 from datetime import date
+from http.client import BadStatusLine
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import islice
 from pathlib import Path
@@ -405,6 +406,15 @@ def test_server_that_sends_something_else(tiny_server, tmp_path, body):
     assert len(files_below(tmp_path)) == 5
 
 
+def test_server_that_speaks_no_http(monkeypatch, tmp_path):
+    def download(folder):
+        raise BadStatusLine("nonsense")
+
+    monkeypatch.setattr(data, "_download_shakespeare", download)
+    with pytest.raises(DataError, match=r"input\.txt could not be fetched .*nonsense.*Check the network"):
+        data.shakespeare(root=tmp_path)
+
+
 @needs_posix
 def test_interrupted_download_leaves_nothing(server, tmp_path):
     def interrupt(content):
@@ -615,6 +625,23 @@ def test_random_affine_stays_in_its_bounds():
     assert abs(torch.corrcoef(torch.stack([down, right]))[0, 1]) < 0.15
 
 
+@pytest.mark.parametrize(
+    ("options", "bounds"),
+    [({}, (10, 0.1, 2)), ({"degrees": 30.0, "scale": 0.5, "translate": 3.0}, (30, 0.5, 3))],
+    ids=["default", "as told"],
+)
+def test_random_affine_draws_four_numbers_for_each_image(monkeypatch, options, bounds):
+    monkeypatch.setattr(data, "affine", lambda images, **amounts: amounts)
+    amounts = random_affine(torch.zeros(4000, 1, 5, 5), torch.Generator().manual_seed(0), **options)
+    degrees, scale, translate = bounds
+    right, down = (amounts["shift"] / translate).unbind(dim=1)
+    draws = torch.stack([amounts["degrees"] / degrees, (amounts["zoom"] - 1) / scale, right, down])
+    assert draws.abs().max() < 1 + 1e-5
+    assert_close(draws.amax(dim=1), torch.ones(4), rtol=0, atol=0.01)
+    assert_close(draws.amin(dim=1), -torch.ones(4), rtol=0, atol=0.01)
+    assert_close(torch.corrcoef(draws), torch.eye(4), rtol=0, atol=0.06)  # four standard deviations
+
+
 def test_random_affine_keeps_range_dtype_and_needs_no_gradient(images):
     for dtype in (torch.float32, torch.float64):
         x = images.to(dtype).requires_grad_()
@@ -729,6 +756,7 @@ def test_reversals():
     assert set(lengths) == {2, 3, 4, 5}
     assert all(count == pytest.approx(500, abs=80) for count in lengths.values())
     assert set("".join(texts)) == set(LETTERS.characters[3:])
+    assert max(len(set(text)) for text in reversals(200, seed=0, shortest=20, longest=20)[0]) == 5
     assert reversals(20, seed=3) == reversals(20, seed=3) != reversals(20, seed=4)
     for sizes in ({"count": 0}, {"shortest": 0}, {"shortest": 6, "longest": 5}):
         with pytest.raises(
@@ -775,6 +803,7 @@ def test_dates_are_what_they_say_and_keep_to_their_split(days, forms):
     assert set("".join(iso)) == set(ISO_DATES.characters[3:])
     numeric = sum(re.fullmatch(r"([A-Z][a-z]{2} )?[\d./-]+", text) is not None for text in written)
     assert numeric == pytest.approx(2 / 5 * 3000, abs=120)
+    assert sum(answer >= "2000" for answer in iso) == pytest.approx(1500, abs=120)
 
 
 def test_what_is_new_in_a_form_kept_for_testing_is_how_it_is_put_together():

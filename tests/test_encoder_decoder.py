@@ -194,6 +194,16 @@ def test_how_it_starts():
     assert_close(model(source, source[:, :1] * 0 + 1), model(source, source[:, :1] * 0 + 1))
 
 
+def test_embedded_tokens_are_dropped_in_training_and_blocks_drop_as_much():
+    model, (source, target) = build(dropout=0.5).train(), pair()
+    assert [block.dropout.p for block in (*model.encoder, *model.decoder)] == [0.5] * 4
+    model.encoder.eval()
+    model.decoder.eval()
+    encoded, mask = model.encode(source)
+    assert not torch.equal(encoded, model.encode(source)[0])
+    assert not torch.equal(model.decode(target, encoded, mask), model.decode(target, encoded, mask))
+
+
 # ---------------------------------------------------------------------------------------------------------------------
 # Any score in each of the three attentions
 # ---------------------------------------------------------------------------------------------------------------------
@@ -284,16 +294,22 @@ def test_a_score_that_measures_places_cannot_serve_cross_attention(score, named)
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_greedy_follows_the_whole_pass(name):
-    model, (source, _) = build(**MODELS[name]), pair()
-    tokens = torch.ones(B, 1, dtype=torch.int64)
+def by_whole_passes(model, source):
+    """What greedy writes, without a cache."""
+    tokens = torch.ones(len(source), 1, dtype=torch.int64)
     for _ in range(MAX_LENGTH):
         ended = (tokens == 2).any(dim=1, keepdim=True)
         if ended.all():
             break
         new = model(source, tokens)[:, -1:].argmax(-1)
         tokens = torch.cat((tokens, new.masked_fill(ended, 0)), dim=1)
+    return tokens
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_greedy_follows_the_whole_pass(name):
+    model, (source, _) = build(**MODELS[name]), pair()
+    tokens = by_whole_passes(model, source)
     assert torch.equal(model.greedy(source), tokens)
     assert torch.equal(model.greedy(source, 2), tokens[:, :3])
 
@@ -304,10 +320,10 @@ def log_probability(model, source, target):
     return sum(log_p[t, token].item() for t, token in enumerate(target[1:]))
 
 
-def writer(seed=0, vocab=4):
+def writer(seed=0, vocab=4, **options):
     """A model of few words that ends now and then."""
     torch.manual_seed(seed)
-    model = shaken(Transformer(SOURCE_VOCAB, vocab, MAX_LENGTH, E, H, 1))
+    model = shaken(Transformer(SOURCE_VOCAB, vocab, MAX_LENGTH, E, H, 1, **options))
     with torch.no_grad():
         model.target_embedding.weight.mul_(2)
     return model
@@ -319,6 +335,39 @@ def all_targets(vocab, count):
         for tokens in itertools.product(range(vocab), repeat=length):
             if 2 not in tokens[:-1] and (tokens[-1] == 2 or length == count):
                 yield torch.tensor((1, *tokens))
+
+
+def lively(seed, **options):
+    """A writer that reads out by numbers of their own, so that it does not repeat what it has read and often ends."""
+    model = writer(seed, 5, **options)
+    model.read_out.weight = nn.Parameter(torch.randn(5, E, dtype=torch.float64))
+    return model
+
+
+@pytest.mark.parametrize("seed", [6, 7])
+def test_a_target_ends_before_others_and_the_writing_with_the_last(seed):
+    model, (source, _) = lively(seed), pair()
+    tokens = by_whole_passes(model, source)
+    assert torch.equal(model.greedy(source), tokens)
+    for both in (model.greedy(source[:2]), model.beam(source[:2], 1)[0][:, 0]):
+        assert both.shape[1] < tokens.shape[1] == MAX_LENGTH + 1
+        assert torch.equal(both, tokens[:2, : both.shape[1]])
+        assert (both[:, -1] == 2).any()
+
+
+@pytest.mark.parametrize("seed", [6, 7])
+def test_any_three_tokens_may_pad_start_and_end(seed):
+    """Numbered otherwise, the same tokens have the same logits, and a model writes the same."""
+    model, other, (source, _) = lively(seed), lively(seed, pad=4, start=0, end=1), pair()
+    with torch.no_grad():
+        for layer in (other.source_embedding, other.target_embedding, other.read_out):
+            layer.weight.copy_(layer.weight.roll(4, dims=0))
+    renumbered, written = (source + 4) % SOURCE_VOCAB, model.greedy(source)
+    assert_close(other(renumbered, (written[:, :3] + 4) % 5), model(source, written[:, :3]).roll(4, dims=-1))
+    assert torch.equal(other.greedy(renumbered), (written + 4) % 5)
+    (tokens, scores), (other_tokens, other_scores) = model.beam(source, 3), other.beam(renumbered, 3)
+    assert torch.equal(other_tokens, (tokens + 4) % 5)
+    assert_close(other_scores, scores)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 0.8])
@@ -432,6 +481,7 @@ def test_refuses_a_target_that_outgrows_the_model():
         ({"width": 0}, "width must be at least 1 .* got 0 and 0"),
         ({"width": 2, "length_penalty": -1.0}, "got 2 and -1"),
         ({"width": 2, "length_penalty": math.nan}, "got 2 and nan"),
+        ({"width": 2, "length_penalty": math.inf}, "got 2 and inf"),
         ({"width": 2, "count": 9}, "count must be from 1 to max_length 8, got 9"),
         ({"width": 2, "count": 0}, "count must be from 1 to max_length 8, got 0"),
     ],
@@ -449,7 +499,8 @@ def test_beam_refuses(options, message):
         ((5, 5, 5, E, H, 0), {}, "num_layers must be at least 1, got 0"),
         ((5, 2, 5, E, H, 1), {}, "three tokens among the target's 2, got 0, 1, 2"),
         ((5, 5, 5, E, H, 1), {"end": 1}, "three tokens among the target's 5, got 0, 1, 1"),
-        ((3, 5, 5, E, H, 1), {"pad": 4}, "pad must be among the source's 3 tokens, got 4"),
+        ((5, 5, 5, E, H, 1), {"pad": -1}, "three tokens among the target's 5, got -1, 1, 2"),
+        ((3, 5, 5, E, H, 1), {"pad": 3}, "pad must be among the source's 3 tokens, got 3"),
         ((5, 5, 5, E, 5, 1), {}, "embed_dim 12 is not divisible by num_heads 5"),
     ],
 )

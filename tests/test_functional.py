@@ -26,7 +26,7 @@ from sciformer import (
     separable_additive_scores,
     softmax_exponential_well,
 )
-from sciformer.functional import LOG_WELLS, squared_distances, steps_between
+from sciformer.functional import LOG_WELLS, safe_root, squared_distances, steps_between
 from sciformer.properties import random_mask, random_qkv
 
 
@@ -81,8 +81,8 @@ def test_causal_mask_by_hand():
     assert causal_mask(3).tolist() == [[True, False, False], [True, True, False], [True, True, True]]
     assert causal_mask(2, 3).tolist() == [[True, True, False], [True, True, True]]
     assert causal_mask(1, 3).tolist() == [[True, True, True]]
-    with pytest.raises(ValueError, match="5 queries and 3 keys"):
-        causal_mask(5, 3)
+    with pytest.raises(ValueError, match="4 queries and 3 keys"):
+        causal_mask(4, 3)
 
 
 def test_padding_mask_by_hand():
@@ -90,6 +90,7 @@ def test_padding_mask_by_hand():
     assert mask.shape == (3, 1, 1, 3)
     assert mask.squeeze().tolist() == [[True, True, False], [False] * 3, [True] * 3]
     assert_close(padding_mask(torch.tensor([2, 0, 3]), 3), mask)
+    assert padding_mask(torch.tensor([], dtype=torch.int64), 3).shape == (0, 1, 1, 3)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,8 @@ def test_masked_softmax_by_hand():
     scores = torch.tensor([[0.0, math.log(3.0), 5.0]])
     weights = masked_softmax(scores, torch.tensor([[True, True, False]]))
     assert_close(weights, torch.tensor([[0.25, 0.75, 0.0]]))
+    far_below = masked_softmax(torch.tensor([[-1e30, 0.0]]), torch.tensor([[True, False]]))
+    assert_close(far_below, torch.tensor([[1.0, 0.0]]))
 
 
 def test_masked_softmax_without_mask_is_softmax():
@@ -194,6 +197,7 @@ def test_attend_drops_weights_but_returns_them_whole():
         (torch.zeros(2, 1, 2, 3), torch.zeros(5, 1, 2, 3), r"\(2, 1\).*\(5, 1\)"),
         (torch.zeros(1, 2, 2, 3), torch.zeros(1, 5, 2, 3), r"\(1, 2\).*\(1, 5\)"),
         (torch.zeros(1, 1, 2, 3), torch.zeros(1, 2, 3), r"\(1, 1, 2, 3\).*\(1, 2, 3\)"),
+        (torch.zeros(3), torch.zeros(3), r"\(3,\) and \(3,\)"),
         (torch.zeros(2, 3), torch.zeros(2, 3).double(), "float32 and torch.float64"),
         (torch.zeros(2, 3).long(), torch.zeros(2, 3).long(), "int64"),
     ],
@@ -220,6 +224,7 @@ def test_steps_by_hand():
     assert above.view(2, 3).tolist() == [[1, 1, 1], [0, 0, 0]]
     assert below.view(2, 3).tolist() == [[0, 0, 0], [0, 0, 0]]
     assert steps_between(2, 6, width=3)[3].tolist() == [[0, 0, 0, 1, 1, 1]] * 2
+    assert left.dtype == torch.float32
 
 
 def test_distance_biased_scores_by_hand():
@@ -375,6 +380,12 @@ def test_equal_vectors_are_at_distance_zero_with_gradient_zero(dtype, centre):
     assert x.grad.isfinite().all()
 
 
+def test_the_root_of_zero_has_the_gradient_zero():
+    squared = torch.tensor([0.0, 4.0], requires_grad=True)
+    safe_root(squared).sum().backward()
+    assert_close(squared.grad, torch.tensor([0.0, 0.25]))
+
+
 def test_gradients_of_distances_are_those_of_the_differences():
     query, key, _ = random_qkv(requires_grad=True)
     with torch.no_grad():
@@ -431,6 +442,13 @@ def test_a_well_is_the_exponential_of_its_logarithm(well, parameters, moat):
     if well is softmax_exponential_well:  # whose divisor is left out
         log = log - log.logsumexp(-1)
     assert_close(log.exp(), well(distance, **parameters))
+
+
+@pytest.mark.parametrize("well", [inverse_square_well, lorentzian_well])
+def test_a_well_and_its_logarithm_start_from_the_same_numbers(well):
+    distance = torch.linspace(0, 5, 50, dtype=torch.float64)
+    assert_close(LOG_WELLS[well](distance.square()).exp(), well(distance))
+    assert_close(LOG_WELLS[well](distance.square(), 3.0).exp(), well(distance, 3.0))
 
 
 @each_well

@@ -20,6 +20,7 @@ from sciformer import (
     rotate,
     sample,
 )
+from sciformer.cache import keep_rows
 from sciformer.data import shakespeare, text_batches
 from sciformer.training import next_token_loss, text_loss
 
@@ -56,6 +57,14 @@ def test_cache_gives_the_logits_of_the_whole_pass(name, pieces):
     assert_close(torch.cat(parts, dim=1), model(tokens), rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.parametrize("name", ["dot, learned", "separable, learned", "token shift"])
+def test_a_cache_goes_on_from_the_texts_that_are_kept(name):
+    model, tokens, cache, rows = build(name), text(), {}, torch.tensor([1, 1, 0])
+    model(tokens[:, :6], cache=cache)
+    keep_rows(cache, rows)
+    assert_close(model(tokens[rows, 6:], cache=cache), model(tokens[rows])[:, 6:], rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_no_logit_depends_on_what_comes_after(name):
     model, tokens = build(name), text()
@@ -86,6 +95,9 @@ def test_how_it_starts():
     tokens = torch.randint(65, (4, 64))
     blank = CharTransformer(65, 64, 128, 4, 4, tie_weights=False, start="identity")
     assert_close(blank(tokens), torch.zeros(4, 64, 65))
+    biases = [p for name, p in CharTransformer(65, 64, 128, 4, 4, bias=True).named_parameters() if "proj.bias" in name]
+    assert len(biases) == 4 * 4
+    assert not any(bias.any() for bias in biases)
     with_bias = CharTransformer(65, 64, 128, 4, 4, bias=True, start="identity")
     x = torch.randn(2, 8, 128)
     for block in with_bias.blocks:
@@ -96,6 +108,24 @@ def test_how_it_starts():
     assert small.blocks[2].feed_forward.down.weight.std().item() == pytest.approx(0.02 / 8**0.5, rel=0.05)
     with pytest.raises(ValueError, match="got 'large'"):
         CharTransformer(65, 64, 128, 4, 4, start="large")
+
+
+def test_the_model_hands_its_options_to_the_blocks():
+    options = {"activation": SquaredReLU, "norm": nn.RMSNorm, "dropout": 0.25, "token_shift": 3}
+    model = CharTransformer(V, L, E, H, 2, expansion=2, **options)
+    for block in model.blocks:
+        assert isinstance(block.feed_forward.activation, SquaredReLU)
+        assert isinstance(block.attention_norm, nn.RMSNorm)
+        assert (block.attention.dropout, block.dropout.p) == (0.25, 0.25)
+        assert block.attention_shift.weight.shape == (3, E)
+        assert block.feed_forward.up.out_features == 2 * E
+    assert isinstance(model.norm, nn.RMSNorm)
+
+
+def test_embedded_tokens_are_dropped_in_training():
+    model = build(dropout=0.5).train()
+    model.blocks.eval()
+    assert not torch.equal(model(text()), model(text()))
 
 
 @pytest.mark.parametrize("lengths", [[3], [2, 1], [1, 1, 1]], ids=str)
@@ -130,6 +160,25 @@ def test_rotary_scores_depend_on_the_way_between_tokens_only():
         rotate(torch.zeros(3, 5))
 
 
+def test_rotation_turns_each_pair_at_its_own_pace():
+    x = torch.randn(2, 5, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    turned = torch.empty_like(x)
+    for t in range(5):
+        for m in range(4):
+            angle = (3 + t) * 10_000 ** (-2 * m / 8)
+            first, second = x[:, t, m], x[:, t, m + 4]
+            turned[:, t, m] = first * math.cos(angle) - second * math.sin(angle)
+            turned[:, t, m + 4] = first * math.sin(angle) + second * math.cos(angle)
+    assert_close(rotate(x, offset=3), turned)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rotation_in_half_precision_knows_its_place(dtype):
+    """Place 4,097 is the same number as 4,096 in either."""
+    x = torch.ones(1, 2)
+    assert_close(rotate(x.to(dtype), offset=4097), rotate(x, offset=4097).to(dtype))
+
+
 def test_greedy_generation_follows_the_whole_pass():
     model, tokens = build(), text(length=3)
     expected = tokens
@@ -150,6 +199,7 @@ def test_generation_goes_on_past_the_window():
     assert cut.shape == (2, 2 * L + 1)
     assert torch.equal(cut[:, -1], longer[:, -1])
     assert model.generate(tokens, 5 * L).shape == (2, 6 * L)
+    assert CharTransformer(V, 1, E, H, 1).generate(tokens[:, :1], 3).shape == (2, 4)  # half of 1 is none
 
 
 def test_generation_is_repeatable_and_leaves_the_mode_alone():
@@ -174,6 +224,7 @@ def test_sampling_draws_what_it_says():
         ({"temperature": 0}, [0, 0, 1]),
     ]:
         assert_close(shares(**options), torch.tensor(expected).float(), atol=0.01, rtol=0)
+    assert sample(torch.tensor([[1.0, 3.0, 2.0]]), temperature=1e-40).tolist() == [1]  # 3e40 is past float32's range
     assert sample(torch.zeros(1000, 3), top_k=2).unique().numel() == 2  # no more, though the third is as likely
 
 
@@ -206,8 +257,9 @@ def test_the_model_refuses_what_it_cannot_read():
             model(bad)
         with pytest.raises(ValueError, match=r"prompt must be .* integers"):
             model.generate(bad, 1)
-    with pytest.raises(ValueError, match=r"prompt has token 13, .* 0\.\.12"):
-        model.generate(torch.tensor([[1, V]]), 1)
+    for strange in (V, -1):
+        with pytest.raises(ValueError, match=rf"prompt has token {strange}, .* 0\.\.12"):
+            model.generate(torch.tensor([[1, strange]]), 1)
     with pytest.raises(ValueError, match="count must be at least 0, got -1"):
         model.generate(text(), -1)
     with pytest.raises(ValueError, match="num_layers must be at least 1, got 0"):
@@ -238,7 +290,9 @@ def test_text_batches_read_every_token_before_any_twice():
     assert not torch.equal(first, next(text_batches(tokens, 7, batch_size=3, seed=1))[0])
     with pytest.raises(ValueError, match="3 pieces of 7 tokens need a text of 28 or more, got 27 tokens"):
         text_batches(tokens[:27], 7, batch_size=3, seed=0)
-    assert next(text_batches(tokens[:28], 7, batch_size=3, seed=0))[0].shape == (3, 7)
+    shortest = [next(text_batches(tokens[:28], 7, batch_size=3, seed=seed))[0] for seed in range(50)]
+    assert {pieces.shape for pieces in shortest} == {(3, 7)}
+    assert {int(pieces[0, 0]) % 7 for pieces in shortest} == set(range(7))  # the first piece may start at any of 7
     with pytest.raises(ValueError, match="got 0 tokens"):
         text_batches(tokens[:0], 7, batch_size=3, seed=0)
 

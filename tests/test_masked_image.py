@@ -166,6 +166,12 @@ def test_scores_are_recipes(score):
     assert network(images(), visible()).shape == (B, 19, 4)
 
 
+def test_blocks_of_encoder_and_decoder_have_the_width_that_was_asked_for():
+    network = model(expansion=2, decoder_layers=3)
+    widths = [block.feed_forward.up.out_features for block in (*network.blocks, *network.decoder_blocks)]
+    assert widths == [2 * E] * 2 + [2 * 6] * 3
+
+
 @pytest.mark.parametrize("score", [DistanceBiasedScore, RotaryScore, partial(NormalizedScore, score=RotaryScore)])
 def test_a_score_of_distances_between_tokens_is_refused(score):
     with pytest.raises(ValueError, match=r"(DistanceBiased|Rotary)Score counts tokens from one to the next"):
@@ -296,13 +302,24 @@ def test_the_probe_sees_moved_copies_of_each_digit_beside_it():
 
 def test_a_probe_leaves_the_encoder_frozen():
     encoder = nn.Sequential(nn.Flatten(), nn.Linear(4, 4))
+    nn.init.eye_(encoder[1].weight)  # mixed, the numbers of one scale would drown the others
     before = [p.clone() for p in encoder.parameters()]
-    train, test = ((x.view(-1, 1, 2, 2), y) for x, y in (clouds(100, 0), clouds(50, 1)))
+    train, test = ((x.view(-1, 1, 2, 2), y) for x, y in (clouds(100, 0), clouds(1100, 1)))
     value = metrics.probe_accuracy(encoder, train, test)
-    assert 0 <= value <= 1
-    assert metrics.probe_accuracy(encoder, train, test, penalties=(1e6,)) < value  # all weights at 0
+    probe = metrics.linear_probe(encoder(train[0]), train[1])
+    assert value == pytest.approx(metrics.accuracy(probe(encoder(test[0])), test[1]).item())
+    assert value > 0.9
+    assert metrics.probe_accuracy(encoder, train, test, penalties=(1e6,)) < 0.4  # of three classes, nothing learned
     assert_close(list(encoder.parameters()), before)
     assert all(p.grad is None for p in encoder.parameters())
+
+
+def test_a_probe_of_five_examples_leaves_their_graph_alone():
+    points, labels = clouds(5, 0)
+    points.requires_grad_()
+    probe = metrics.linear_probe(2 * points, labels)
+    assert probe(points).shape == (5, int(labels.max()) + 1)
+    assert points.grad is None
 
 
 def test_a_probe_refuses():

@@ -11,11 +11,13 @@ from torch.testing import assert_close
 from sciformer import (
     POSITIONS,
     Classifier,
+    DecoderBlock,
     DistanceBiasedScore,
     FeedForward,
     ImageToSequence,
     ImageTransformer,
     LearnedPositions,
+    MultiHeadAttention,
     NoPositions,
     SinusoidalPositions,
     TransformerBlock,
@@ -46,6 +48,7 @@ def test_positions_are_added_and_trained_where_they_should_be():
     x = torch.randn(B, L, E)
     learned = LearnedPositions(E, 7)
     assert_close(learned(x) - x, learned.table[:L].expand(B, L, E))
+    assert LearnedPositions(64, 100).table.std().item() == pytest.approx(0.02, rel=0.1)
     assert_close(NoPositions(E, 7)(x), x)
     assert [len(list(POSITIONS[name](E, 7).parameters())) for name in ("sinusoidal", "learned", "none")] == [0, 1, 0]
     assert list(SinusoidalPositions(E, 7).state_dict()) == []
@@ -56,6 +59,8 @@ def test_positions_refuse(name):
     positions = POSITIONS[name](E, L)
     with pytest.raises(ValueError, match="up to 5 tokens of width 6, got 7 of width 6"):
         positions(torch.zeros(B, 7, E))
+    with pytest.raises(ValueError, match="up to 5 tokens of width 6, got 6 of width 6"):
+        positions(torch.zeros(B, 4, E), offset=2)
     with pytest.raises(ValueError, match="got 5 of width 1"):
         positions(torch.zeros(B, L, 1))
     with pytest.raises(ValueError, match="even embed_dim, got 7"):
@@ -95,6 +100,46 @@ def test_block_parity_with_torch(norm_first, activation, causal):
     probe = torch.randn_like(output)
     gradients = [torch.autograd.grad((y * probe).sum(), x)[0] for y in (output, expected)]
     assert_close(*gradients)
+
+
+@pytest.mark.parametrize("place", ["attention", "feed_forward.dropout", "dropout", "cross_attention"])
+def test_dropout_acts_in_training_at_each_of_its_places_alone(place):
+    torch.manual_seed(0)
+    block, x = DecoderBlock(E, H, dropout=0.5), torch.randn(B, L, E)
+    for name, module in block.named_modules():
+        if name != place and isinstance(module, MultiHeadAttention):
+            module.dropout = 0.0
+        if name != place and isinstance(module, nn.Dropout):
+            module.p = 0.0
+    outputs = [block(x, x)[0] for _ in range(2)]
+    assert not torch.equal(*outputs)
+    block.eval()
+    assert_close(block(x, x)[0], block(x, x)[0], rtol=0, atol=0)
+
+
+def test_attention_and_feed_forward_read_what_was_shifted():
+    block, x = TransformerBlock(E, H, token_shift=2), torch.randn(B, L, E)
+    with torch.no_grad():
+        for shift in (block.attention_shift, block.feed_forward_shift):
+            shift.weight.copy_(torch.randn(2, E))
+    looked = x + block.attention(block.attention_shift(block.attention_norm(x)), is_causal=True)[0]
+    expected = looked + block.feed_forward(block.feed_forward_shift(block.feed_forward_norm(looked)))
+    assert_close(block(x, is_causal=True)[0], expected)
+
+
+def test_the_hidden_width_is_rounded():
+    assert TransformerBlock(100, 4, expansion=1.15).feed_forward.up.out_features == 115  # 100 * 1.15 is below it
+
+
+@pytest.mark.parametrize(("block", "count"), [(TransformerBlock, 2), (DecoderBlock, 3)])
+def test_the_recipe_makes_every_norm(block, count):
+    modules = block(E, H, norm=nn.RMSNorm).modules()
+    assert [type(m) for m in modules if "Norm" in type(m).__name__] == [nn.RMSNorm] * count
+
+
+def test_a_block_without_biases_has_none():
+    for block in (TransformerBlock(E, H, bias=False), DecoderBlock(E, H, bias=False)):
+        assert not [name for name, _ in block.named_parameters() if "bias" in name]
 
 
 def test_patches_are_cut_row_by_row_and_mapped_linearly():
@@ -156,10 +201,15 @@ def test_image_transformer_end_to_end():
     assert all(p.grad is not None for p in network.parameters())
 
 
-def test_image_transformer_hands_its_options_to_the_blocks():
-    blocks = model(activation=nn.ReLU, norm_first=False, expansion=2).blocks
+def test_image_transformer_hands_its_options_to_its_parts():
+    options = {"activation": nn.ReLU, "norm_first": False, "dropout": 0.25, "bias": False, "score": DistanceBiasedScore}
+    blocks = model(expansion=2, **options).blocks
     assert all(isinstance(block.feed_forward.activation, nn.ReLU) and not block.norm_first for block in blocks)
     assert [block.feed_forward.up.out_features for block in blocks] == [2 * E] * 2
+    assert [(block.attention.dropout, block.dropout.p) for block in blocks] == [(0.25, 0.25)] * 2
+    assert not [name for name, _ in blocks.named_parameters() if "bias" in name]
+    assert all(isinstance(block.attention.score, DistanceBiasedScore) for block in blocks)
+    assert model(num_queries=2).classifier.queries.weight.shape == (2, E)
 
 
 def test_without_positions_the_order_of_patches_does_not_matter():
@@ -192,8 +242,9 @@ def test_parameter_count_is_pinned():
 
 
 def test_image_transformer_refuses():
-    with pytest.raises(ValueError, match="image_size 28 is not divisible by patch_size 5"):
-        ImageTransformer(28, 5, 1, 10, 64, 4, 1)
+    for patch_size in (5, 0):
+        with pytest.raises(ValueError, match=f"image_size 28 is not divisible by patch_size {patch_size}"):
+            ImageTransformer(28, patch_size, 1, 10, 64, 4, 1)
     with pytest.raises(ValueError, match="embed_dim 64 is not divisible by num_heads 3"):
         ImageTransformer(28, 7, 1, 10, 64, 3, 1)
     with pytest.raises(ValueError, match=r"\(B, 1, 6, 6\), got \(2, 3, 6, 6\)"):

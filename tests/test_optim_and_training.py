@@ -1,6 +1,7 @@
 """The loop does what it says: learns, resumes to the bit, stops at NaN, and never leaves half a checkpoint."""
 
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from sciformer import ImageTransformer
+from sciformer import ImageTransformer, training
 from sciformer.metrics import accuracy
 from sciformer.optim import Muon, orthogonalize
 from sciformer.training import TrainConfig, evaluate, fit, make_optimizers, next_token_loss
@@ -121,9 +122,34 @@ def test_even_rows_go_on_from_a_saved_state_in_float64():
     assert_close(went_on, weight)
 
 
-def test_muon_refuses_what_is_no_matrix():
-    with pytest.raises(ValueError, match=r"\(5,\)"):
-        Muon([nn.Parameter(torch.zeros(5))], lr=0.1)
+@pytest.mark.parametrize("even_rows", [False, True])
+def test_each_matrix_is_stepped_as_if_it_were_alone(even_rows):
+    """Of one shape or another, in one dtype or another; and one without a gradient stays where it is."""
+    generator = torch.Generator().manual_seed(0)
+    kinds = [((5, 7), torch.float32)] * 2 + [((5, 7), torch.float64), ((5, 7), torch.bfloat16), ((7, 5), torch.float32)]
+    starts = [(10.0**n * torch.randn(shape, generator=generator)).to(dtype) for n, (shape, dtype) in enumerate(kinds)]
+    together, alone = ([nn.Parameter(start.clone()) for start in starts] for _ in range(2))
+    for a, b in zip(together, alone, strict=True):
+        a.grad, b.grad = a.detach().clone(), b.detach().clone()
+        Muon([b], lr=0.1, even_rows=even_rows).step()
+    idle = nn.Parameter(torch.ones(5, 7))
+    Muon([idle, *together], lr=0.1, even_rows=even_rows).step()
+    assert_close(together, alone)
+    assert_close(idle.detach(), torch.ones(5, 7))
+
+
+def test_a_matrix_in_half_precision_is_orthogonalised_in_float32():
+    gradient = torch.randn(32, 64, generator=torch.Generator().manual_seed(0)).bfloat16()
+    weight = nn.Parameter(torch.zeros(32, 64, dtype=torch.bfloat16))
+    weight.grad = gradient
+    Muon([weight], lr=1.0, momentum=0.0).step()
+    assert_close(weight.detach(), (-0.2 * 8 * orthogonalize(gradient.float()[None])[0].bfloat16()).bfloat16())
+
+
+@pytest.mark.parametrize("shape", [(5,), (2, 3, 5)])
+def test_muon_refuses_what_is_no_matrix(shape):
+    with pytest.raises(ValueError, match=re.escape(str(shape))):
+        Muon([nn.Parameter(torch.zeros(shape))], lr=0.1)
 
 
 def test_muon_takes_the_matrices_inside_the_stack_and_nothing_else():
@@ -133,8 +159,23 @@ def test_muon_takes_the_matrices_inside_the_stack_and_nothing_else():
     named = {name for name, p in model.named_parameters() if id(p) in by_muon}
     assert named == {n for n, p in model.named_parameters() if n.startswith("blocks.") and p.dim() == 2}
     assert len(named) == 2 * 6
+    in_order = [id(p) for p in model.parameters() if id(p) in by_muon]
+    assert [id(p) for p in muon.param_groups[0]["params"]] == in_order  # as a checkpoint counts them
     others = [id(p) for group in adamw.param_groups for p in group["params"]]
     assert sorted(others) == sorted(id(p) for p in model.parameters() if id(p) not in by_muon)
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "normuon"])
+def test_normuon_is_muon_with_even_rows(optimizer):
+    muon, _ = make_optimizers(seeded(), TrainConfig(10, optimizer=optimizer))
+    assert isinstance(muon, Muon)
+    assert muon.defaults["even_rows"] is (optimizer == "normuon")
+
+
+def test_adamw_is_as_the_config_says():
+    (adamw,) = make_optimizers(seeded(), TrainConfig(10, lr=0.25, betas=(0.5, 0.75), weight_decay=0.125))
+    assert (adamw.defaults["lr"], adamw.defaults["betas"]) == (0.25, (0.5, 0.75))
+    assert [group["weight_decay"] for group in adamw.param_groups] == [0.125, 0.0]
 
 
 def test_muon_needs_a_stack():
@@ -158,7 +199,9 @@ def test_learning_rate_warms_up_and_falls():
     [
         ({"steps": 0}, "0 steps"),
         ({"steps": 5, "warmup_steps": 7}, "5 steps, 7"),
-        ({"steps": 5, "lr": -1.0}, r"-1\.0"),
+        ({"steps": 5, "warmup_steps": -1}, "5 steps, -1"),
+        ({"steps": 5, "lr": 0.0}, r"got 0\.0 and 1\.0"),
+        ({"steps": 5, "lr": math.nan}, "got nan"),
         ({"steps": 5, "grad_clip": 0.0}, r"0\.0"),
         ({"steps": 5, "optimizer": "sgd"}, "'sgd'"),
         ({"steps": 5, "schedule": "step"}, "'step'"),
@@ -179,14 +222,72 @@ def test_fit_learns(optimizer):
     assert evaluate(model, stream(seed=1, count=10), accuracy) > 0.9
 
 
-def test_weight_decay_spares_biases():
+def test_the_rate_of_each_step_reaches_every_optimizer(monkeypatch):
+    made, rates = [], []
+
+    def make(*arguments):
+        made.extend(make_optimizers(*arguments))
+        return made
+
+    def watch(step, model):
+        rates.append([group["lr"] for optimizer in made for group in optimizer.param_groups])
+
+    monkeypatch.setattr(training, "make_optimizers", make)
+    config = TrainConfig(steps=5, lr=1e-2, optimizer="muon", warmup_steps=2)
+    fit(seeded(), stream(), F.cross_entropy, config, watch, progress=False)
+    assert rates == [[config.lr_at(step)] * 3 for step in range(5)]
+    assert config.with_steps(9) == replace(config, steps=9)
+    assert config.with_steps(1) == replace(config, steps=1, warmup_steps=1)
+
+
+@pytest.mark.parametrize(("grad_clip", "moved"), [(1e6, 0.1), (1e-12, 0.0)])
+def test_gradients_are_clipped(grad_clip, moved):
+    """AdamW's first step has the size of the rate, unless the gradient is below its eps, 1e-8."""
+    model = nn.Linear(5, 3, bias=False)
+    before = model.weight.detach().clone()
+    config = TrainConfig(steps=1, lr=0.1, weight_decay=0.0, grad_clip=grad_clip)
+    fit(model, [(torch.ones(2, 5), torch.zeros(2, 3))], lambda output, _: output.sum(), config, progress=False)
+    assert_close(before - model.weight.detach(), torch.full((3, 5), moved), rtol=0, atol=1e-4)
+
+
+def test_training_drops_out_whatever_mode_the_model_is_in():
+    """Before the first step and after each look from outside."""
+    config = TrainConfig(steps=3)
+    expected = fit(seeded(), stream(), F.cross_entropy, config, progress=False)
+
+    def leaves_it_in_eval(step, model):
+        model.eval()
+
+    torch.manual_seed(0)
+    history = fit(Stacked().eval(), stream(), F.cross_entropy, config, leaves_it_in_eval, progress=False)
+    assert history.loss == expected.loss
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_progress_is_shown_if_asked_for(progress, capsys):
+    fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), progress=progress)
+    assert ("3/3" in capsys.readouterr().err) is progress
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "normuon"])
+def test_weight_decay_spares_biases(optimizer):
     model = seeded()
     before = {name: p.clone() for name, p in model.named_parameters()}
     zeros = [(torch.zeros(2, 5), torch.zeros(2, 3))]
-    config = TrainConfig(steps=1, lr=0.1, weight_decay=0.5)
+    config = TrainConfig(steps=1, lr=0.1, weight_decay=0.5, optimizer=optimizer)
     fit(model, zeros, lambda logits, target: (logits * target).sum(), config, progress=False)  # all gradients are 0
     for name, p in model.named_parameters():
         assert_close(p, before[name] * (0.95 if p.dim() == 2 else 1.0))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "normuon"])
+def test_what_is_frozen_stays_as_it_is(optimizer):
+    model = seeded()
+    frozen = [model.blocks[0].weight, model.read_out.weight, model.read_out.bias]
+    before = [p.requires_grad_(False).clone() for p in frozen]
+    config = TrainConfig(steps=2, lr=0.1, weight_decay=0.5, optimizer=optimizer)
+    fit(model, stream(), F.cross_entropy, config, progress=False)
+    assert_close(frozen, before, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "normuon"])
@@ -218,6 +319,7 @@ def test_resume_is_exact(tmp_path, optimizer, stopped_at):
     assert [f.name for f in file.parent.iterdir()] == ["run.pt"]
     again = fit(seeded(seed=8), stream(), F.cross_entropy, config, **options)  # finished: nothing left to do
     assert again.loss == expected.loss
+    assert again.seconds >= torch.load(file)["history"]["seconds"]  # the time of all parts
 
 
 def test_checkpoint_of_another_run_is_refused(tmp_path):
@@ -227,6 +329,27 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
         fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=5), **options)
     with pytest.raises(ValueError, match=r"another run \(saved, asked for\): '', 'seed 1'"):
         fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), checkpoint_of="seed 1", **options)
+    state = torch.load(tmp_path / "run.pt")
+    torch.save(state | {"of": "seed 1"}, tmp_path / "run.pt")
+    with pytest.raises(ValueError, match=r"another run \(saved, asked for\): 'seed 1', ''"):
+        fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), **options)
+
+
+def test_a_checkpoint_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    options = {"checkpoint": tmp_path / "run.pt", "checkpoint_every": 2, "progress": False}
+    save = torch.save
+
+    def fails_the_second_time(state, path):
+        if len(state["history"]["loss"]) > 2:
+            path.write_bytes(b"half of a check")
+            raise OSError("no space left")
+        save(state, path)
+
+    monkeypatch.setattr(torch, "save", fails_the_second_time)
+    with pytest.raises(OSError, match="no space left"):
+        fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=4), **options)
+    assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
+    assert len(torch.load(tmp_path / "run.pt")["history"]["loss"]) == 2
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"not a checkpoint"])
@@ -251,6 +374,11 @@ def test_a_loss_that_is_not_finite_stops_with_step_and_rate(tmp_path, bad_step):
     assert not file.exists()
 
 
+def test_a_loss_that_is_not_finite_stops_a_short_run_without_checkpoints():
+    with pytest.raises(FloatingPointError, match="nan at step 1 of 3"):
+        fit(seeded(), stream(), lambda logits, _: math.nan * logits.sum(), TrainConfig(steps=3), progress=False)
+
+
 def test_batches_start_anew_or_run_dry():
     three = list(stream(count=3))
     history = fit(seeded(), three, F.cross_entropy, TrainConfig(steps=10), progress=False)
@@ -265,12 +393,21 @@ def test_evaluate_weighs_batches_by_their_size_and_restores_the_mode():
     model = nn.Dropout(0.5)
     model.register_parameter("anchor", nn.Parameter(torch.zeros(())))
     logits, labels = torch.eye(3), torch.tensor([0, 1, 1])
-    model.train()
     batches = [(logits[:2], labels[:2]), (logits[2:], labels[2:])]
-    assert evaluate(model, batches, accuracy) == pytest.approx(2 / 3)
-    assert model.training
+    for mode in (True, False):
+        model.train(mode)
+        assert evaluate(model, batches, accuracy) == pytest.approx(2 / 3)
+        assert model.training is mode
     with pytest.raises(ValueError, match="empty"):
         evaluate(model, [], accuracy)
+
+
+def test_evaluate_keeps_no_graph():
+    def metric(logits, labels):
+        assert not logits.requires_grad
+        return accuracy(logits, labels)
+
+    evaluate(seeded(), stream(count=1), metric)
 
 
 def test_compiled_training_is_the_same_training():

@@ -36,6 +36,33 @@ class Divides(Own):
         return super().forward(query, key) / (query.norm(dim=-1)[..., None] * key.norm(dim=-1)[..., None, :])
 
 
+class DividesByQueries(Own):
+    def forward(self, query, key, **options):
+        return super().forward(query, key) / query.norm(dim=-1)[..., None]
+
+
+class DividesByKeys(Own):
+    def forward(self, query, key, **options):
+        return super().forward(query, key) / key.norm(dim=-1)[..., None, :]
+
+
+class DividesByDistances(Own):
+    def forward(self, query, key, **options):
+        return super().forward(query, key) / (query[..., :, None, :] - key[..., None, :, :]).norm(dim=-1)
+
+
+class Explodes(Own):
+    def forward(self, query, key, **options):
+        return super().forward(query, key).exp()
+
+
+class HidesZeros(Own):
+    """The softmax takes -inf, and every gradient is finite."""
+
+    def forward(self, query, key, **options):
+        return super().forward(query, key).masked_fill((key == 0).all(-1)[..., None, :], -torch.inf)
+
+
 class DividesByTheVisible(Own):
     def forward(self, query, key, *, attn_mask=None, query_offset=0):
         scores = super().forward(query, key)
@@ -66,6 +93,11 @@ class Cancelled(Own):
 class Transposed(Own):
     def forward(self, query, key, **options):
         return super().forward(key, query)
+
+
+class Square(Own):
+    def forward(self, query, key, **options):
+        return super().forward(query, key)[..., : query.shape[-2]]
 
 
 class Single(Own):
@@ -137,12 +169,14 @@ SLIPS = {
     Leaks: ACROSS_KEYS,
     LeaksWithoutGradient: {*ACROSS_KEYS, "gradients are right"},
     Divides: {"finite"},
+    HidesZeros: {"finite"},
     DividesByTheVisible: {"empty rows give 0"},
     Infinite: {"finite", "rows sum to 1"},
     Deaf: {"gradients arrive", "gradients are right"},
     Detached: {"gradients arrive", "gradients are right"},
     Cancelled: {"gradients arrive"},
     Transposed: {"shape"},
+    Square: {"shape"},
     Noisy: {"same answer twice"},
     InPlace: {"inputs stay as they are"},
     AcrossExamples: {"examples are strangers"},
@@ -177,6 +211,20 @@ def test_every_slip_is_seen_for_what_it_is(recipe):
 @pytest.mark.parametrize("recipe", [Leaks, Divides, Cancelled, AcrossExamples, Places, LosesNumbers, Shared])
 def test_a_slip_breaks_nothing_else(recipe):
     assert set(examine(recipe).broken) == SLIPS[recipe]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "seen"),
+    [
+        (DividesByDistances, "a query that equals its key: scores are"),
+        (DividesByKeys, "a key of zeros: scores are"),
+        (DividesByQueries, "a query of zeros: scores are"),
+        (Explodes, "numbers ten times as large: scores are"),
+        (HidesZeros, "a key of zeros: scores are"),
+    ],
+)
+def test_what_is_not_finite_is_told_with_its_case(recipe, seen):
+    assert examine(recipe).seen["finite"] == f"{seen} not finite"
 
 
 def test_every_promise_is_broken_by_some_slip():

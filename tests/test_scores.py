@@ -85,6 +85,7 @@ def test_only_the_distance_knows_places(name):
 
 def test_the_random_mask_leaves_some_queries_nothing():
     assert (~random_mask(B, H, L, L).any(-1)).sum() == B * H
+    assert random_mask(1000, 2, empty_row=False).any(-1).all()
 
 
 def test_readable_path_is_the_four_lines(score):
@@ -109,6 +110,7 @@ def test_a_subclass_is_never_served_by_its_parents_shortcut():
 def test_a_scale_that_is_not_positive_hides_the_future_too(scale):
     inputs = random_qkv(B, H, L, L, D)
     score = DotProductScore(H, D, scale=scale)
+    assert_close(score(*inputs[:2]), scale * inputs[0] @ inputs[1].mT)
     fast, readable = (attention(score, *inputs, is_causal=True, need_weights=weights)[0] for weights in (False, True))
     assert_close(fast, readable)
 
@@ -141,10 +143,12 @@ def test_a_score_of_ones_own_drops_in():
         (torch.ones(5, 1, L, L, dtype=torch.bool), r"\(5, 1, 7, 7\)"),
     ],
 )
-def test_both_paths_refuse_a_wrong_mask(score, mask, message, need_weights, is_causal):
+def test_both_paths_refuse_a_wrong_mask(score, mask, message, need_weights, is_causal, monkeypatch):
     options = {"attn_mask": mask, "need_weights": need_weights, "is_causal": is_causal}
-    with pytest.raises(ValueError, match=message):
-        attention(score, *random_qkv(B, H, L, L, D), **options)
+    for in_a_block in (fast.BLOCK_NUMBERS["cpu"], 1):
+        monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", in_a_block)
+        with pytest.raises(ValueError, match=message):
+            attention(score, *random_qkv(B, H, L, L, D), **options)
 
 
 @pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
@@ -153,6 +157,41 @@ def test_both_paths_refuse_values_and_batches_that_do_not_fit(score, need_weight
     for unfit in ((query, key, value[:, :, 1:]), (query, key[:, :, 1:], value), (query, key[:1], value[:1])):
         with pytest.raises(ValueError, match=r"must share batch and heads, and key and value a length"):
             attention(score, *unfit, need_weights=need_weights)
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
+@pytest.mark.parametrize("name", ["dot", "distance", "distance on a grid", "additive", "separable", "gaussian field"])
+def test_both_paths_refuse_queries_and_keys_that_do_not_fit(name, is_causal, monkeypatch):
+    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", 1)
+    score, (query, key, value) = built(RECIPES[name]), random_qkv(B, H, L, L, D)
+    for need_weights in (False, True):
+        options = {"is_causal": is_causal, "need_weights": need_weights}
+        with pytest.raises(ValueError, match="query has head_dim 6, but key has head_dim 4"):
+            attention(score, query, key[..., :4], value, **options)
+        with pytest.raises(ValueError, match=r"float64 and torch\.float32"):
+            attention(score, query, key.float(), value, **options)
+
+
+@pytest.mark.parametrize(("heads", "width"), [(1, None), (8, 3)], ids=["sequence", "grid"])
+def test_both_paths_refuse_slopes_of_other_heads(heads, width, monkeypatch):
+    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", 1)
+    score = DistanceBiasedScore(heads, D, width=width).double()
+    for need_weights in (False, True):
+        with pytest.raises(ValueError, match=rf"for 2 heads and . sides, got \({heads},\)"):
+            attention(score, *random_qkv(1, 2, L, L, D), is_causal=True, need_weights=need_weights)
+
+
+def test_normalized_queries_and_keys_keep_their_direction_and_have_length_root_d():
+    query, key, _ = random_qkv(B, H, L, L, D)
+    for x, prepared in zip((query, key), NormalizedScore(H, D).prepare(query, key), strict=True):
+        assert_close(prepared, D**0.5 * x / x.norm(dim=-1, keepdim=True))
+
+
+@pytest.mark.parametrize("recipe", [NormalizedScore, RotaryScore])
+def test_what_comes_after_is_the_dot_product_unless_told_otherwise(recipe):
+    query, key, _ = random_qkv(B, H, L, L, D)
+    score = recipe(H, D)
+    assert_close(score(query, key), DotProductScore(H, D)(*score.prepare(query, key)))
 
 
 def test_normalized_queries_and_keys_keep_their_dtype(monkeypatch):
@@ -178,6 +217,16 @@ def test_where_distance_starts():
     shapes = [(False, None), (True, None), (False, 3), (True, 3)]
     sizes = [DistanceBiasedScore(2, D, each_side=s, width=w).strength.shape for s, w in shapes]
     assert sizes == [(2,), (2, 2), (2,), (2, 4)]
+
+
+@pytest.mark.parametrize("recipe", [DistanceBiasedScore, EnergyWellScore])
+def test_heads_that_start_alike_part_in_training(recipe):
+    """Each has a number of its own in memory, not a view of one for all."""
+    (parameter,) = recipe(2, D).parameters()
+    start = parameter.detach().clone()
+    parameter.grad = torch.tensor([1.0, -1.0])
+    torch.optim.SGD([parameter], lr=0.5).step()
+    assert_close(parameter.detach(), start + torch.tensor([-0.5, 0.5]))
 
 
 @pytest.mark.parametrize("name", ["distance", "distance to each side"])
@@ -212,7 +261,7 @@ def test_a_large_grid_is_exact(dtype, monkeypatch):
         with torch.autocast("cpu", enabled=mixed):
             output, _ = attention(score, *inputs)
         assert output.dtype == dtype
-        assert_close(output.double(), exact, rtol=0, atol=2e-5 if dtype == torch.float32 else 0.02)
+        assert_close(output.double(), exact, rtol=torch.finfo(dtype).eps, atol=2e-5)
 
 
 def test_where_a_grid_takes_the_blocks(monkeypatch):
@@ -250,6 +299,14 @@ def test_causal_distance_in_bfloat16_knows_its_place():
     assert_close(fast.double(), exact, rtol=0, atol=0.02)  # bfloat16 rounds an output of 3 by up to 0.008
 
 
+def test_a_bias_in_bfloat16_is_held_as_float32_holds_it():
+    """In two parts 30,000.3 would be off by up to a quarter."""
+    nothing, value = torch.zeros(1, 1, 2, 8, dtype=torch.bfloat16), torch.eye(2, 8, dtype=torch.bfloat16)[None, None]
+    bias = torch.tensor([[30_000.3, 30_000.0]])
+    output = fast.key_biased_attention(nothing[:, :, :1], nothing, value, bias, scale=1.0)
+    assert_close(output[0, 0, :, :2].float(), bias.double().softmax(-1).float(), rtol=0, atol=0.004)
+
+
 def test_float16_takes_the_blocks():
     """λj√D would be past float16's largest number, 65,504."""
     score = DistanceBiasedScore(2, 16, start=40.0)
@@ -273,6 +330,16 @@ def test_blocks_keep_no_scores_for_the_way_back(recipe, monkeypatch):
     for queries in (32, 4):
         monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", queries * H * 32)
         assert largest_kept() <= B * H * 32 * D
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
+def test_every_score_drops_weights_on_the_fast_path(score, is_causal):
+    """With values of one, an output is the sum of the weights that were kept, each twice as large."""
+    query, key, value = random_qkv(B, H, L, L, D)
+    torch.manual_seed(0)
+    output, _ = attention(score, query, key, torch.ones_like(value), is_causal=is_causal, dropout_p=0.5)
+    assert not torch.allclose(output, torch.ones_like(output))
+    assert output.mean().item() == pytest.approx(1, abs=0.4)
 
 
 def test_blocks_draw_the_same_dropout_on_the_way_back(monkeypatch):
@@ -377,8 +444,9 @@ def test_a_heavy_token_draws_attention(well):
         ({"well": "gauss"}, "gaussian, inverse_square, softmax_exponential, lorentzian, got 'gauss'"),
         ({"form": "kernel"}, "got 'kernel'"),
         ({"start": 0.0}, r"above 0, .* 3 heads, got 0\.0"),
+        ({"start": [0.1, -0.2, 0.3]}, r"above 0, .* got \[0\.1, -0\.2, 0\.3\]"),
         ({"start": [0.1, 0.2]}, r"one for each of 3 heads, got \[0\.1, 0\.2\]"),
-        ({"well": "inverse_square", "start": 1.0}, r"inverse_square well has no alpha that could start at 1\.0"),
+        ({"well": "inverse_square", "start": 0.0}, r"inverse_square well has no alpha that could start at 0\.0"),
     ],
 )
 def test_energy_well_score_refuses(options, message):
@@ -413,15 +481,16 @@ def test_gaussian_field_in_float16_takes_the_blocks():
 
 
 @pytest.mark.parametrize("is_causal", [True, False])
-def test_both_paths_refuse_what_has_no_distance(score, is_causal):
+def test_both_paths_refuse_what_has_no_distance(score, is_causal, monkeypatch):
     """More queries than keys: causal, no score can serve them."""
     query, key, value = random_qkv(B, H, L, L, D)
-    for need_weights in (False, True):
+    for need_weights, in_a_block in ((False, fast.BLOCK_NUMBERS["cpu"]), (False, 1), (True, 1)):
+        monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", in_a_block)
         if is_causal:
             with pytest.raises(ValueError, match="7 queries and 5 keys"):
                 attention(score, query, key[:, :, :5], value[:, :, :5], is_causal=True, need_weights=need_weights)
         elif isinstance(score, DistanceBiasedScore):
-            with pytest.raises(ValueError, match="7 queries from place 0 reach past 5 keys"):
+            with pytest.raises(ValueError, match=r"queries from place \d reach past 5 keys"):
                 attention(score, query, key[:, :, :5], value[:, :, :5], need_weights=need_weights)
 
 
@@ -454,6 +523,11 @@ def largest_made(score, inputs, **options):
         output, _ = attention(score, *inputs, **options)
         torch.autograd.grad((output**2).sum(), [*inputs, *score.parameters()], allow_unused=True)
     return largest.numbers
+
+
+def test_the_causal_dot_product_holds_neither_scores_nor_mask():
+    inputs = random_qkv(B, H, 64, 64, D, requires_grad=True)
+    assert largest_made(DotProductScore(H, D), inputs, is_causal=True) == B * H * 64 * D
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -492,6 +566,19 @@ def test_separable_attention_takes_any_mask_that_is_the_same_for_all_queries(mas
     for is_causal in (False, True):
         pair = [attention(score, *inputs, attn_mask=mask, is_causal=is_causal, need_weights=n)[0] for n in (0, 1)]
         assert_close(*pair)
+        half = SeparableAdditiveScore(H, D).bfloat16(), *(x.bfloat16() for x in inputs)
+        assert attention(*half, attn_mask=mask, is_causal=is_causal)[0].dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
+@pytest.mark.parametrize(
+    ("mask", "message"), [(torch.zeros(7), "boolean .*float32"), (torch.ones(8, dtype=torch.bool), r"\(8,\)")]
+)
+def test_separable_attention_refuses_a_wrong_mask_that_is_the_same_for_all_queries(mask, message, is_causal):
+    with pytest.raises(ValueError, match=message):
+        attention(
+            SeparableAdditiveScore(H, D).double(), *random_qkv(B, H, L, L, D), attn_mask=mask, is_causal=is_causal
+        )
 
 
 @pytest.mark.parametrize("spread", [20.0, 200.0])

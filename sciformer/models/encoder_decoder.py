@@ -288,7 +288,7 @@ class Transformer(nn.Module):
                 tokens = torch.cat((tokens[rows], token.view(-1, 1)), dim=1)
                 keep_rows(cache, rows)
                 ended = ended.gather(1, parent) | (token == self.end)
-                if (ended | log_p.isinf()).all():
+                if ended.all():
                     break
         return tokens.view(B, K, -1), log_p / ((5 + lengths) / 6) ** length_penalty
 

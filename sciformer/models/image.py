@@ -45,7 +45,7 @@ class ImageToSequence(nn.Module):
         Raises:
             ValueError: if the images are not of the size that was announced.
         """
-        if images.dim() != 4 or images.shape[1:] != self.image_shape:
+        if images.shape[1:] != self.image_shape:
             raise ValueError(f"images must be (B, {', '.join(map(str, self.image_shape))}), got {tuple(images.shape)}")
         size = self.projection.kernel_size[0]
         patches = images.unfold(2, size, size).unfold(3, size, size)  # (B, C, rows, columns, size, size): a view

@@ -1,0 +1,51 @@
+"""Time by a clock that is told what to say, and memory by tensors of known size."""
+
+import itertools
+
+import pytest
+import torch
+
+from sciformer import measure
+
+MEGABYTE = 2**18  # numbers in float32
+
+
+def test_the_median_leaves_the_warm_up_out(monkeypatch):
+    """Each computation moves the clock by as much as it takes; the first turn of both is slow."""
+    now, calls = 0.0, []
+
+    def takes(name, seconds):
+        durations = itertools.chain([100.0], itertools.repeat(seconds))
+
+        def run():
+            nonlocal now
+            calls.append(name)
+            now += next(durations)
+
+        return run
+
+    monkeypatch.setattr(measure.time, "perf_counter", lambda: now)
+    assert measure.median_seconds_in_turns([takes("a", 1.0), takes("b", 3.0)], 1) == [1.0, 3.0]
+    assert calls == ["a", "b"] * 2, "they take turns"
+    assert measure.median_seconds(takes("c", 2.0), 2) == 2.0
+    assert calls[4:] == ["c"] * 3
+
+
+@pytest.mark.parametrize(
+    ("run", "megabytes"),
+    [
+        (lambda: torch.zeros(MEGABYTE), 1),
+        (lambda: [torch.zeros(MEGABYTE) for _ in range(3)], 3),
+        (lambda: [torch.zeros(MEGABYTE).sum() for _ in range(3)], 1),
+    ],
+    ids=["one", "three at a time", "three in turn"],
+)
+def test_the_peak_is_what_is_held_at_a_time(run, megabytes):
+    assert measure.peak_bytes(run, "cpu") == pytest.approx(megabytes * 2**20, abs=1000)
+
+
+def test_what_was_there_before_does_not_count():
+    kept = []
+    for _ in range(3):
+        peak = measure.peak_bytes(lambda: kept.append(torch.zeros(MEGABYTE)), "cpu")
+        assert peak == pytest.approx(2**20, abs=1000)
