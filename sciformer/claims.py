@@ -475,7 +475,7 @@ def overfits() -> list[Finding]:
         dot_rises, separable_rises = mean > ERRORS * error, other > ERRORS * its_error
         less, measured = against(rises[1], rises[0], "loss")
         holds = less and dot_rises and not separable_rises
-        findings.append(Finding(holds, measured, described(content), f"with {positions}"))
+        findings.append(Finding(holds, f"the loss rises by {measured}", described(content), f"with {positions}"))
     return findings
 
 
