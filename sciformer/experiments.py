@@ -220,6 +220,7 @@ SHAKESPEARE_CELL: dict[Profile, LanguageSetting] = {
 
 
 def _two_by_two(cell: LanguageSetting) -> dict[str, LanguageSetting]:
+    """The same model with each kind of positions and each of the two scores."""
     return {
         f"{positions}, {score}": replace(cell, positions=positions, score=score)
         for positions in ("sinusoidal", "learned")

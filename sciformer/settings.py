@@ -249,8 +249,8 @@ class LanguageSetting:
 
     def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
         """Endless batches of pieces of the training text, each with the same text one token later."""
-        tokens = shakespeare("train")[0].to(device)
-        tokens = tokens[: round(self.text_share * len(tokens))]
+        text = shakespeare("train")[0]
+        tokens = text[: round(self.text_share * len(text))].to(device)
         return text_batches(tokens, self.length, batch_size=self.batch_size, seed=seed)
 
 
