@@ -143,6 +143,11 @@ MNIST_784: dict[Profile, PixelSetting] = {
     ),
 }
 
+# As published: ten epochs at one learning rate.
+MNIST_784_PUBLISHED: dict[Profile, PixelSetting] = {
+    "long": replace(_PUBLISHED_PIXELS, train=replace(_PUBLISHED_PIXELS.train, schedule="constant")),
+}
+
 
 # The two sizes at which nanoGPT trains on this text, and its own recipe: GPT-2's architecture with AdamW. Its losses on
 # the validation split, at these sizes: 1.88 and 1.4697 (github.com/karpathy/nanoGPT, README).
@@ -548,6 +553,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "mnist-image-transformer": Experiment(MNIST_IMAGE_TRANSFORMER, train_image_transformer, seeds=5),
     "mnist-pixels": Experiment(MNIST_PIXELS, train_pixel_transformer, seeds=3),
     "mnist-784": Experiment(MNIST_784, train_growing_pixels, seeds=1),
+    "mnist-784-published": Experiment(MNIST_784_PUBLISHED, train_pixel_transformer, seeds=1),
     "shakespeare": Experiment(SHAKESPEARE, train_language, seeds=3),
     "additive-2x2": Experiment(ADDITIVE_2X2, train_language, seeds=3),
     "additive-2x2-little-text": Experiment(ADDITIVE_LITTLE_TEXT, partial(train_language, looks=20), seeds=3),

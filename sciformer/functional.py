@@ -293,8 +293,9 @@ def distance_biased_scores(
     check_strength(strength, H, len(steps))
     if strength.dim() == 1:  # one slope for the distance, whichever side it is to
         strength, steps = strength[:, None], steps.sum(dim=0, keepdim=True)
-    penalty = sum(slope[:, None, None] * side for slope, side in zip(strength.unbind(dim=1), steps, strict=True))
-    return (scores - penalty).to(scores.dtype)  # (H, L, S) is the same for the whole batch
+    sides = zip((-strength).unbind(dim=1), steps, strict=True)
+    bias = sum(slope[:, None, None] * side for slope, side in sides)  # (H, L, S), the same for the whole batch
+    return (scores + bias).to(scores.dtype)
 
 
 def check_additive_weight(weight: Tensor, query: Tensor) -> None:

@@ -3,6 +3,7 @@
 A record holds all seeds of an experiment and is written only when every one of them has finished.
 """
 
+import hashlib
 import json
 import platform
 import shutil
@@ -43,9 +44,10 @@ def record(
 ) -> Path:
     """Train every seed of every arm of an experiment and write its record.
 
-    Every run is kept as soon as it has finished, in a folder beside the record. So when one fails, or the machine goes
-    down, the next call trains only what is missing, provided that settings, commit, versions and device are the same.
-    The folder goes when the record is whole. Its "seconds" are those of the call that made it whole.
+    Every run is kept as soon as it has finished, in a folder beside the record, and a long one is saved on the way. So
+    when one fails, or the machine goes down, the next call trains only what is missing, provided that settings, commit,
+    versions and device are the same. The folder goes when the record is whole. Its "seconds" are those of the call that
+    made it whole; those of a run count what came before an interruption.
 
     Args:
         seeds: how many for each arm, if not as many as the experiment says.
@@ -119,12 +121,15 @@ def _attempt(
     known = json.loads(json.dumps({"setting": asdict(setting), **where, "date": None}))
     if path.exists() and (content := json.loads(path.read_text()))["known"] == known:
         return content["run"]
+    fingerprint = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:12]
+    checkpoint = path.with_name(f"{path.stem}, {fingerprint}.pt")  # other code must not go on from it
     try:
-        summary = _summary(run, device, arm, setting, seed)
+        summary = _summary(partial(run, checkpoint=checkpoint), device, arm, setting, seed)
     except Exception as error:  # whatever it is, it must not cost what the other runs have found
         return error
     with written_whole(path) as beside:
         beside.write_text(json.dumps({"known": known, "run": summary}) + "\n")
+    checkpoint.unlink(missing_ok=True)
     return summary
 
 

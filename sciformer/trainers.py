@@ -95,6 +95,7 @@ def train_to_choose(
     seed: int,
     *,
     device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
     progress: bool = True,
     looks: int = 4,
     on_look: Callable[[int, float], None] = lambda step, value: None,
@@ -120,9 +121,8 @@ def train_to_choose(
             on_look(step, seen["validation accuracy"])
         return seen
 
-    history = fit(
-        model, setting.training_batches(seed, device), F.cross_entropy, setting.train, report, progress=progress
-    )
+    stream = setting.training_batches(seed, device)
+    history = _fit(setting, seed, model, stream, F.cross_entropy, report, checkpoint=checkpoint, progress=progress)
     return Run(seed, model, history, {"validation accuracy": history.metrics["validation accuracy"][-1][1]})
 
 
@@ -149,18 +149,28 @@ def train_pixel_transformer(
 
 
 def train_growing_pixels(
-    setting: PixelSetting, seed: int, *, device: torch.device | str = "cpu", progress: bool = True
+    setting: PixelSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: bool = True,
 ) -> Run:
     """Train on small digits, enlarge the model, train it on large ones; measure the test accuracy after each of these.
 
     Pictures that grow while a model trains cost less for the same accuracy (Tan and Le 2021, arXiv:2104.00298, section
     4). A price on distance has nothing to grow with them.
     """
-    small = train_image_transformer(setting.coarse(), seed, device=device, progress=progress, looks=4)
+    of_small = None if checkpoint is None else Path(f"{checkpoint}.small")
+    small = train_image_transformer(
+        setting.coarse(), seed, device=device, checkpoint=of_small, progress=progress, looks=4
+    )
     large = enlarged(small.model, setting).to(device)
     as_it_is = evaluate(large, setting.test_batches(device), accuracy)
     # 10,000 large digits take minutes of a CPU core, so this looks only at the end.
-    run = train_image_transformer(setting, seed, device=device, progress=progress, looks=1, model=large)
+    run = train_image_transformer(
+        setting, seed, device=device, checkpoint=checkpoint, progress=progress, looks=1, model=large
+    )
     run.figures |= {"test accuracy on small digits": small.figures["test accuracy"], "test accuracy enlarged": as_it_is}
     run.details["loss on small digits"] = thinned(small.history.loss)
     run.history.seconds += small.history.seconds
