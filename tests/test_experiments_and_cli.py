@@ -223,6 +223,33 @@ def test_a_kept_run_of_another_setting_is_trained_anew(tmp_path, monkeypatch, ti
     assert [one["curves"]["loss"][-1][0] for one in runs] == [2] * len(tiny_pixels)
 
 
+def test_a_run_that_is_broken_off_goes_on_where_it_was_saved_but_not_from_other_code(tmp_path, monkeypatch):
+    """The second call finds both trainings of the growing pixels done; a third, of another commit, starts anew."""
+    whole = EXPERIMENTS["mnist-784"]
+    setting = replace(whole.settings["long"], size="small", pooling=7, coarse_steps=2)
+    tiny = replace(setting, score_options=setting.score_options | {"width": 4})
+    found, power = [], False
+
+    def run(setting, seed, *, checkpoint, **options):
+        found.append([file.exists() for file in (checkpoint, Path(f"{checkpoint}.small"))])
+        result = whole.run(setting, seed, checkpoint=checkpoint, **options)
+        if not power:
+            raise RuntimeError("power cut")
+        return result
+
+    monkeypatch.setitem(EXPERIMENTS, "mnist-784", replace(whole, settings={"long": tiny}, run=run))
+    for commit in ("one", "one", "other"):
+        monkeypatch.setattr(records, "_commit", lambda commit=commit: commit)
+        with pytest.raises(records.UnfinishedRecord, match="power cut"):
+            record("mnist-784", "long", steps=2, out=tmp_path)
+    power = True
+    record("mnist-784", "long", steps=2, out=tmp_path)
+    assert found == [[False, False], [True, True], [False, False], [True, True]]
+    assert [file.name for file in tmp_path.iterdir()] == ["mnist-784.long.json"]
+    (resumed,) = load_record("mnist-784", "long", tmp_path)["runs"]
+    assert resumed["figures"] == whole.run(replace(tiny, train=tiny.train.with_steps(2)), 0, progress=False).figures
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):
     path = tmp_path / "new" / "file"
     with written_whole(path) as beside:
