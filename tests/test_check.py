@@ -263,16 +263,28 @@ def test_several_looks_should_be_a_tensor():
 
 
 @pytest.mark.parametrize(
-    ("exercise", "answer", "words"),
+    ("exercise", "answer", "wanted", "given"),
     [
-        ("frozen_features", lambda encoder, train, test: encoder(train), "Two results are wanted: the training feat"),
-        ("read_piece", lambda x, table, layers, cache: (x, cache), "For each piece one tensor is wanted: its states."),
+        (
+            "frozen_features",
+            lambda encoder, train, test: encoder(train),
+            "the training features, and the test features",
+            "a tensor",
+        ),
+        ("with_time", lambda query, key, times, strength: query, "the longer query, and the longer key", "a tensor"),
+        ("read_token", lambda past, score, value: (1, 2, value), "what to keep, and the output", "a sequence of 3"),
     ],
 )
-def test_the_number_of_results_has_to_be_right(exercise, answer, words):
+def test_where_two_results_are_wanted_other_numbers_of_them_are_told(exercise, answer, wanted, given):
     diagnosis = EXERCISES[exercise].diagnose(answer, seed=0)
     assert diagnosis.kind == "wrong type"
-    assert diagnosis.says.startswith(words)
+    assert diagnosis.says.startswith(f"Two results are wanted: {wanted}. This is {given}.\n")
+
+
+def test_where_one_result_is_wanted_two_are_told():
+    diagnosis = check.read_piece.diagnose(lambda x, table, layers, cache: (x, cache), seed=0)
+    assert diagnosis.kind == "wrong type"
+    assert diagnosis.says.startswith("For each piece one tensor is wanted: its states.")
 
 
 # What is not a matter of numbers, on a small exercise of its own.

@@ -358,6 +358,17 @@ def parameter(module: Any, name: str) -> Tensor:
     return value
 
 
+def pair(result: Any, first: str, second: str) -> tuple[Any, Any]:
+    """The two results of an answer; their names, "a longer query", are for the message.
+
+    Raises:
+        WrongType: if there are not two.
+    """
+    if not isinstance(result, list | tuple) or len(result) != 2:
+        raise WrongType(f"Two results are wanted: {first}, and {second}. This is {_kind(plain(result))}.")
+    return result[0], result[1]
+
+
 def plain(value: Any) -> Any:
     """A result as tensors, numbers, texts and lists of them; anything else becomes ``{"type": its name}``.
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault, parameter
+from sciformer.check.exercise import Case, Draw, Exercise, Fault, pair, parameter
 
 _FORMULA = "The formula"
 _BREAK = "Break it: three slips in the penalty"
@@ -408,7 +408,8 @@ def _attend_in_time(
     answer: Callable[..., Any], query: Tensor, key: Tensor, value: Tensor, times: Tensor, strength: Tensor
 ) -> Tensor:
     """What counts is what torch makes of the longer vectors: there are many ways to share out the factors."""
-    longer_query, longer_key = answer(query, key, times, strength)
+    longer = answer(query, key, times, strength)
+    longer_query, longer_key = pair(longer, "the longer query", "the longer key")
     return F.scaled_dot_product_attention(longer_query, longer_key, value.to(longer_query), is_causal=True)
 
 

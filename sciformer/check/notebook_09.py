@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.exercise import Case, Draw, Exercise, Fault, pair
 
 _BAHDANAU = "Bahdanau's score"
 _FORMULA = "The formula"
@@ -371,7 +371,7 @@ def _generate(answer: Callable[..., Any], scores: Tensor, values: Tensor) -> tup
     """All outputs of a text, token by token, and whether what is kept stays small."""
     past, outputs, most = None, [], 0
     for score, value in zip(scores, values, strict=True):
-        past, output = answer(past, score, value)
+        past, output = pair(answer(past, score, value), "what to keep", "the output")
         outputs.append(output)
         most = max(most, _count(past))
     D = values.shape[-1]

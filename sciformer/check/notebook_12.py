@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault, WrongType
+from sciformer.check.exercise import Case, Draw, Exercise, Fault, pair
 
 _HIDE = "Hide three quarters"
 _ENCODER = "The encoder sees what is left"
@@ -275,8 +275,7 @@ def _call_frozen_features(answer: Callable[..., Any], weight: Tensor, train: Ten
     """The encoder is tanh(x W), and W still wants gradients."""
     weight = weight.clone().requires_grad_()
     features = answer(lambda images: torch.tanh(images @ weight), train, test)
-    if not isinstance(features, list | tuple) or len(features) != 2:
-        raise WrongType("Two results are wanted: the training features, and the test features.")
+    features = pair(features, "the training features", "the test features")
     return *features, not any(isinstance(x, Tensor) and x.requires_grad for x in features)
 
 
