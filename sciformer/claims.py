@@ -754,7 +754,7 @@ def records_table() -> str:
     """What every record says, in each profile."""
     heads: dict[Profile, str] = {
         "quick": "quick profile, two CPU cores",
-        "long": "long profile, a CPU core a run",
+        "long": "long profile, CPU",
         "full": "full profile, GPU",
     }
     lines = [row(["recorded", *heads.values()]), "|---|" + "---|" * len(heads)]

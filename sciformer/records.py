@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from tqdm import tqdm
 
 from sciformer.experiments import experiment
 from sciformer.files import written_whole
@@ -73,12 +74,13 @@ def record(
     path = (out or results_folder()) / record_file(name, profile)
     where, kept, began = environment(device), kept_runs(path), time.perf_counter()
     kept.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before the training
-    attempt = partial(_attempt, what.run, device, where, kept)
+    run = what.run if jobs == 1 else partial(what.run, progress=False)  # their bars would write over each other
+    attempt = partial(_attempt, run, device, where, kept)
     if jobs == 1:
         runs = [attempt(*task) for task in tasks]
     else:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            runs = list(pool.map(attempt, *zip(*tasks, strict=True)))
+            runs = list(tqdm(pool.map(attempt, *zip(*tasks, strict=True)), "runs", len(tasks)))
     failed = [(arm, seed, run) for (arm, _, seed), run in zip(tasks, runs, strict=True) if isinstance(run, Exception)]
     if failed:
         arm, seed, error = failed[0]

@@ -183,7 +183,7 @@ def test_record_is_written_whole(tmp_path, jobs):
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_what_has_finished_outlives_a_run_that_fails(tmp_path, monkeypatch, tiny_pixels, jobs):
+def test_what_has_finished_outlives_a_run_that_fails(tmp_path, monkeypatch, tiny_pixels, capfd, jobs):
     """One arm asks for more positions than there are; the others are trained, kept, and not trained again."""
     whole = EXPERIMENTS["mnist-pixels"]
     arms = whole.arms("quick")
@@ -192,6 +192,8 @@ def test_what_has_finished_outlives_a_run_that_fails(tmp_path, monkeypatch, tiny
     message = r"1 of 5 runs failed, the first is learned, seed 0: embed_dim 7 is not divisible by num_heads 4\. The "
     with pytest.raises(records.UnfinishedRecord, match=message):
         record("mnist-pixels", "quick", seeds=1, steps=1, jobs=jobs, out=tmp_path)
+    bars = set(re.findall(r"(\w+): +\d+%", capfd.readouterr().err))
+    assert bars == {"train" if jobs == 1 else "runs"}  # those of several processes would write over each other
     kept = tmp_path / "mnist-pixels.quick.runs"
     assert {file.name for file in kept.iterdir()} == {f"{a}, seed 0.json" for a in tiny_pixels if a != "learned"}
     assert load_record("mnist-pixels", "quick", tmp_path) is None
