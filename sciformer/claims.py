@@ -102,12 +102,14 @@ def verdict(findings: Sequence[Finding]) -> str:
 # ---------------------------------------------------------------------------- from records
 
 
-def best_record(name: str, profiles: Sequence[Profile] = ("full", "long", "quick")) -> dict[str, Any] | None:
-    """The record of the first of these profiles that there is one of, with seeds enough for an error."""
+def best_record(
+    name: str, profiles: Sequence[Profile] = ("full", "long", "quick"), *, fewest_seeds: int = 2
+) -> dict[str, Any] | None:
+    """The record of the first of these profiles that there is one of, by default with seeds enough for an error."""
     for profile in profiles:
         if profile in EXPERIMENTS[name].settings:
             content = load_record(name, profile)
-            if content is not None and len(content["seeds"]) > 1:
+            if content is not None and len(content["seeds"]) >= fewest_seeds:
                 return content
     return None
 
@@ -126,7 +128,8 @@ def figures(content: dict[str, Any], figure: str, arm: str | None) -> list[float
 
 def described(content: dict[str, Any]) -> str:
     """A record as the column of settings names it."""
-    return f"`{content['name']}`, {content['profile']}, {len(content['seeds'])} seeds"
+    seeds = len(content["seeds"])
+    return f"`{content['name']}`, {content['profile']}, {seeds} seed{'s' * (seeds > 1)}"
 
 
 def is_better_low(figure: str) -> bool:
@@ -157,10 +160,9 @@ def compare(
     condition: str = "",
     relation: Relation = "better",
     other_figure: str | None = None,
-    profiles: Sequence[Profile] = ("full", "long", "quick"),
 ) -> Finding:
     """Two arms of an experiment, or two figures of one."""
-    content = best_record(name, profiles)
+    content = best_record(name)
     if content is None:
         return Finding(None, NOT_RECORDED, f"`{name}`", condition)
     ours, theirs = figures(content, figure, arm), figures(content, other_figure or figure, other)
@@ -174,17 +176,17 @@ def reach(
     published: float,
     *,
     condition: str = "",
-    profiles: Sequence[Profile] = ("full", "long", "quick"),
+    fewest_seeds: int = 2,
 ) -> Finding:
-    """An arm beside a figure that was published."""
-    content = best_record(name, profiles)
+    """An arm beside a figure that was published. A single run, whose error nobody knows, has to reach it by itself."""
+    content = best_record(name, fewest_seeds=fewest_seeds)
     if content is None:
-        which = f", {' or '.join(profiles)}" if len(profiles) < 3 else ""
-        return Finding(None, NOT_RECORDED, f"`{name}`{which}", condition)
+        return Finding(None, NOT_RECORDED, f"`{name}`", condition)
     values = figures(content, figure, arm)
     mean, error = mean_and_error(values)
     short = mean - published if is_better_low(figure) else published - mean
-    return Finding(short <= ERRORS * error, describe_figure(figure, values), described(content), condition)
+    allowed = ERRORS * error if len(values) > 1 else 0.0
+    return Finding(short <= allowed, describe_figure(figure, values), described(content), condition)
 
 
 def stays_at(name: str, figure: str, arm: str | None, published: float, *, condition: str = "") -> Finding:
@@ -558,7 +560,7 @@ CLAIMS = [
         "About 79 % of digits are right, as 784 pixels",
         DISTANCE,
         7,
-        lambda: [reach("mnist-784-published", ACCURACY, None, 0.79)],
+        lambda: [reach("mnist-784-published", ACCURACY, None, 0.79, fewest_seeds=1)],
     ),
     Claim("The pixel model has about 250,000 parameters", DISTANCE, 7, published_parameters),
     Claim(

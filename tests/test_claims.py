@@ -148,7 +148,6 @@ def test_findings_come_from_the_largest_record_that_has_errors(hand_made):
     hand_made("full", a=[3.0, 3.1], b=[2.0, 2.0])
     finding = compare(NAME, "validation loss", "a", "b")
     assert (finding.holds, finding.setting) == (False, f"`{NAME}`, full, 2 seeds")
-    assert compare(NAME, "validation loss", "a", "b", profiles=("quick",)).holds
     with pytest.raises(ValueError, match=f"{NAME} has recorded no 'accuracy' of arm 'a'"):
         compare(NAME, "accuracy", "a", "b")
 
@@ -161,6 +160,14 @@ def test_published_figures(hand_made):
     assert not stays_at(NAME, "validation loss", "a", 0.85).holds
     assert similar(NAME, "validation loss", "a", "b", 0.25).holds  # 0.4 apart, ± 0.1
     assert not similar(NAME, "validation loss", "a", "b", 0.15).holds
+
+
+def test_a_single_run_has_to_reach_a_published_figure_by_itself(hand_made):
+    hand_made("quick", a=[1.0], b=[1.5])
+    assert reach(NAME, "validation loss", "a", 1.0).holds is None
+    finding = reach(NAME, "validation loss", "a", 1.0, fewest_seeds=1)
+    assert (finding.holds, finding.measured, finding.setting) == (True, "1.000", f"`{NAME}`, quick, 1 seed")
+    assert reach(NAME, "validation loss", "a", 0.999, fewest_seeds=1).holds is False
 
 
 def broken_tokens(tokens):
