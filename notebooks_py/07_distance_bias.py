@@ -497,11 +497,11 @@ for other in ("sinusoidal", "learned", "none", "published"):
 
 # %% [markdown]
 # The claim was that a learned distance can replace positions. In so short a training it does more: it starts with near
-# things together, which the other arms first have to learn. `published` differs in more than its distance: one head, norms behind
-# the branches, Adam. Its gap has no single cause.
+# things together, which others first have to learn. `published` differs in more than its distance: one head, post-norm, Adam.
+# Its gap has no single cause.
 #
-# Its authors report about 79 % with about 250,000 parameters: ten epochs at 28×28, at one learning rate. The model that they
-# describe has fewer. The recorded run `mnist-784-published` trains it as they did:
+# Its authors report about 79 % with about 250,000 parameters, after ten epochs at 28×28. The model that they describe has
+# fewer. `mnist-784-published` trains it as they did:
 
 # %%
 published = experiments.MNIST_784_PUBLISHED["long"].model()
