@@ -32,7 +32,7 @@ from sciformer.positions import POSITIONS, NoPositions
 from sciformer.scores import SCORES, NormalizedScore, RotaryScore
 from sciformer.training import Batch, TrainConfig
 
-#: Quick is for a notebook on two CPU cores; long is as much as one such core does in twenty minutes to an hour a run,
+#: Quick is for a notebook on two CPU cores; long is what such cores do in twenty minutes to two hours a run,
 #: for those who have no GPU; full is for a GPU. Not every experiment has a long form.
 Profile = Literal["quick", "long", "full"]
 ScoreRecipe = Callable[[int, int], nn.Module]
