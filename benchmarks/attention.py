@@ -18,8 +18,8 @@ from sciformer.measure import median_seconds_in_turns, peak_bytes
 
 BATCH, EMBED_DIM, NUM_HEADS = 1, 128, 4
 HEAD_DIM = EMBED_DIM // NUM_HEADS
-#: Up to this length every contestant is measured as often as was asked for; beyond it, less often the longer it is.
-OFTEN_UP_TO = 1024
+#: At this length every contestant is measured as often as was asked for; the longer, the less often.
+REPEATS_AT = 1024
 
 
 class Ours(nn.Module):
@@ -174,7 +174,7 @@ def measure(
     """Time and memory of every contestant at every length, shortest first.
 
     Memory is the most that torch has allocated at a time during the first pass, beyond parameters and input. Times are
-    medians of ``repeats`` later passes, of fewer at lengths above :data:`OFTEN_UP_TO`.
+    medians of ``repeats`` later passes at length :data:`REPEATS_AT`, of more at shorter lengths and of fewer at longer.
 
     Yields:
         A row for each contestant and length, with "milliseconds" and "megabytes" or with "why not".
@@ -204,7 +204,7 @@ def measure(
             else:
                 row["why not"] = why_not
             rows.append(row)
-        often = max(min(3, repeats), repeats * OFTEN_UP_TO // max(OFTEN_UP_TO, length))
+        often = max(min(3, repeats), repeats * REPEATS_AT // length)
         seconds = iter(median_seconds_in_turns(runs, often))
         for row in rows:
             if "why not" not in row:

@@ -316,7 +316,7 @@ def fast_distance_biased(
         return grid_biased_attention(query, key, value, score.strength, width=score.width, **options)
     check_strength(score.strength, query.shape[-3], 2)
     left = score.strength if score.strength.dim() == 1 else score.strength[:, 0]
-    bias = left[:, None] * (torch.arange(S, device=key.device) - S // 2).float()  # (H, S)
+    bias = left[:, None] * torch.arange(-(S // 2), S - S // 2, dtype=torch.float32, device=key.device)  # (H, S)
     return key_biased_attention(query, key, value, bias, scale=D**-0.5, **options)
 
 

@@ -1,6 +1,7 @@
 """Time and memory of a computation."""
 
 import json
+import random
 import statistics
 import tempfile
 import time
@@ -19,14 +20,16 @@ def median_seconds(run: Callable[[], object], repeats: int) -> float:
 def median_seconds_in_turns(runs: Sequence[Callable[[], object]], repeats: int) -> list[float]:
     """Median time of each of several computations, after one of each that warms up.
 
-    They take turns, so that a noisy machine is noisy for all: the ratio of two medians says more than either.
+    They take turns, so that a noisy machine is noisy for all: the ratio of two medians says more than either. Each
+    round has an order of its own, or the same one would always come after one that empties the processor's caches.
     """
     times: list[list[float]] = [[] for _ in runs]
+    orders = random.Random(0)
     for _ in range(repeats + 1):
-        for run, own in zip(runs, times, strict=True):
+        for place in orders.sample(range(len(runs)), len(runs)):
             began = time.perf_counter()
-            run()
-            own.append(time.perf_counter() - began)
+            runs[place]()
+            times[place].append(time.perf_counter() - began)
     return [statistics.median(own[1:]) for own in times]
 
 
