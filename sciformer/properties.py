@@ -340,7 +340,7 @@ def _empty_rows(recipe: Recipe) -> None:
         empty = ~mask.any(-1)
         output, _ = attend_under(attn_mask=mask)
         _demand((output[empty] == 0).all(), "the output of a query without keys is not 0")
-        to_query, *others = torch.autograd.grad(output.square().sum(), inputs)
+        to_query, *others = torch.autograd.grad(_probe(output), inputs)
         _demand((to_query[empty] == 0).all(), "a query without keys has a gradient")
         _demand(all(g.isfinite().all() for g in (to_query, *others)), "a gradient is not finite")
         output, _ = attend_under(attn_mask=torch.zeros(L, L, dtype=torch.bool))

@@ -309,7 +309,7 @@ def _load_checkpoint(
 ) -> tuple[History, int, tuple[Tensor, Tensor]]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-        saved = state["config"]
+        saved, saved_of = state["config"], state["of"]
     except Exception as error:
         raise ValueError(
             f"{path} is not a whole checkpoint ({type(error).__name__}); delete it to start from the beginning"
@@ -317,7 +317,7 @@ def _load_checkpoint(
     if saved != asdict(config):
         other = {k: (saved.get(k), v) for k, v in asdict(config).items() if saved.get(k) != v}
         raise ValueError(f"{path} was made with another configuration (saved, asked for): {other}")
-    if (saved_of := state.get("of", "")) != of:
+    if saved_of != of:
         raise ValueError(f"{path} was made by another run (saved, asked for): {saved_of!r}, {of!r}")
     model.load_state_dict(state["model"])
     for optimizer, saved_optimizer in zip(optimizers, state["optimizers"], strict=True):

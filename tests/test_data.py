@@ -307,13 +307,14 @@ def test_full_shakespeare_equals_the_embedded_one():
     assert vocabulary == same
 
 
-def test_shakespeare_is_fetched_once(server, tmp_path):
+def test_shakespeare_is_fetched_once(server, tmp_path, recwarn):
     tokens, vocabulary = data.shakespeare("val", root=tmp_path / "new" / "root")
     assert torch.equal(tokens, data.shakespeare("val")[0])
     assert files_below(tmp_path) == {str(Path("new/root/tinyshakespeare/input.txt")): TEXT}
     served = len(server.requests)
     assert data.shakespeare("train", root=tmp_path / "new" / "root")[1] == vocabulary
     assert len(server.requests) == served
+    assert not recwarn.list  # of a damaged file
 
 
 def test_mnist_is_fetched_once(tiny_server, tiny_mnist, tmp_path):

@@ -285,6 +285,8 @@ def test_text_batches_read_every_token_before_any_twice():
     assert all(torch.equal(t, i + 1) for i, t in zip(inputs, targets, strict=True))
     seen = torch.cat(inputs).flatten()
     assert len(seen) == len(seen.unique()) == 141 * 7
+    places = torch.cat(inputs)[:, 0].double()  # of the pieces, which come in no order
+    assert torch.corrcoef(torch.stack((places, torch.arange(141.0).double())))[0, 1].abs() < 0.3
     first = next(text_batches(tokens, 7, batch_size=3, seed=0))[0]
     assert torch.equal(first, inputs[0])
     assert not torch.equal(first, next(text_batches(tokens, 7, batch_size=3, seed=1))[0])

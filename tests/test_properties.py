@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from sciformer import DotProductScore, PreparedScore, fast
+from sciformer import DotProductScore, PreparedScore, SeparableAdditiveScore, fast, functional
+from sciformer.functional import masked_softmax
 from sciformer.properties import PROPERTIES, examine, name_of
 
 
@@ -115,6 +116,11 @@ class InPlace(Own):
         return self.scale * (query.data.mul_(2) @ key.mT)
 
 
+class InPlaceOnKeys(Own):
+    def forward(self, query, key, **options):
+        return self.scale * (query @ key.data.mul_(2).mT)
+
+
 class AcrossExamples(Own):
     def forward(self, query, key, **options):
         scores = super().forward(query, key)
@@ -179,6 +185,7 @@ SLIPS = {
     Square: {"shape"},
     Noisy: {"same answer twice"},
     InPlace: {"inputs stay as they are"},
+    InPlaceOnKeys: {"inputs stay as they are"},
     AcrossExamples: {"examples are strangers"},
     AcrossQueries: {"queries are strangers"},
     Places: {"says whether it knows places"},
@@ -246,14 +253,93 @@ def test_a_fast_path_that_is_wrong_is_seen(monkeypatch):
     assert "fast path is exact" in examine(DotProductScore).broken
 
 
+PATHS = {
+    "a causal query sees one key too many": (
+        lambda exact, query, key, value, mask: exact + F.pad(key[:, :, 1:].mean(-1, keepdim=True), (0, 0, 0, 1)),
+        {"hides the future": "output 0 has a gradient at a later key"},
+    ),
+    "no gradient reaches a value": (
+        lambda exact, query, key, value, mask: exact.detach() + value - value + 0 * key,
+        {"hides the future": "output 0 has no gradient at an earlier value"},
+    ),
+    "an empty row is not 0": (
+        lambda exact, query, key, value, mask: exact + 1,
+        {"empty rows give 0": "the output of a query without keys is not 0"},
+    ),
+    "an empty row has a gradient": (
+        lambda exact, query, key, value, mask: exact + query - query.detach(),
+        {
+            "empty rows give 0": "a query without keys has a gradient",
+            "fast path is exact": "none: outputs or gradients differ",
+        },
+    ),
+    "empty everywhere is not 0": (
+        lambda exact, query, key, value, mask: exact + float(mask is not None and not mask.any()),
+        {"empty rows give 0": "with every key hidden, an output is not 0"},
+    ),
+    "empty everywhere has a gradient": (
+        lambda exact, query, key, value, mask: exact if mask is None or mask.any() else exact + value - value.detach(),
+        {"empty rows give 0": "with every key hidden, there is a gradient"},
+    ),
+    "fewer queries than keys": (
+        lambda exact, query, key, value, mask: exact + float(query.shape != key.shape),
+        {"decoding is the whole pass": "the last 3 queries alone have other outputs"},
+    ),
+}
+
+
+@pytest.mark.parametrize("slip", PATHS)
+def test_a_fast_path_is_told_how_it_errs(monkeypatch, slip):
+    change, told = PATHS[slip]
+
+    def path(score, query, key, value, *, attn_mask=None, **options):
+        exact = fast.readable_attention(score, query, key, value, attn_mask=attn_mask, **options)[0]
+        return change(exact, query, key, value, attn_mask)
+
+    monkeypatch.setitem(fast.FAST, Own, path)
+    seen = examine(Own).seen
+    assert {name: seen[name] for name in told} == told
+
+
+@pytest.mark.parametrize(
+    ("softmax", "seen"),
+    [
+        (lambda scores, mask: 2 * masked_softmax(scores, mask), "none: a row that does not sum to 1"),
+        (lambda scores, mask: masked_softmax(scores), "mask: a weight below 0, or at a hidden key"),
+    ],
+    ids=["twice", "no mask"],
+)
+def test_weights_that_are_no_shares_are_seen(monkeypatch, softmax, seen):
+    monkeypatch.setattr(functional, "masked_softmax", softmax)
+    assert examine(Own).seen["rows sum to 1"] == seen
+
+
+def test_a_number_may_start_where_it_does_nothing():
+    class StartsAtZero(Own):
+        def __init__(self, num_heads, head_dim):
+            super().__init__(num_heads, head_dim)
+            nn.init.zeros_(self.scale)
+
+    assert examine(StartsAtZero).holds
+
+
+def test_it_tells_of_a_score_that_does_not_ask_the_query():
+    assert "attention does not depend on the query" in examine(SeparableAdditiveScore).told
+
+
 def test_a_stub_is_not_attempted():
     class Stub(Own):
         def forward(self, query, key, **options):
             raise NotImplementedError
 
+    class Torchs(Own):
+        def forward(self, query, key, **options):
+            raise NotImplementedError("'cdist' is not there for this device")
+
     verdict = examine(Stub)
     assert str(verdict) == "Stub: not attempted yet"
     assert not verdict.holds
+    assert "'cdist' is not there" in examine(Torchs).seen["shape"]
 
 
 def test_whatever_a_recipe_does_it_is_told():
