@@ -76,7 +76,7 @@ class TrainConfig:
         """Learning rate of update number ``step``, counted from 0."""
         if step < self.warmup_steps:
             return self.lr * (step + 1) / self.warmup_steps
-        done = (step - self.warmup_steps) / (self.steps - self.warmup_steps)
+        done = (step - self.warmup_steps) / max(1, self.steps - self.warmup_steps)  # all may be warm-up
         left = {"cosine": (1 + math.cos(math.pi * done)) / 2, "line": 1 - done, "constant": 1.0}[self.schedule]
         return self.lr * left
 

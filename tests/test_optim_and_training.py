@@ -192,6 +192,7 @@ def test_learning_rate_warms_up_and_falls():
     line, constant = (replace(config, schedule=schedule) for schedule in ("line", "constant"))
     assert [line.lr_at(step) for step in (4, 10, 35, 60, 109)] == pytest.approx([1.0, 2.0, 1.5, 1.0, 0.02])
     assert [constant.lr_at(step) for step in (4, 10, 109)] == pytest.approx([1.0, 2.0, 2.0])
+    assert replace(config, steps=10, warmup_steps=10).lr_at(10) == 2.0  # one past the last, as a curve may be drawn
 
 
 @pytest.mark.parametrize(
