@@ -108,6 +108,26 @@ def test_the_same_module_may_be_built_in_another_order(capsys):
     assert "4 parameter gradients agree" in capsys.readouterr().out
 
 
+class Halved(Pair):
+    """Only its first map has a say; the weight of the second is in the formula, times 0, unless it is forgotten."""
+
+    def __init__(self, *, forgets):
+        super().__init__("first", "second")
+        self.forgets = forgets
+
+    def forward(self, x):
+        output = self.first(x)
+        return output if self.forgets else output + 0 * self.second.weight.sum()
+
+
+def test_a_parameter_without_a_say_is_compared_too(capsys):
+    x = torch.randn(2, 3)
+    course.assert_same_module(Halved(forgets=True), Halved(forgets=True), x)
+    assert "4 parameter gradients agree" in capsys.readouterr().out
+    with pytest.raises(AssertionError, match=r"gradient of second\.weight differs"):
+        course.assert_same_module(Halved(forgets=True), Halved(forgets=False), x)
+
+
 def test_modules_with_other_parameters_are_not_the_same():
     with pytest.raises(AssertionError, match=r"differ in name: \['bias'\]"):
         course.assert_same_module(nn.Linear(3, 5, bias=False), nn.Linear(3, 5), torch.randn(2, 3))
@@ -451,6 +471,7 @@ def test_power_law_finds_the_exponent():
     points = [(1, 2.0), (2, 3.0), (8, 40.0)]
     slope, height = np.polyfit(*np.log(points).T, 1)
     assert metrics.power_law(points) == pytest.approx((slope, np.exp(height)))
+    assert metrics.power_law([(2, 3.0), (4, 12.0)]) == pytest.approx((2.0, 0.75))  # two points are a line
 
 
 @pytest.mark.parametrize("points", [[], [(1, 2.0)], [(3, 2.0), (3, 5.0)], [(1, 0.0), (2, 1.0)], [(1, 1.0), (2, -1.0)]])
