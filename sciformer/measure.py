@@ -24,12 +24,13 @@ def median_seconds_in_turns(runs: Sequence[Callable[[], object]], repeats: int) 
     round has an order of its own, or the same one would always come after one that empties the processor's caches.
     """
     times: list[list[float]] = [[] for _ in runs]
-    orders = random.Random(0)
+    turns, orders = list(zip(runs, times, strict=True)), random.Random(0)
     for _ in range(repeats + 1):
-        for place in orders.sample(range(len(runs)), len(runs)):
+        orders.shuffle(turns)
+        for run, own in turns:
             began = time.perf_counter()
-            runs[place]()
-            times[place].append(time.perf_counter() - began)
+            run()
+            own.append(time.perf_counter() - began)
     return [statistics.median(own[1:]) for own in times]
 
 

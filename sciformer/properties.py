@@ -344,7 +344,7 @@ def _empty_rows(recipe: Recipe) -> None:
         _demand((to_query[empty] == 0).all(), "a query without keys has a gradient")
         _demand(all(g.isfinite().all() for g in (to_query, *others)), "a gradient is not finite")
         output, _ = attend_under(attn_mask=torch.zeros(L, L, dtype=torch.bool))
-        gradients = torch.autograd.grad(output.sum(), [*inputs, *score.parameters()], allow_unused=True)
+        gradients = torch.autograd.grad(_probe(output), [*inputs, *score.parameters()], allow_unused=True)
         _demand((output == 0).all(), "with every key hidden, an output is not 0")
         _demand(all(g is None or (g == 0).all() for g in gradients), "with every key hidden, there is a gradient")
 

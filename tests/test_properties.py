@@ -253,6 +253,11 @@ def test_a_fast_path_that_is_wrong_is_seen(monkeypatch):
     assert "fast path is exact" in examine(DotProductScore).broken
 
 
+def only_a_gradient(x):
+    """0, with the gradient of x."""
+    return x - x.detach()
+
+
 PATHS = {
     "a causal query sees one key too many": (
         lambda exact, query, key, value, mask: exact + F.pad(key[:, :, 1:].mean(-1, keepdim=True), (0, 0, 0, 1)),
@@ -267,7 +272,7 @@ PATHS = {
         {"empty rows give 0": "the output of a query without keys is not 0"},
     ),
     "an empty row has a gradient": (
-        lambda exact, query, key, value, mask: exact + query - query.detach(),
+        lambda exact, query, key, value, mask: exact + only_a_gradient(query),
         {
             "empty rows give 0": "a query without keys has a gradient",
             "fast path is exact": "none: outputs or gradients differ",
@@ -278,7 +283,13 @@ PATHS = {
         {"empty rows give 0": "with every key hidden, an output is not 0"},
     ),
     "empty everywhere has a gradient": (
-        lambda exact, query, key, value, mask: exact if mask is None or mask.any() else exact + value - value.detach(),
+        lambda exact, query, key, value, mask: exact if mask is None or mask.any() else exact + only_a_gradient(value),
+        {"empty rows give 0": "with every key hidden, there is a gradient"},
+    ),
+    "empty everywhere has gradients that sum to 0": (
+        lambda exact, query, key, value, mask: (
+            exact if mask is None or mask.any() else exact + only_a_gradient(value - value.roll(1, 2))
+        ),
         {"empty rows give 0": "with every key hidden, there is a gradient"},
     ),
     "fewer queries than keys": (
