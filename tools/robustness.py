@@ -1,0 +1,205 @@
+"""Find out where a notebook's checks depend on the machine: run them under many conditions and collect the margins.
+
+    python tools/robustness.py run --threads 1 2 4          strict nbval of every notebook with 1, 2 and 4 threads
+    python tools/robustness.py run --vectors avx2 default   with less of the processor's vector instructions
+    python tools/robustness.py run --busy 1                 beside a process that keeps one core busy
+    python tools/robustness.py run --python OTHER/bin/python --threads 1    with another environment's torch
+    python tools/robustness.py table                        write docs/robustness.md from what has been run
+
+Lists are multiplied, so `--threads 1 2 --vectors best default` gives four conditions. What has been run is kept in
+runs/robustness/, one JSON file for each condition and notebook, and is not run again, so that a grid of many hours can
+be interrupted; delete a file to repeat it. Of each run we keep the cells that failed and the value of each verdict. The
+table names every failure and gives, for each verdict, the distance between its mean and the nearest bound in standard
+deviations over the conditions.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RUNS = ROOT / "runs" / "robustness"
+TABLE = ROOT / "docs" / "robustness.md"
+SAFE = 3.0  # standard deviations between a verdict's mean and its bound
+
+# Runs in each kernel before its first cell: every verdict leaves its value in a file, and is then judged as ever.
+STARTUP = """
+def _record_verdicts():
+    import json, os
+    from sciformer import course
+    judge = course.verdict
+    def verdict(name, value, *, above=None, below=None):
+        with open(os.environ["SCIFORMER_VERDICTS"], "a") as file:
+            file.write(json.dumps({"name": name, "value": float(value), "above": above, "below": below}) + "\\n")
+        return judge(name, value, above=above, below=below)
+    course.verdict = verdict
+_record_verdicts()
+"""
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    """Keep so many cores busy with work that is not ours."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
+def run(python: str, notebook: Path, environment: dict[str, str]) -> dict:
+    """Validate one notebook strictly; the cells that failed, the verdicts' values, the seconds."""
+    with tempfile.TemporaryDirectory() as folder:
+        startup, verdicts, report = (Path(folder) / name for name in ("startup.py", "verdicts", "report.xml"))
+        startup.write_text(STARTUP)
+        verdicts.touch()
+        command = [python, "-m", "pytest", "-q", "--nbval", str(notebook), f"--junitxml={report}"]
+        settings = {"PYTHONSTARTUP": str(startup), "SCIFORMER_VERDICTS": str(verdicts), **environment}
+        started = time.perf_counter()
+        done = subprocess.run(command, cwd=ROOT, env=os.environ | settings, capture_output=True, text=True)
+        seconds = time.perf_counter() - started
+        if not report.exists():
+            raise RuntimeError(f"pytest wrote no report for {notebook.name}:\n{done.stdout}{done.stderr}")
+        cases = ET.parse(report).findall(".//testcase")
+        failed = {
+            case.get("name", ""): fault.get("message", "") + (fault.text or "")
+            for case in cases
+            for fault in case
+            if fault.tag in ("failure", "error")
+        }
+        values = [json.loads(line) for line in verdicts.read_text().splitlines()]
+    return {"seconds": seconds, "cells": len(cases), "failed": failed, "verdicts": values}
+
+
+def conditions(options: argparse.Namespace) -> Iterator[tuple[str, int, dict[str, str]]]:
+    """Name, busy processes and environment variables of each condition asked for."""
+    probe = [options.python, "-c", "import torch; print(torch.__version__.split('+')[0])"]
+    torch = subprocess.run(probe, capture_output=True, text=True, check=True).stdout.strip()
+    for threads, vectors, load in itertools.product(options.threads, options.vectors, options.busy):
+        environment = {"OMP_NUM_THREADS": str(threads)}
+        if vectors != "best":
+            environment["ATEN_CPU_CAPABILITY"] = vectors
+        yield f"torch {torch}, threads {threads}, vectors {vectors}, busy {load}", load, environment
+
+
+def run_all(options: argparse.Namespace) -> None:
+    """Run what has not been run yet, and say how each run went."""
+    notebooks = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    if options.notebooks:
+        notebooks = [notebook for notebook in notebooks if notebook.stem[:2] in options.notebooks]
+
+    for condition, load, environment in conditions(options):
+        folder = RUNS / condition
+        folder.mkdir(parents=True, exist_ok=True)
+
+        def one(notebook: Path, folder: Path = folder, environment: dict[str, str] = environment) -> None:
+            target = folder / f"{notebook.stem}.json"
+            if target.exists():
+                return
+            result = run(options.python, notebook, environment)
+            target.with_suffix(".partial").write_text(json.dumps(result, indent=1))
+            target.with_suffix(".partial").replace(target)
+            print(f"{folder.name}: {notebook.stem} {result['seconds']:.0f} s, failed {[*result['failed']]}", flush=True)
+
+        with busy(load), ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(one, notebooks))
+
+
+def table() -> str:
+    """The page: conditions, failures, and every verdict with its margin, the narrowest first."""
+    folders = sorted(folder for folder in RUNS.iterdir() if folder.is_dir())
+    results = {(f.name, r.stem): json.loads(r.read_text()) for f in folders for r in sorted(f.glob("*.json"))}
+    lines = [
+        "# Do the notebooks' checks hold on other machines?",
+        "",
+        f"Written on {date.today()} by `python tools/robustness.py table` from strict `pytest --nbval` runs of the quick",
+        f"profile on {os.cpu_count()} cores ({platform.machine()}). Threads are those of torch; vectors are torch's",
+        "`ATEN_CPU_CAPABILITY`; busy counts processes that keep a core busy beside the course.",
+        "",
+        "## Conditions",
+        "",
+        "| condition | notebooks | cells | failed | seconds |",
+        "|---|---|---|---|---|",
+    ]
+    for folder in folders:
+        runs = [result for (name, _), result in results.items() if name == folder.name]
+        cells, failed = sum(r["cells"] for r in runs), sum(len(r["failed"]) for r in runs)
+        lines.append(f"| {folder.name} | {len(runs)} | {cells} | {failed} | {sum(r['seconds'] for r in runs):.0f} |")
+    lines += ["", "## Failed cells", ""]
+    failures = [
+        f"- {stem}, {cell} ({condition})" for (condition, stem), result in results.items() for cell in result["failed"]
+    ]
+    lines += failures or ["None."]
+    lines += [
+        "",
+        "## Verdicts",
+        "",
+        "Margin: how many standard deviations over the conditions lie between the mean and the nearest bound; a value that",
+        "is the same everywhere has no standard deviation, and its margin is marked –.",
+        "",
+        "| notebook | verdict | bound | lowest | mean | highest | margin |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [row for _, row in sorted(verdict_rows(results))]
+    return "\n".join(lines) + "\n"
+
+
+def verdict_rows(results: dict[tuple[str, str], dict]) -> Iterator[tuple[float, str]]:
+    """Margin and row of each verdict. A verdict is known by its notebook, its name and its turn among equal names."""
+    values: dict[tuple[str, str, int], list[dict]] = {}
+    for (_, stem), result in results.items():
+        turns: dict[str, int] = {}
+        for verdict in result["verdicts"]:
+            turn = turns[verdict["name"]] = turns.get(verdict["name"], -1) + 1
+            values.setdefault((stem, verdict["name"], turn), []).append(verdict)
+    for (stem, name, _), found in values.items():
+        numbers = [verdict["value"] for verdict in found]
+        mean, spread = statistics.fmean(numbers), statistics.pstdev(numbers)
+        bounds = {word: found[-1][word] for word in ("above", "below") if found[-1][word] is not None}
+        distance = min(mean - bound if word == "above" else bound - mean for word, bound in bounds.items())
+        same = spread <= 1e-6 * abs(mean)
+        margin = float("inf") if same and distance > 0 else distance / max(spread, 1e-300)
+        bound = " and ".join(f"{word} {value:g}" for word, value in bounds.items())
+        shown = "–" if margin == float("inf") else f"{margin:.1f}" + (" **narrow**" if margin < SAFE else "")
+        cells = [stem[:2], name.replace("|", "/").replace("\n", " "), bound]
+        cells += [f"{number:.4g}" for number in (min(numbers), mean, max(numbers))] + [shown]
+        yield margin, "| " + " | ".join(cells) + " |"
+
+
+def main() -> None:
+    """Run conditions, or write the table of those that were run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    runs = commands.add_parser("run", help="run what has not been run yet")
+    runs.add_argument("--notebooks", nargs="*", metavar="NN", help="which notebooks; all where none is named")
+    runs.add_argument("--threads", nargs="+", type=int, default=[2], help="threads of torch")
+    runs.add_argument("--vectors", nargs="+", choices=["best", "avx2", "default"], default=["best"])
+    runs.add_argument("--busy", nargs="+", type=int, default=[0], help="processes that keep a core busy")
+    runs.add_argument("--python", default=sys.executable, help="interpreter of the environment to test")
+    runs.add_argument("--jobs", type=int, default=1, help="notebooks at a time")
+    commands.add_parser("table", help="write docs/robustness.md")
+    options = parser.parse_args()
+    if options.command == "run":
+        run_all(options)
+    else:
+        TABLE.write_text(table())
+        print(f"wrote {TABLE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
