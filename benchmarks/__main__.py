@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from benchmarks import attention, models, report
-from sciformer.claims import between_marks
-from sciformer.files import written_whole
-from sciformer.records import environment
+from sciformer.data.files import written_whole
+from sciformer.lab.claims import between_marks
+from sciformer.lab.records import environment
 
 PEERS = ("x-transformers", "vit-pytorch")
 HERE = Path(__file__).parents[1]

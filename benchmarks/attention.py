@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from sciformer import SCORES, MultiHeadAttention
-from sciformer.measure import median_seconds_in_turns, peak_bytes
+from sciformer.lab.measuring import median_seconds_in_turns, peak_bytes
 
 BATCH, EMBED_DIM, NUM_HEADS = 1, 128, 4
 HEAD_DIM = EMBED_DIM // NUM_HEADS

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciformer.data import shakespeare
-from sciformer.experiments import MNIST_IMAGE_TRANSFORMER, SHAKESPEARE
-from sciformer.measure import median_seconds_in_turns
-from sciformer.settings import ImageSetting, LanguageSetting, Profile
+from sciformer.lab.experiments import MNIST_IMAGE_TRANSFORMER, SHAKESPEARE
+from sciformer.lab.measuring import median_seconds_in_turns
+from sciformer.lab.settings import ImageSetting, LanguageSetting, Profile
 from sciformer.training import TrainConfig, fit, next_token_loss
 
 #: One turn.

@@ -8,8 +8,8 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from sciformer.claims import row
-from sciformer.plotting import COLORS
+from sciformer.lab.claims import row
+from sciformer.teach.plotting import COLORS
 
 RECORD, PICTURE = "benchmarks.json", "benchmarks.png"
 MARKERS = "osD^v<>PX"

@@ -168,7 +168,7 @@ print(f"untrained: {100 * evaluate(model, test, metrics.accuracy):.1f} % right")
 course.verdict("accuracy before training", evaluate(model, test, metrics.accuracy), below=0.3)
 
 # %% [markdown]
-# 400 steps with 64 digits each. `fit` is a plain loop, in `sciformer/training.py`, short enough to read.
+# 400 steps with 64 digits each. `fit` is a plain loop, in `sciformer/training/`, short enough to read.
 
 # %% tags=["nbval-ignore-output"]
 config = TrainConfig(steps=400, lr=1e-2, optimizer="muon", warmup_steps=20)

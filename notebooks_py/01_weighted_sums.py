@@ -35,7 +35,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from sciformer import check, course, naive_attention, plotting
-from sciformer.explore import explore
+from sciformer.teach import explore
 
 _ = torch.manual_seed(0)
 

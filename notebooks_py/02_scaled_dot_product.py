@@ -37,7 +37,7 @@ from torch import nn
 from sciformer import MultiHeadAttention, attend, causal_mask, dot_product_scores, masked_softmax, padding_mask
 from sciformer import check, course, metrics, plotting
 from sciformer.data import batches, lookup
-from sciformer.explore import Switches, explore
+from sciformer.teach import Switches, explore
 from sciformer.training import TrainConfig, evaluate, fit
 
 _ = torch.manual_seed(0)

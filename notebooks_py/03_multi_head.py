@@ -45,7 +45,7 @@ from sciformer import (
     dot_product_scores,
     plotting,
 )
-from sciformer.metrics import mean_and_error
+from sciformer.lab.metrics import mean_and_error
 from sciformer.training import TrainConfig, fit
 
 _ = torch.manual_seed(0)

@@ -36,7 +36,7 @@ from torch import nn
 from sciformer import POSITIONS, FeedForward, LearnedPositions, MultiHeadAttention, SinusoidalPositions
 from sciformer import check, course, plotting
 from sciformer.data import batches
-from sciformer.explore import explore
+from sciformer.teach import explore
 from sciformer.training import TrainConfig, fit
 
 _ = torch.manual_seed(0)

@@ -34,7 +34,7 @@ from torch import nn
 from sciformer import ImageToSequence, ImageTransformer, NoPositions, TransformerBlock
 from sciformer import check, course, experiments, metrics, plotting, records
 from sciformer.data import mnist
-from sciformer.explore import Squares, explore
+from sciformer.teach import Squares, explore
 from sciformer.training import evaluate, fit
 
 torch.manual_seed(0)

@@ -39,7 +39,7 @@ from sciformer import DistanceBiasedScore, ImageTransformer, NoPositions, Sinuso
 from sciformer import check, course, experiments, metrics, plotting, records, trainers
 from sciformer import attend, distance_biased_scores
 from sciformer.data import mnist
-from sciformer.explore import explore
+from sciformer.teach import explore
 from sciformer.fast import attention
 from sciformer.training import evaluate, fit
 

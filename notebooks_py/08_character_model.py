@@ -41,7 +41,7 @@ from sciformer import POSITIONS, SCORES, CharTransformer, LearnedPositions, NoPo
 from sciformer import check, course, experiments, metrics, plotting, records, trainers
 from sciformer import rotate, sample
 from sciformer.data import shakespeare, text_batches
-from sciformer.explore import explore
+from sciformer.teach import explore
 from sciformer.training import TrainConfig, fit, next_token_loss, text_loss
 
 torch.manual_seed(0)

@@ -38,9 +38,9 @@ from torch.utils.checkpoint import checkpoint
 
 from sciformer import AdditiveScore, CharTransformer, DotProductScore, SeparableAdditiveScore, additive_scores, attend
 from sciformer import causal_mask, check, course, experiments, metrics, plotting, records, separable_additive_scores
-from sciformer.cache import KeyValueCache, SeparableState
+from sciformer.fast.cache import KeyValueCache, SeparableState
 from sciformer.data import shakespeare, text_batches
-from sciformer.explore import explore
+from sciformer.teach import explore
 from sciformer.fast import attention, running_mean
 from sciformer.training import fit, next_token_loss, text_loss
 

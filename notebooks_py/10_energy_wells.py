@@ -39,7 +39,7 @@ from torch import nn
 from sciformer import SCORES, DotProductScore, EnergyWellScore, ImageTransformer, energy_well_scores, pairwise_distances
 from sciformer import attend, check, course, experiments, metrics, plotting, records
 from sciformer.data import clustered_tokens, shakespeare, text_batches
-from sciformer.explore import explore
+from sciformer.teach import explore
 from sciformer.fast import attention
 from sciformer.scores import WELLS
 from sciformer.training import TrainConfig, evaluate, fit, next_token_loss, text_loss

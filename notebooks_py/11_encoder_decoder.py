@@ -40,7 +40,7 @@ from sciformer import DecoderBlock, DistanceBiasedScore, FeedForward, MultiHeadA
 from sciformer import check, course, experiments, metrics, plotting, records, trainers
 from sciformer import causal_mask, dot_product_scores, padding_mask
 from sciformer.data import ISO_DATES, LETTERS, WRITTEN_DATES, dates, reversals, token_rows
-from sciformer.explore import explore
+from sciformer.teach import explore
 from sciformer.training import fit, next_token_loss
 
 torch.manual_seed(0)

@@ -40,7 +40,7 @@ from torch import nn
 from sciformer import ImageToSequence, LearnedPositions, MaskedImageModel, TransformerBlock, random_visible
 from sciformer import check, course, experiments, metrics, plotting, records, settings
 from sciformer.data import mnist
-from sciformer.explore import explore
+from sciformer.teach import explore
 from sciformer.training import TrainConfig, evaluate, fit
 
 torch.manual_seed(0)

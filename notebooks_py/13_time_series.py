@@ -37,7 +37,7 @@ from torch import nn
 
 from sciformer import MultiHeadAttention, SinusoidalPositions, attend, check, course, metrics, plotting
 from sciformer.data import batches, windows
-from sciformer.explore import explore
+from sciformer.teach import explore
 from sciformer.training import TrainConfig, fit
 
 torch.manual_seed(0)

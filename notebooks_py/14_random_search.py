@@ -39,7 +39,7 @@ import torch
 import torch.nn.functional as F
 
 from sciformer import check, course, metrics, plotting, records, search, trainers
-from sciformer.explore import explore
+from sciformer.teach import explore
 from sciformer.training import TrainConfig, evaluate, fit
 
 torch.manual_seed(0)

@@ -43,9 +43,9 @@ from torch.utils.checkpoint import checkpoint
 
 from sciformer import DistanceBiasedScore, DotProductScore, SeparableAdditiveScore, attend, check, course, experiments, metrics, plotting, records, trainers
 from sciformer.data import batches
-from sciformer.explore import explore
+from sciformer.teach import explore
 from sciformer.fast import attention, query_blocks
-from sciformer.measure import median_seconds_in_turns, peak_bytes
+from sciformer.lab.measuring import median_seconds_in_turns, peak_bytes
 from sciformer.training import TrainConfig, fit
 
 torch.manual_seed(0)

@@ -37,8 +37,8 @@ from torchvision.models.swin_transformer import shifted_window_attention
 
 from sciformer import DotProductScore, MultiHeadAttention, NormalizedScore, attend, capstone, check, course, plotting, properties
 from sciformer.data import mnist, shakespeare, text_batches
-from sciformer.experiments import CAPSTONE
-from sciformer.explore import explore
+from sciformer.lab.experiments import CAPSTONE
+from sciformer.teach import explore
 from sciformer.training import fit, next_token_loss
 
 torch.manual_seed(0)
@@ -289,7 +289,7 @@ outcome = capstone.report(CosineScore, device=device)
 # %% [markdown]
 # How to read it:
 #
-# - **Cost**: compare readable paths. A fast path is one you would have to write (`sciformer/fast.py`).
+# - **Cost**: compare readable paths. A fast path is one you would have to write (`sciformer/fast/`).
 # - **±**: the standard error over seeds. *Ahead* and *behind* are more than two of them, of the differences seed by seed. With three
 #   seeds and few steps even that is a hint; `seeds=` and `steps=` ask for more.
 

@@ -99,23 +99,23 @@ __all__ = [
     "softmax_exponential_well",
 ]
 
-_MODULES = (
-    "capstone",
-    "check",
-    "course",
-    "data",
-    "experiments",
-    "explore",
-    "metrics",
-    "optim",
-    "plotting",
-    "properties",
-    "records",
-    "training",
-)
+#: Where the modules live that are asked of the package by name.
+_MODULES = {
+    "capstone": "teach.capstone",
+    "check": "check",
+    "course": "teach.course",
+    "data": "data",
+    "experiments": "lab.experiments",
+    "explore": "teach.explorers",
+    "metrics": "lab.metrics",
+    "plotting": "teach.plotting",
+    "properties": "teach.properties",
+    "records": "lab.records",
+    "training": "training",
+}
 
 
 def __getattr__(name: str) -> ModuleType:
     if name in _MODULES:
-        return importlib.import_module(f"sciformer.{name}")
+        return importlib.import_module(f"sciformer.{_MODULES[name]}")
     raise AttributeError(f"module 'sciformer' has no attribute {name!r}")

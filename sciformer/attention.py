@@ -6,8 +6,8 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from sciformer.cache import KeyValueCache, memory_for
 from sciformer.fast import attention
+from sciformer.fast.cache import KeyValueCache, memory_for
 from sciformer.scores import DotProductScore
 
 

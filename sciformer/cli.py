@@ -14,14 +14,16 @@ from typing import Any, get_args
 
 import torch
 
-from sciformer import data, distributed, experiments, records, search, trainers
+from sciformer import data
 from sciformer.check import grading
 from sciformer.check.assignment import write_assignment
-from sciformer.course import profile as default_profile
-from sciformer.files import written_whole
+from sciformer.data.files import written_whole
+from sciformer.lab import experiments, records, search, trainers
+from sciformer.lab.settings import Profile
+from sciformer.lab.settings import profile as default_profile
 from sciformer.positions import POSITIONS
 from sciformer.scores import SCORES
-from sciformer.settings import Profile
+from sciformer.training import distributed
 
 #: Options of ``train`` that change a setting's field of the same name.
 MODEL_OPTIONS = (
@@ -204,7 +206,7 @@ def chosen_profile(options: argparse.Namespace, settings: Mapping[Profile, Any],
 
 def write_run(run: trainers.Run, setting: Any, figure: str, folder: Path) -> None:
     """Write the weights, the history and the picture of its losses."""
-    from sciformer import plotting
+    from sciformer.teach import plotting
 
     with written_whole(folder / "model.pt") as beside:
         torch.save(run.model.state_dict(), beside)
@@ -307,7 +309,7 @@ def search_state(profile: Profile) -> str:
 
 def run_claims(options: argparse.Namespace) -> None:
     """Print the table of claims, or renew the tables of some files."""
-    from sciformer import claims
+    from sciformer.lab import claims
 
     if options.write is None:
         print(claims.claims_table())
@@ -321,7 +323,7 @@ def run_claims(options: argparse.Namespace) -> None:
 
 def draw_record(path: Path) -> Path:
     """Draw what was measured on the way, mean and standard error of each arm, beside the record."""
-    from sciformer import plotting
+    from sciformer.teach import plotting
 
     content = json.loads(path.read_text())
     metric = next(name for name in content["runs"][0]["curves"] if name != "loss")

@@ -16,7 +16,7 @@ from sciformer import (
     pairwise_distances,
 )
 from sciformer.fast import readable_attention
-from sciformer.properties import random_mask
+from sciformer.teach.properties import random_mask
 
 B, L, S, E, H = 2, 5, 7, 33, 3
 

@@ -12,7 +12,7 @@ from benchmarks import __main__ as command
 from benchmarks import attention, models, report
 from benchmarks.attention import contestants, foreseen, too_much
 from sciformer import SCORES
-from sciformer.claims import between_marks
+from sciformer.lab.claims import between_marks
 
 mpl.use("Agg")
 RESULTS = Path(__file__).parents[1] / "results"

@@ -5,9 +5,9 @@ import torch
 from torch.testing import assert_close
 
 from sciformer import DotProductScore, SeparableAdditiveScore
-from sciformer.cache import KeyValueCache, SeparableState, memory_for
 from sciformer.fast import attention
-from sciformer.properties import random_qkv
+from sciformer.fast.cache import KeyValueCache, SeparableState, memory_for
+from sciformer.teach.properties import random_qkv
 
 B, H, L, D = 2, 3, 41, 5
 

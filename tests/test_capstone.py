@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from sciformer import SCORES, DotProductScore, capstone
-from sciformer.experiments import CAPSTONE
-from sciformer.settings import ImageSetting
-from sciformer.trainers import Run
+from sciformer.lab.experiments import CAPSTONE
+from sciformer.lab.settings import ImageSetting
+from sciformer.lab.trainers import Run
 from sciformer.training import History
 
 
@@ -42,7 +42,7 @@ def tiny(monkeypatch):
     }
     monkeypatch.setenv("SCIFORMER_PROFILE", "quick")
     monkeypatch.setitem(CAPSTONE, "quick", small)
-    monkeypatch.setattr("sciformer.trainers.text_loss", lambda model, tokens, length: 1.0 + length / 100)
+    monkeypatch.setattr("sciformer.lab.trainers.text_loss", lambda model, tokens, length: 1.0 + length / 100)
 
 
 def test_one_call_says_it_all(tiny, monkeypatch, capsys):

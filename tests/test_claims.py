@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from sciformer import claims, cli, experiments, records
-from sciformer.claims import CLAIMS, Finding, against, best_record, compare, reach, similar, stays_at, verdict
-from sciformer.experiments import EXPERIMENTS
-from sciformer.records import describe_record, load_record
+from sciformer import cli
+from sciformer.lab import claims, experiments, records
+from sciformer.lab.claims import CLAIMS, Finding, against, best_record, compare, reach, similar, stays_at, verdict
+from sciformer.lab.experiments import EXPERIMENTS
+from sciformer.lab.records import describe_record, load_record
+from sciformer.lab.settings import SequenceSetting
 from sciformer.scores import SCORES
-from sciformer.settings import SequenceSetting
 
 README = Path(__file__).parents[1] / "README.md"
 RESULTS = README.parent / "results" / "README.md"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sciformer import distributed
+from sciformer.training import distributed
 
 ROOT = Path(__file__).parents[1]
 TRAIN = ["train", "mnist", "--profile", "quick", "--device", "cpu", "--steps", "12", "--batch-size", "16"]
@@ -20,7 +20,7 @@ WORKER = """
 import json, os, signal, sys
 import torch
 from torch import nn
-from sciformer import distributed
+from sciformer.training import distributed
 from sciformer.data import batches
 from sciformer.training import TrainConfig, fit
 

@@ -10,23 +10,14 @@ import pytest
 import torch
 from torch import nn
 
-from sciformer import (
-    EnergyWellScore,
-    NoPositions,
-    cli,
-    data,
-    experiments,
-    plotting,
-    records,
-    search,
-    settings,
-    trainers,
-)
-from sciformer.experiments import EXPERIMENTS
-from sciformer.files import written_whole
+from sciformer import EnergyWellScore, NoPositions, cli, data
+from sciformer.data.files import written_whole
+from sciformer.lab import experiments, records, search, settings, trainers
+from sciformer.lab.experiments import EXPERIMENTS
+from sciformer.lab.records import describe_record, load_record, record, results_folder
 from sciformer.positions import POSITIONS
-from sciformer.records import describe_record, load_record, record, results_folder
 from sciformer.scores import SCORES
+from sciformer.teach import plotting
 from sciformer.training import TrainConfig
 
 NAME = "mnist-image-transformer"

@@ -27,7 +27,7 @@ from sciformer import (
     softmax_exponential_well,
 )
 from sciformer.functional import LOG_WELLS, safe_root, squared_distances, steps_between
-from sciformer.properties import random_mask, random_qkv
+from sciformer.teach.properties import random_mask, random_qkv
 
 
 def test_naive_attention_by_hand():

@@ -20,8 +20,8 @@ from sciformer import (
     rotate,
     sample,
 )
-from sciformer.cache import keep_rows
 from sciformer.data import shakespeare, text_batches
+from sciformer.fast.cache import keep_rows
 from sciformer.training import next_token_loss, text_loss
 
 V, L, E, H = 13, 11, 12, 3

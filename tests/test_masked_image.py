@@ -20,7 +20,7 @@ from sciformer import (
     metrics,
     random_visible,
 )
-from sciformer.settings import masked_batches
+from sciformer.lab.settings import masked_batches
 from sciformer.training import TrainConfig, fit
 
 B, P, E, H = 3, 2, 10, 2  # images of 10×10 pixels in 25 patches of 2×2

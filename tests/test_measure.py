@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 import torch
 
-from sciformer import measure
+from sciformer.lab import measuring
 
 MEGABYTE = 2**18  # numbers in float32
 
@@ -25,16 +25,16 @@ def test_the_median_leaves_the_warm_up_out(monkeypatch):
 
         return run
 
-    monkeypatch.setattr(measure.time, "perf_counter", lambda: now)
-    assert measure.median_seconds_in_turns([takes("a", 1.0), takes("b", 3.0)], 1) == [1.0, 3.0]
+    monkeypatch.setattr(measuring.time, "perf_counter", lambda: now)
+    assert measuring.median_seconds_in_turns([takes("a", 1.0), takes("b", 3.0)], 1) == [1.0, 3.0]
     assert [sorted(calls[:2]), sorted(calls[2:])] == [["a", "b"]] * 2, "they take turns"
-    assert measure.median_seconds(takes("c", 2.0), 2) == 2.0
+    assert measuring.median_seconds(takes("c", 2.0), 2) == 2.0
     assert calls[4:] == ["c"] * 3
 
 
 def test_no_computation_always_comes_after_the_same_one():
     calls = []
-    measure.median_seconds_in_turns([partial(calls.append, name) for name in "abc"], 20)
+    measuring.median_seconds_in_turns([partial(calls.append, name) for name in "abc"], 20)
     rounds = [calls[start : start + 3] for start in range(0, len(calls), 3)]
     assert all(sorted(turns) == ["a", "b", "c"] for turns in rounds)
     assert len({tuple(turns) for turns in rounds}) == 6, "all orders"
@@ -50,11 +50,11 @@ def test_no_computation_always_comes_after_the_same_one():
     ids=["one", "three at a time", "three in turn"],
 )
 def test_the_peak_is_what_is_held_at_a_time(run, megabytes):
-    assert measure.peak_bytes(run, "cpu") == pytest.approx(megabytes * 2**20, abs=1000)
+    assert measuring.peak_bytes(run, "cpu") == pytest.approx(megabytes * 2**20, abs=1000)
 
 
 def test_what_was_there_before_does_not_count():
     kept = []
     for _ in range(3):
-        peak = measure.peak_bytes(lambda: kept.append(torch.zeros(MEGABYTE)), "cpu")
+        peak = measuring.peak_bytes(lambda: kept.append(torch.zeros(MEGABYTE)), "cpu")
         assert peak == pytest.approx(2**20, abs=1000)

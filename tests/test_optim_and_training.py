@@ -11,9 +11,9 @@ from torch import nn
 from torch.testing import assert_close
 
 from sciformer import ImageTransformer, training
-from sciformer.metrics import accuracy
-from sciformer.optim import Muon, orthogonalize
+from sciformer.lab.metrics import accuracy
 from sciformer.training import TrainConfig, evaluate, fit, make_optimizers, next_token_loss
+from sciformer.training.optimizers import Muon, orthogonalize
 
 
 class Stacked(nn.Module):

@@ -7,7 +7,7 @@ from torch import nn
 
 from sciformer import DotProductScore, PreparedScore, SeparableAdditiveScore, fast, functional
 from sciformer.functional import masked_softmax
-from sciformer.properties import PROPERTIES, examine, name_of
+from sciformer.teach.properties import PROPERTIES, examine, name_of
 
 
 class Own(nn.Module):

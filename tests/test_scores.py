@@ -26,7 +26,7 @@ from sciformer import (
     fast,
 )
 from sciformer.fast import FAST, attention
-from sciformer.properties import PROPERTIES, B, D, H, L, built, knows_places, random_mask, random_qkv
+from sciformer.teach.properties import PROPERTIES, B, D, H, L, built, knows_places, random_mask, random_qkv
 
 #: The properties that take the fast path.
 IN_BLOCKS = ("hides the future", "empty rows give 0", "decoding is the whole pass", "fast path is exact")

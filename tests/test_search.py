@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from sciformer import cli, data, experiments, plotting, search, settings, trainers
-from sciformer.search import Between, SearchSetting, Trial, explained, finished, groups_of, importance, setting_of
+from sciformer import cli, data
+from sciformer.lab import experiments, search, settings, trainers
+from sciformer.lab.search import Between, SearchSetting, Trial, explained, finished, groups_of, importance, setting_of
+from sciformer.teach import plotting
 from sciformer.training import TrainConfig
 
 ROOT = Path(__file__).parents[1]
@@ -101,7 +103,7 @@ import pickle
 import sys
 from pathlib import Path
 
-from sciformer import search
+from sciformer.lab import search
 
 if __name__ == "__main__":
     setting, trials, options = pickle.loads(Path(sys.argv[1]).read_bytes())

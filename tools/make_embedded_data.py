@@ -1,8 +1,8 @@
 """Make the data that the package carries from the full sets: ``python tools/make_embedded_data.py [FOLDER]``.
 
 Reads the data root (SCIFORMER_DATA or the user's cache folder; what is not there is fetched) and writes to FOLDER, or
-to sciformer/assets. The result is the same byte for byte everywhere: numpy promises never to change RandomState's
-numbers, and bz2's encoder is frozen. The sizes and checksums it prints stand in sciformer/data.py.
+to sciformer/data/assets. The result is the same byte for byte everywhere: numpy promises never to change RandomState's
+numbers, and bz2's encoder is frozen. The sizes and checksums it prints stand in sciformer/data/.
 """
 
 import bz2

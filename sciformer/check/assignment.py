@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sciformer.check.exercise import Exercise
-from sciformer.files import written_whole
+from sciformer.data.files import written_whole
 
 #: What reading a program may raise: it can be no Python, hold null bytes, or be nested too deeply.
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)

@@ -27,7 +27,7 @@ from tqdm import tqdm
 from sciformer.check import EXERCISES
 from sciformer.check.assignment import checked, read_notebook, source
 from sciformer.check.exercise import Exercise, Observation, Problem
-from sciformer.files import written_whole
+from sciformer.data.files import written_whole
 
 _PACKAGE = Path(__file__).parents[1]
 _WELL = "exit status 0"

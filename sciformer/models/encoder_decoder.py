@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sciformer.blocks import DecoderBlock, TransformerBlock, evaluating
-from sciformer.cache import keep_rows
+from sciformer.fast.cache import keep_rows
 from sciformer.positions import SinusoidalPositions
 from sciformer.scores import DotProductScore
 

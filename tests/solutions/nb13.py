@@ -3,7 +3,7 @@ import math
 import torch
 
 from sciformer.data import windows
-from sciformer.metrics import attention_by_lag
+from sciformer.lab.metrics import attention_by_lag
 
 
 def seasonal_naive(past, season, horizon):

@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from sciformer.metrics import mean_and_error
+from sciformer.lab.metrics import mean_and_error
 
 
 def seed_spread(values):

@@ -24,7 +24,6 @@ from torch import Tensor
 
 from sciformer.attention import MultiHeadAttention
 from sciformer.data import clustered_tokens
-from sciformer.experiments import EXPERIMENTS, MNIST_PIXELS, REVERSAL
 from sciformer.functional import (
     additive_scores,
     attend,
@@ -33,10 +32,11 @@ from sciformer.functional import (
     energy_well_scores,
     separable_additive_scores,
 )
-from sciformer.metrics import cluster_concentration, inter_cluster_attention, mean_and_error
-from sciformer.records import describe_figure, describe_runs, figure_unit, load_record
+from sciformer.lab.experiments import EXPERIMENTS, MNIST_PIXELS, REVERSAL
+from sciformer.lab.metrics import cluster_concentration, inter_cluster_attention, mean_and_error
+from sciformer.lab.records import describe_figure, describe_runs, figure_unit, load_record
+from sciformer.lab.settings import Profile
 from sciformer.scores import SCORES, WELLS, EnergyWellScore
-from sciformer.settings import Profile
 
 #: How many standard errors a difference must have to count.
 ERRORS = 2

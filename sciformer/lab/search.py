@@ -21,10 +21,10 @@ from typing import Any
 
 import torch
 
-from sciformer.files import written_whole
-from sciformer.records import environment, record_file, results_folder
-from sciformer.settings import ImageSetting, Profile
-from sciformer.trainers import train_to_choose
+from sciformer.data.files import written_whole
+from sciformer.lab.records import environment, record_file, results_folder
+from sciformer.lab.settings import ImageSetting, Profile
+from sciformer.lab.trainers import train_to_choose
 from sciformer.training import TrainConfig
 
 

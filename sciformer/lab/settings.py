@@ -3,6 +3,7 @@
 A setting makes the model and the batches, and says how to train.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -39,6 +40,18 @@ ScoreRecipe = Callable[[int, int], nn.Module]
 
 #: How far a digit may be turned, moved (in pixels) and stretched, and still be itself.
 SMALL_MOVES = {"degrees": 10.0, "translate": 2.0, "scale": 0.1}
+
+
+def profile() -> Literal["quick", "full"]:
+    """``SCIFORMER_PROFILE`` if it is set; else "full" where there is a CUDA GPU and "quick" elsewhere.
+
+    Raises:
+        ValueError: if ``SCIFORMER_PROFILE`` is neither.
+    """
+    choice = os.environ.get("SCIFORMER_PROFILE") or ("full" if torch.cuda.is_available() else "quick")
+    if choice not in ("quick", "full"):
+        raise ValueError(f'SCIFORMER_PROFILE must be "quick" or "full", got {choice!r}')
+    return choice  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciformer.data import dates, mnist, reversals, shakespeare
-from sciformer.measure import median_seconds_in_turns, peak_bytes
-from sciformer.metrics import accuracy, agreement, attention_distance, probe_accuracy
-from sciformer.models import ImageTransformer
-from sciformer.settings import (
+from sciformer.lab.measuring import median_seconds_in_turns, peak_bytes
+from sciformer.lab.metrics import accuracy, agreement, attention_distance, probe_accuracy
+from sciformer.lab.settings import (
     ImageSetting,
     LanguageSetting,
     MaskedImageSetting,
@@ -22,6 +21,7 @@ from sciformer.settings import (
     SequenceSetting,
     masked_batches,
 )
+from sciformer.models import ImageTransformer
 from sciformer.training import Batch, History, OnStep, evaluate, fit, next_token_loss, text_loss
 
 

@@ -8,9 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from sciformer.positions import POSITIONS
-from sciformer.scores import SCORES, WELLS
-from sciformer.settings import (
+from sciformer.lab.settings import (
     SMALL_MOVES,
     ImageSetting,
     LanguageSetting,
@@ -19,7 +17,7 @@ from sciformer.settings import (
     Profile,
     SequenceSetting,
 )
-from sciformer.trainers import (
+from sciformer.lab.trainers import (
     LENGTHS,
     Run,
     train_and_weigh,
@@ -32,6 +30,8 @@ from sciformer.trainers import (
     train_sequences,
     train_to_choose,
 )
+from sciformer.positions import POSITIONS
+from sciformer.scores import SCORES, WELLS
 from sciformer.training import TrainConfig
 
 # Chosen by the accuracy on 10,000 other digits of MNIST's training set; the test digits took no part in it.

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from sciformer import distributed
 from sciformer.blocks import evaluating
-from sciformer.files import written_whole
-from sciformer.optim import Muon
+from sciformer.data.files import written_whole
+from sciformer.training import distributed
+from sciformer.training.optimizers import Muon
 
 #: A batch is what the model takes, followed by what it should have given.
 Batch = tuple[Tensor, ...]
@@ -104,9 +104,10 @@ def fit(
 ) -> History:
     """Train ``model`` in place, on the device where it is.
 
-    Where several processes train together (:func:`sciformer.distributed.joined`), each is given the same batches and
-    takes its share of the examples; gradients and losses are those of the whole batch, as with one process. What the
-    model itself draws, as dropout does, is the same in each. The first writes the checkpoint, and all start from it.
+    Where several processes train together (:func:`sciformer.training.distributed.joined`), each is given the same
+    batches and takes its share of the examples; gradients and losses are those of the whole batch, as with one process.
+    What the model itself draws, as dropout does, is the same in each. The first writes the checkpoint, and all start
+    from it.
 
     Args:
         batches: yields (*inputs, target); started anew when it runs out, as a DataLoader is after an epoch.

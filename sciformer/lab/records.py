@@ -22,11 +22,11 @@ from jaxtyping import Float
 from torch import Tensor
 from tqdm import tqdm
 
-from sciformer.experiments import experiment
-from sciformer.files import written_whole
-from sciformer.metrics import mean_and_error
-from sciformer.settings import Profile
-from sciformer.trainers import Run, thinned
+from sciformer.data.files import written_whole
+from sciformer.lab.experiments import experiment
+from sciformer.lab.metrics import mean_and_error
+from sciformer.lab.settings import Profile
+from sciformer.lab.trainers import Run, thinned
 
 
 class UnfinishedRecord(Exception):
@@ -180,8 +180,8 @@ def _commit() -> str | None:
 
 def results_folder() -> Path:
     """Where the records lie: inside an installed package, beside it in a checkout."""
-    inside = Path(__file__).parent / "results"
-    return inside if inside.is_dir() else Path(__file__).parents[1] / "results"
+    inside = Path(__file__).parents[1] / "results"
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "results"
 
 
 def record_file(name: str, profile: Profile) -> str:

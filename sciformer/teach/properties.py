@@ -15,8 +15,8 @@ from jaxtyping import Bool
 from torch import Tensor, nn
 
 from sciformer.attention import MultiHeadAttention
-from sciformer.cache import memory_for
 from sciformer.fast import attention, readable_attention
+from sciformer.fast.cache import memory_for
 from sciformer.functional import causal_mask
 from sciformer.scores import measuring_places
 

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from sciformer.plotting import figure_of
+from sciformer.teach.plotting import figure_of
 
 
 def explore(draw: Callable[..., Figure | Axes], *, alt: str, **sliders: Any) -> None:

@@ -18,7 +18,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from sciformer.metrics import mean_and_error, power_law
+from sciformer.lab.metrics import mean_and_error, power_law
 
 #: Okabe and Ito's colour-blind safe palette (Wong 2011, doi:10.1038/nmeth.1618), yellow left out: it fades on white.
 #: In an order in which the first few, which most pictures need, look least alike however one sees colours.

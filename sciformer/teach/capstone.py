@@ -1,8 +1,8 @@
 """A score of one's own beside the built-in ones: ``capstone.report(MyScore)``.
 
-Four questions, each of which can be asked by itself: does it keep its promises (:func:`~sciformer.properties.examine`),
-what does it cost (:func:`cost`), how does it learn (:func:`learn`), and where does it look (:func:`looks_at_a_digit`,
-:func:`looks_at_text`).
+Four questions, each of which can be asked by itself: does it keep its promises
+(:func:`~sciformer.teach.properties.examine`), what does it cost (:func:`cost`), how does it learn (:func:`learn`), and
+where does it look (:func:`looks_at_a_digit`, :func:`looks_at_text`).
 """
 
 from collections.abc import Callable, Sequence
@@ -15,18 +15,17 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from sciformer import plotting
 from sciformer.blocks import evaluating
-from sciformer.course import profile
 from sciformer.data import mnist, shakespeare
-from sciformer.experiments import CAPSTONE
 from sciformer.fast import FAST, attention
-from sciformer.measure import median_seconds_in_turns
-from sciformer.metrics import mean_and_error
-from sciformer.properties import Recipe, Verdict, examine, name_of
+from sciformer.lab.experiments import CAPSTONE
+from sciformer.lab.measuring import median_seconds_in_turns
+from sciformer.lab.metrics import mean_and_error
+from sciformer.lab.settings import ImageSetting, profile
+from sciformer.lab.trainers import Run, train_image_transformer, train_language
 from sciformer.scores import SCORES
-from sciformer.settings import ImageSetting
-from sciformer.trainers import Run, train_image_transformer, train_language
+from sciformer.teach import plotting
+from sciformer.teach.properties import Recipe, Verdict, examine, name_of
 
 #: With whom a score is trained side by side.
 RIVALS = ("dot", "distance", "gaussian_well")
@@ -143,7 +142,7 @@ def learn(
 ) -> Runs:
     """Train a score and others on digits and on text: the same model, seeds, batches and steps for all.
 
-    The settings are those of the profile in :data:`sciformer.experiments.CAPSTONE`.
+    The settings are those of the profile in :data:`sciformer.lab.experiments.CAPSTONE`.
 
     Args:
         steps: train for that many instead.

@@ -1,23 +1,13 @@
 """What the notebooks need around the mechanisms: the profile, verdicts, and the proof that two modules are one."""
 
 import copy
-import os
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from sciformer.lab.settings import profile
 
-def profile() -> Literal["quick", "full"]:
-    """``SCIFORMER_PROFILE`` if it is set; else "full" where there is a CUDA GPU and "quick" elsewhere.
-
-    Raises:
-        ValueError: if ``SCIFORMER_PROFILE`` is neither.
-    """
-    choice = os.environ.get("SCIFORMER_PROFILE") or ("full" if torch.cuda.is_available() else "quick")
-    if choice not in ("quick", "full"):
-        raise ValueError(f'SCIFORMER_PROFILE must be "quick" or "full", got {choice!r}')
-    return choice  # type: ignore[return-value]
+__all__ = ["assert_same_module", "profile", "verdict"]
 
 
 def verdict(name: str, value: float, *, above: float | None = None, below: float | None = None) -> None:
