@@ -11,7 +11,7 @@ lab: .venv/installed
 	$(BIN)/jupyter lab --LabApp.app_settings_dir=tools/lab $(FLAGS) notebooks/00_welcome.ipynb
 
 test: .venv/installed
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile tests
 	$(BIN)/python -m pytest --nbval notebooks
 
 .venv/installed: pyproject.toml requirements.txt
