@@ -17,7 +17,6 @@ import argparse
 import itertools
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -29,6 +28,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
+
+import torch
+
+from benchmarks.__main__ import machine
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "runs" / "robustness"
@@ -77,7 +80,7 @@ def run(python: str, notebook: Path, environment: dict[str, str]) -> dict:
             raise RuntimeError(f"pytest wrote no report for {notebook.name}:\n{done.stdout}{done.stderr}")
         cases = ET.parse(report).findall(".//testcase")
         failed = {
-            case.get("name", ""): fault.get("message", "") + (fault.text or "")
+            case.get("name", ""): f"{fault.get('message', '')}\n{fault.text or ''}"
             for case in cases
             for fault in case
             if fault.tag in ("failure", "error")
@@ -89,12 +92,12 @@ def run(python: str, notebook: Path, environment: dict[str, str]) -> dict:
 def conditions(options: argparse.Namespace) -> Iterator[tuple[str, int, dict[str, str]]]:
     """Name, busy processes and environment variables of each condition asked for."""
     probe = [options.python, "-c", "import torch; print(torch.__version__.split('+')[0])"]
-    torch = subprocess.run(probe, capture_output=True, text=True, check=True).stdout.strip()
+    version = subprocess.run(probe, capture_output=True, text=True, check=True).stdout.strip()
     for threads, vectors, load in itertools.product(options.threads, options.vectors, options.busy):
         environment = {"OMP_NUM_THREADS": str(threads)}
         if vectors != "best":
             environment["ATEN_CPU_CAPABILITY"] = vectors
-        yield f"torch {torch}, threads {threads}, vectors {vectors}, busy {load}", load, environment
+        yield f"torch {version}, threads {threads}, vectors {vectors}, busy {load}", load, environment
 
 
 def run_all(options: argparse.Namespace) -> None:
@@ -124,12 +127,14 @@ def table() -> str:
     """The page: conditions, failures, and every verdict with its margin, the narrowest first."""
     folders = sorted(folder for folder in RUNS.iterdir() if folder.is_dir())
     results = {(f.name, r.stem): json.loads(r.read_text()) for f in folders for r in sorted(f.glob("*.json"))}
+    here = machine()
     lines = [
         "# Do the notebooks' checks hold on other machines?",
         "",
         f"Written on {date.today()} by `python tools/robustness.py table` from strict `pytest --nbval` runs of the",
-        f"quick profile on {os.cpu_count()} cores ({platform.machine()}). Threads are those of torch; vectors are",
-        "torch's `ATEN_CPU_CAPABILITY`; busy counts processes that keep a core busy beside the course.",
+        f"quick profile on {here['cores']} cores of {here['processor']}, whose best vector instructions are torch's",
+        f"{torch.backends.cpu.get_cpu_capability()}. Threads are those of torch; vectors are its `ATEN_CPU_CAPABILITY`;",
+        "busy counts processes that keep a core busy beside the course.",
         "",
         "## Conditions",
         "",
@@ -142,7 +147,9 @@ def table() -> str:
         lines.append(f"| {folder.name} | {len(runs)} | {cells} | {failed} | {sum(r['seconds'] for r in runs):.0f} |")
     lines += ["", "## Failed cells", ""]
     failures = [
-        f"- {stem}, {cell} ({condition})" for (condition, stem), result in results.items() for cell in result["failed"]
+        f"- {stem}, {cell} ({condition}): `{message.strip().splitlines()[0][:200]}`"
+        for (condition, stem), result in results.items()
+        for cell, message in result["failed"].items()
     ]
     lines += failures or ["None."]
     lines += [
@@ -169,7 +176,7 @@ def verdict_rows(results: dict[tuple[str, str], dict]) -> Iterator[tuple[float, 
             values.setdefault((stem, verdict["name"], turn), []).append(verdict)
     for (stem, name, _), found in values.items():
         numbers = [verdict["value"] for verdict in found]
-        mean, spread = statistics.fmean(numbers), statistics.pstdev(numbers)
+        mean, spread = statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0
         bounds = {word: found[-1][word] for word in ("above", "below") if found[-1][word] is not None}
         distance = min(mean - bound if word == "above" else bound - mean for word, bound in bounds.items())
         same = spread <= 1e-6 * abs(mean)

@@ -163,7 +163,7 @@ def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    here = Path(__file__).parent
+    here = Path(__file__).parents[1]
     if not (here.parent / ".git").exists():
         return None  # installed, perhaps inside a repository of somebody else's
     try:
