@@ -27,8 +27,6 @@ if importlib.util.find_spec("sciformer") is None:
 
 # %%
 import math
-import statistics
-import time
 
 import ipywidgets
 import matplotlib.pyplot as plt
@@ -39,9 +37,10 @@ from torch import nn
 from sciformer import SCORES, DotProductScore, EnergyWellScore, ImageTransformer, energy_well_scores, pairwise_distances
 from sciformer import attend, check, course, experiments, metrics, plotting, records
 from sciformer.data import clustered_tokens, shakespeare, text_batches
-from sciformer.teach import explore
 from sciformer.fast import attention
+from sciformer.lab.measuring import median_seconds_in_turns
 from sciformer.scores import WELLS
+from sciformer.teach import explore
 from sciformer.training import TrainConfig, evaluate, fit, next_token_loss, text_loss
 
 torch.manual_seed(0)
@@ -653,19 +652,18 @@ course.verdict("test accuracy of uniform weights, all of MNIST", long["uniform"]
 # Every query still meets every key. Forward and backward, the package's fastest path, 1024 tokens, over that of the dot product:
 
 # %%
-def seconds(score, length=1024, repeats=5):
-    inputs, times = [torch.randn(1, 2, length, 16, requires_grad=True) for _ in range(3)], []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        attention(score, *inputs)[0].sum().backward()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)
+def step(score, length=1024):
+    inputs = [torch.randn(1, 2, length, 16, requires_grad=True) for _ in range(3)]
+    return lambda: attention(score, *inputs)[0].sum().backward()
 
 
 wells = {(form, well): EnergyWellScore(2, 16, well=well, form=form) for form in ("gradient", "field") for well in WELLS}
 
 # %% tags=["nbval-ignore-output"]
-cost = {which: seconds(score) / seconds(DotProductScore(2, 16)) for which, score in wells.items()}
+contestants = {"dot": DotProductScore(2, 16), **wells}
+steps = [step(score) for score in contestants.values()]
+times = dict(zip(contestants, median_seconds_in_turns(steps, repeats=7), strict=True))
+cost = {which: times[which] / times["dot"] for which in wells}
 for (form, well), ratio in cost.items():
     print(f"{names[well]:22} {form:9} {ratio:5.1f} times the dot product's time")
 
