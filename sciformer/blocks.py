@@ -142,35 +142,31 @@ class TransformerBlock(nn.Module):
         need_weights: bool = False,
         cache: dict[nn.Module, Any] | None = None,
     ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L L"] | None]:
-        """One round of looking and thinking; the arguments are those of :class:`MultiHeadAttention`.
+        """One round of attention and feed-forward; the arguments are those of :class:`MultiHeadAttention`.
 
         Returns:
             The tokens, and the attention weights or None.
         """
-        x, weights = self._look(x, cache, attn_mask=attn_mask, is_causal=is_causal, need_weights=need_weights)
-        return self._think(x, cache), weights
+        options = {"attn_mask": attn_mask, "is_causal": is_causal, "need_weights": need_weights}
+        if self.norm_first:
+            attended, weights = self._attend(self.attention_norm(x), cache, **options)
+            x = x + self.dropout(attended)
+            x = x + self.dropout(self._transform(self.feed_forward_norm(x), cache))
+        else:
+            attended, weights = self._attend(x, cache, **options)
+            x = self.attention_norm(x + self.dropout(attended))
+            x = self.feed_forward_norm(x + self.dropout(self._transform(x, cache)))
+        return x, weights
 
-    def _look(self, x: Tensor, cache: dict[nn.Module, Any] | None, **options: Any) -> tuple[Tensor, Tensor | None]:
-        def look(read: Tensor) -> tuple[Tensor, Tensor | None]:
-            read = self.attention_shift(read, cache=cache) if self.attention_shift else read
-            return self.attention(read, cache=cache, **options)
+    def _attend(self, x: Tensor, cache: dict[nn.Module, Any] | None, **options: Any) -> tuple[Tensor, Tensor | None]:
+        """Self-attention, after the token shift if there is one."""
+        x = self.attention_shift(x, cache=cache) if self.attention_shift else x
+        return self.attention(x, cache=cache, **options)
 
-        return self._around(self.attention_norm, look, x)
-
-    def _think(self, x: Tensor, cache: dict[nn.Module, Any] | None) -> Tensor:
-        def think(read: Tensor) -> tuple[Tensor, None]:
-            read = self.feed_forward_shift(read, cache=cache) if self.feed_forward_shift else read
-            return self.feed_forward(read), None
-
-        return self._around(self.feed_forward_norm, think, x)[0]
-
-    def _around(
-        self, norm: nn.Module, f: Callable[[Tensor], tuple[Tensor, Tensor | None]], x: Float[Tensor, "B L E"]
-    ) -> tuple[Float[Tensor, "B L E"], Tensor | None]:
-        """f with its norm and its residual; beside its output, f gives attention weights or None."""
-        branch, weights = f(norm(x) if self.norm_first else x)
-        x = x + self.dropout(branch)
-        return x if self.norm_first else norm(x), weights
+    def _transform(self, x: Tensor, cache: dict[nn.Module, Any] | None) -> Tensor:
+        """The feed-forward, after the token shift if there is one."""
+        x = self.feed_forward_shift(x, cache=cache) if self.feed_forward_shift else x
+        return self.feed_forward(x)
 
 
 class DecoderBlock(TransformerBlock):
@@ -235,7 +231,7 @@ class DecoderBlock(TransformerBlock):
         need_weights: bool = False,
         cache: dict[nn.Module, Any] | None = None,
     ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L L"] | None, Float[Tensor, "B H L S"] | None]:
-        """Look back, look at the source, think.
+        """Self-attention, cross-attention, feed-forward.
 
         Args:
             source: the encoder's output. With a cache, its keys and values are computed in the first call only.
@@ -246,13 +242,21 @@ class DecoderBlock(TransformerBlock):
         Returns:
             The tokens, the weights of self-attention or None, and those of cross-attention or None.
         """
-
-        def look_across(read: Tensor) -> tuple[Tensor, Tensor | None]:
-            return self.cross_attention(read, source, attn_mask=source_mask, need_weights=need_weights, cache=cache)
-
-        x, weights = self._look(x, cache, is_causal=True, need_weights=need_weights)
-        x, cross_weights = self._around(self.cross_attention_norm, look_across, x)
-        return self._think(x, cache), weights, cross_weights
+        options = {"is_causal": True, "need_weights": need_weights}
+        cross_options = {"attn_mask": source_mask, "need_weights": need_weights, "cache": cache}
+        if self.norm_first:
+            attended, weights = self._attend(self.attention_norm(x), cache, **options)
+            x = x + self.dropout(attended)
+            attended, cross_weights = self.cross_attention(self.cross_attention_norm(x), source, **cross_options)
+            x = x + self.dropout(attended)
+            x = x + self.dropout(self._transform(self.feed_forward_norm(x), cache))
+        else:
+            attended, weights = self._attend(x, cache, **options)
+            x = self.attention_norm(x + self.dropout(attended))
+            attended, cross_weights = self.cross_attention(x, source, **cross_options)
+            x = self.cross_attention_norm(x + self.dropout(attended))
+            x = self.feed_forward_norm(x + self.dropout(self._transform(x, cache)))
+        return x, weights, cross_weights
 
 
 @contextmanager
