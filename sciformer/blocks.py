@@ -72,6 +72,8 @@ class TokenShift(nn.Module):
         ValueError: if ``reach`` is below 1.
     """
 
+    measures_places = True
+
     def __init__(self, embed_dim: int, reach: int = 1):
         super().__init__()
         if reach < 1:
@@ -98,12 +100,20 @@ class TransformerBlock(nn.Module):
     for f = attention and then for f = feed-forward. Post-norm is Vaswani et al. 2017 (arXiv:1706.03762, section 3.1);
     pre-norm keeps a clean residual path and trains without a delicate warm-up (Xiong et al. 2020, arXiv:2002.04745).
 
+    Every model takes these options too and passes them on to its blocks.
+
     Args:
         expansion: width of the feed-forward's hidden layer, in multiples of ``embed_dim``.
+        score: recipe for the score of the attention, called as ``score(num_heads, head_dim)``.
+        activation: recipe for the feed-forward's nonlinearity.
         norm: recipe for each norm, called as ``norm(embed_dim)``; a layer norm if not given.
         norm_first: pre-norm if True, post-norm if False.
-        dropout: in attention weights, in the feed-forward and on both branches.
+        dropout: in attention weights, in the feed-forward and on every branch.
+        bias: whether projections, feed-forward and layer norms have a bias.
         token_shift: what attention and feed-forward read passes a :class:`TokenShift` of this reach first; 0 for none.
+
+    Raises:
+        ValueError: as :class:`MultiHeadAttention` and :class:`TokenShift`.
     """
 
     def __init__(
@@ -179,13 +189,13 @@ class DecoderBlock(TransformerBlock):
     Vaswani et al. 2017, arXiv:1706.03762, sections 3.1 and 3.2.3.
 
     Args:
-        score: recipe for the score of self-attention.
         cross_score: recipe for the score of cross-attention. With a separable additive score, which ignores the query,
-            every place sees the same summary of the source.
-        expansion, activation, norm, norm_first, dropout, bias: as in :class:`TransformerBlock`.
+            every position sees the same summary of the source.
+        norm, dropout, bias: as in :class:`TransformerBlock`, in cross-attention too.
+        block: the other options of :class:`TransformerBlock`; ``score`` is that of self-attention.
 
     Raises:
-        ValueError: if ``cross_score`` measures places, since a target and its source have none in common.
+        ValueError: if ``cross_score`` compares positions, since a target and its source have none in common.
     """
 
     def __init__(
@@ -193,27 +203,14 @@ class DecoderBlock(TransformerBlock):
         embed_dim: int,
         num_heads: int,
         *,
-        expansion: float = 4,
-        score: Callable[[int, int], nn.Module] = DotProductScore,
         cross_score: Callable[[int, int], nn.Module] = DotProductScore,
-        activation: Callable[[], nn.Module] = nn.GELU,
         norm: Callable[[int], nn.Module] | None = None,
-        norm_first: bool = True,
         dropout: float = 0.0,
         bias: bool = True,
+        **block: Any,
     ):
         norm = norm or partial(nn.LayerNorm, bias=bias)
-        super().__init__(
-            embed_dim,
-            num_heads,
-            expansion=expansion,
-            score=score,
-            activation=activation,
-            norm=norm,
-            norm_first=norm_first,
-            dropout=dropout,
-            bias=bias,
-        )
+        super().__init__(embed_dim, num_heads, norm=norm, dropout=dropout, bias=bias, **block)
         self.cross_attention_norm = norm(embed_dim)
         self.cross_attention = MultiHeadAttention(embed_dim, num_heads, score=cross_score, dropout=dropout, bias=bias)
         if places := measuring_places(self.cross_attention):

@@ -34,8 +34,10 @@ class Transformer(nn.Module):
         decoder_score: the same for the decoder's self-attentions.
         cross_score: the same for the decoder's attentions to the source; see :class:`~sciformer.blocks.DecoderBlock`.
         positions: recipe for the positions of each side, called as ``positions(embed_dim, max_length)``.
+        activation: recipe for the feed-forwards' nonlinearity.
         norm_first: pre-norm if True, with one more norm at the end of the encoder and of the decoder.
         dropout: on the embedded tokens and as in :class:`~sciformer.blocks.TransformerBlock`.
+        block: the other options of each :class:`~sciformer.blocks.TransformerBlock`, on both sides.
         pad: the token that fills up what is too short, in source and target.
         start: the target token before the first.
         end: the target token after the last.
@@ -58,13 +60,13 @@ class Transformer(nn.Module):
         decoder_score: Callable[[int, int], nn.Module] = DotProductScore,
         cross_score: Callable[[int, int], nn.Module] = DotProductScore,
         positions: Callable[[int, int], nn.Module] = SinusoidalPositions,
-        expansion: float = 4,
         activation: Callable[[], nn.Module] = nn.ReLU,
         norm_first: bool = False,
         dropout: float = 0.0,
         pad: int = 0,
         start: int = 1,
         end: int = 2,
+        **block: Any,
     ):
         super().__init__()
         for name, size in (("source_vocab", source_vocab), ("max_length", max_length), ("num_layers", num_layers)):
@@ -83,9 +85,7 @@ class Transformer(nn.Module):
         self.target_embedding = nn.Embedding(target_vocab, embed_dim)
         self.target_positions = positions(embed_dim, max_length)
         self.dropout = nn.Dropout(dropout)
-        block: dict[str, Any] = {
-            "expansion": expansion, "activation": activation, "norm_first": norm_first, "dropout": dropout
-        }  # fmt: skip
+        block |= {"activation": activation, "norm_first": norm_first, "dropout": dropout}
         self.encoder = nn.ModuleList(
             TransformerBlock(embed_dim, num_heads, score=encoder_score, **block) for _ in range(num_layers)
         )

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from sciformer.blocks import TransformerBlock, evaluating
 from sciformer.positions import LearnedPositions
-from sciformer.scores import DotProductScore
 
 
 class CharTransformer(nn.Module):
@@ -23,18 +22,17 @@ class CharTransformer(nn.Module):
 
     Args:
         max_length: the longest text that it can look at, in tokens.
-        score: recipe for the score of every attention. For rotary positions,
-            ``partial(RotaryScore, score=...)`` together with ``positions=NoPositions``.
-        positions: recipe for the positions, called as ``positions(embed_dim, max_length)``.
-        expansion: width of the feed-forward's hidden layer, in multiples of ``embed_dim``.
-        norm: recipe for each norm; a layer norm if not given.
-        dropout: on the embedded tokens and as in :class:`~sciformer.blocks.TransformerBlock`.
+        positions: recipe for the positions, called as ``positions(embed_dim, max_length)``. For rotary positions,
+            ``NoPositions`` together with ``score=partial(RotaryScore, score=...)``.
+        norm, dropout, bias: as in :class:`~sciformer.blocks.TransformerBlock`; the last norm is of the same kind, and
+            embedded tokens are dropped too.
         tie_weights: read out with the token embedding (Press and Wolf 2017, arXiv:1608.05859): a character that is read
             and a character that is written are one vector, and there are vocab_size · embed_dim fewer numbers to learn.
         start: ``"small"`` draws all matrices from a normal distribution of standard deviation 0.02, divided by
             √(2 · num_layers) where a branch joins the residual stream, so that the stream's variance does not grow with
             depth (GPT-2). ``"identity"`` sets those, and a read-out of its own, to 0: every block starts as the
             identity and every character as equally likely (Zhang et al. 2019, arXiv:1901.09321, for the branches).
+        block: the other options of each :class:`~sciformer.blocks.TransformerBlock`, such as ``score``.
 
     Raises:
         ValueError: if a size is below 1, the heads do not divide the embedding, or ``start`` is none of the two.
@@ -48,16 +46,13 @@ class CharTransformer(nn.Module):
         num_heads: int,
         num_layers: int,
         *,
-        score: Callable[[int, int], nn.Module] = DotProductScore,
         positions: Callable[[int, int], nn.Module] = LearnedPositions,
-        expansion: float = 4,
-        activation: Callable[[], nn.Module] = nn.GELU,
         norm: Callable[[int], nn.Module] | None = None,
         dropout: float = 0.0,
         bias: bool = False,
-        token_shift: int = 0,
         tie_weights: bool = True,
         start: Literal["small", "identity"] = "small",
+        **block: Any,
     ):
         super().__init__()
         for name, size in (("vocab_size", vocab_size), ("max_length", max_length), ("num_layers", num_layers)):
@@ -68,17 +63,7 @@ class CharTransformer(nn.Module):
         self.positions = positions(embed_dim, max_length)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            TransformerBlock(
-                embed_dim,
-                num_heads,
-                expansion=expansion,
-                score=score,
-                activation=activation,
-                norm=norm,
-                dropout=dropout,
-                bias=bias,
-                token_shift=token_shift,
-            )
+            TransformerBlock(embed_dim, num_heads, norm=norm, dropout=dropout, bias=bias, **block)
             for _ in range(num_layers)
         )
         self.norm = norm(embed_dim) if norm else nn.LayerNorm(embed_dim, bias=bias)
