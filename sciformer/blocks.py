@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sciformer.attention import MultiHeadAttention
+from sciformer.fast.cache import Cache, RecentTokens
 from sciformer.scores import DotProductScore, measuring_places
 
 
@@ -80,15 +81,15 @@ class TokenShift(nn.Module):
             raise ValueError(f"reach must be at least 1, got {reach}")
         self.weight = nn.Parameter(torch.zeros(reach, embed_dim))
 
-    def forward(
-        self, x: Float[Tensor, "B L E"], *, cache: dict[nn.Module, Any] | None = None
-    ) -> Float[Tensor, "B L E"]:
+    def forward(self, x: Float[Tensor, "B L E"], *, cache: Cache | None = None) -> Float[Tensor, "B L E"]:
         """Mix; the cache remembers the last M tokens."""
         M, L = len(self.weight), x.shape[1]
         padded = F.pad(x, (0, 0, M, 0))  # (B, M + L, E), zeros first
         if cache is not None:
-            padded = torch.cat((cache.get(self, padded[:, :M]), x), dim=1)
-            cache[self] = padded[:, -M:]
+            memory = cache.memory(self, RecentTokens, len(x))
+            if memory.tokens is not None:
+                padded = torch.cat((memory.tokens, x), dim=1)
+            memory.tokens = padded[:, -M:]
         return x + sum(mu * padded[:, M - m : M - m + L] for m, mu in enumerate(self.weight, start=1))
 
 
@@ -150,7 +151,7 @@ class TransformerBlock(nn.Module):
         attn_mask: Bool[Tensor, "..."] | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
-        cache: dict[nn.Module, Any] | None = None,
+        cache: Cache | None = None,
     ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L L"] | None]:
         """One round of attention and feed-forward; the arguments are those of :class:`MultiHeadAttention`.
 
@@ -168,12 +169,12 @@ class TransformerBlock(nn.Module):
             x = self.feed_forward_norm(x + self.dropout(self._transform(x, cache)))
         return x, weights
 
-    def _attend(self, x: Tensor, cache: dict[nn.Module, Any] | None, **options: Any) -> tuple[Tensor, Tensor | None]:
+    def _attend(self, x: Tensor, cache: Cache | None, **options: Any) -> tuple[Tensor, Tensor | None]:
         """Self-attention, after the token shift if there is one."""
         x = self.attention_shift(x, cache=cache) if self.attention_shift else x
         return self.attention(x, cache=cache, **options)
 
-    def _transform(self, x: Tensor, cache: dict[nn.Module, Any] | None) -> Tensor:
+    def _transform(self, x: Tensor, cache: Cache | None) -> Tensor:
         """The feed-forward, after the token shift if there is one."""
         x = self.feed_forward_shift(x, cache=cache) if self.feed_forward_shift else x
         return self.feed_forward(x)
@@ -226,7 +227,7 @@ class DecoderBlock(TransformerBlock):
         *,
         source_mask: Bool[Tensor, "..."] | None = None,
         need_weights: bool = False,
-        cache: dict[nn.Module, Any] | None = None,
+        cache: Cache | None = None,
     ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L L"] | None, Float[Tensor, "B H L S"] | None]:
         """Self-attention, cross-attention, feed-forward.
 

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sciformer.blocks import DecoderBlock, TransformerBlock, evaluating
-from sciformer.fast.cache import keep_rows
+from sciformer.fast.cache import Cache
 from sciformer.positions import SinusoidalPositions
 from sciformer.scores import DotProductScore
 
@@ -127,16 +127,17 @@ class Transformer(nn.Module):
         encoded: Float[Tensor, "B S E"],
         source_mask: Bool[Tensor, "B 1 1 S"],
         *,
-        cache: dict[nn.Module, Any] | None = None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "B L V"]:
         """Logits of the target token after each, given what :meth:`encode` made of the source.
 
         Args:
-            cache: what each module remembers of the source and of the tokens before; starts as ``{}`` and grows with
-                each call, so that ``target`` is only what is new. A cache belongs to one source and one target.
+            cache: remembers the source and the target's tokens of earlier calls, so that ``target`` is only what is
+                new; starts as :class:`~sciformer.fast.cache.Cache` ``()``.
 
         Raises:
-            ValueError: as :meth:`forward`.
+            ValueError: as :meth:`forward`; if the cache is another model's, batch's or source's, or given in training
+                with dropout.
         """
         return self._decode(target, encoded, source_mask, need_weights=False, cache=cache)[0]
 
@@ -168,9 +169,9 @@ class Transformer(nn.Module):
         source_mask: Tensor,
         *,
         need_weights: bool,
-        cache: dict[nn.Module, Any] | None,
+        cache: Cache | None,
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        read = 0 if cache is None else cache.get(self, 0)
+        read = 0 if cache is None else cache.length
         self._check_tokens("target", target, self.target_embedding.num_embeddings, read)
         if read == 0 and len(other := (target[:, 0] != self.start).nonzero()):
             row = int(other[0])
@@ -186,7 +187,7 @@ class Transformer(nn.Module):
             maps.append(weights)
             cross_maps.append(cross_weights)
         if cache is not None:
-            cache[self] = read + target.shape[1]
+            cache.length = read + target.shape[1]
         return self.read_out(self.decoder_norm(x)), maps, cross_maps
 
     def _check_tokens(self, name: str, tokens: Tensor, vocab: int, read: int = 0) -> None:
@@ -218,7 +219,7 @@ class Transformer(nn.Module):
         count = self._count(count)
         with evaluating(self):
             encoded, source_mask = self.encode(source)
-            cache: dict[nn.Module, Any] = {}
+            cache = Cache()
             tokens = new = torch.full((len(source), 1), self.start, device=source.device)
             ended = torch.zeros_like(new, dtype=torch.bool)  # (B, 1)
             for _ in range(count):
@@ -264,7 +265,7 @@ class Transformer(nn.Module):
         with evaluating(self):
             B, K, V = len(source), width, self.target_embedding.num_embeddings
             encoded, source_mask = (x.repeat_interleave(K, dim=0) for x in self.encode(source))  # (B * K, ...)
-            cache: dict[nn.Module, Any] = {}
+            cache = Cache()
             tokens = torch.full((B * K, 1), self.start, device=source.device)
             log_p = encoded.new_full((B, K), -math.inf)
             log_p[:, 0] = 0.0  # the K targets begin alike: only one of them counts
@@ -286,7 +287,7 @@ class Transformer(nn.Module):
                 lengths = lengths.gather(1, parent)
                 rows = (first_of_source + parent).flatten()  # (B * K,)
                 tokens = torch.cat((tokens[rows], token.view(-1, 1)), dim=1)
-                keep_rows(cache, rows)
+                cache.keep(rows)
                 ended = ended.gather(1, parent) | (token == self.end)
                 if ended.all():
                     break

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sciformer.blocks import TransformerBlock, evaluating
+from sciformer.fast.cache import Cache
 from sciformer.positions import LearnedPositions
 
 
@@ -91,17 +92,16 @@ class CharTransformer(nn.Module):
         else:
             raise ValueError(f'start must be "small" or "identity", got {start!r}')
 
-    def forward(
-        self, tokens: Int[Tensor, "B L"], *, cache: dict[nn.Module, Any] | None = None
-    ) -> Float[Tensor, "B L V"]:
+    def forward(self, tokens: Int[Tensor, "B L"], *, cache: Cache | None = None) -> Float[Tensor, "B L V"]:
         """Logits of the token after each.
 
         Args:
-            cache: what each module remembers of the tokens before; starts as ``{}`` and grows with each call, so that
-                ``tokens`` are only the new ones. A cache belongs to one text and one set of weights.
+            cache: remembers the tokens of earlier calls, so that ``tokens`` are only the new ones; starts as
+                :class:`~sciformer.fast.cache.Cache` ``()``.
 
         Raises:
-            ValueError: if the tokens are not (B, L) integers, or with those in the cache more than ``max_length``.
+            ValueError: if the tokens are not (B, L) integers, or with those in the cache more than ``max_length``; if
+                the cache is another model's or another batch's, or given in training with dropout.
         """
         return self._run_blocks(tokens, need_weights=False, cache=cache)[0]
 
@@ -109,12 +109,10 @@ class CharTransformer(nn.Module):
         """The weights of every block's attention, first block first."""
         return self._run_blocks(tokens, need_weights=True, cache=None)[1]
 
-    def _run_blocks(
-        self, tokens: Tensor, *, need_weights: bool, cache: dict[nn.Module, Any] | None
-    ) -> tuple[Tensor, list[Tensor]]:
+    def _run_blocks(self, tokens: Tensor, *, need_weights: bool, cache: Cache | None) -> tuple[Tensor, list[Tensor]]:
         if tokens.dim() != 2 or tokens.is_floating_point() or tokens.shape[1] == 0:
             raise ValueError(f"tokens must be (B, L) integers with L >= 1, got {tokens.dtype} of {tuple(tokens.shape)}")
-        read = 0 if cache is None else cache.get(self, 0)
+        read = 0 if cache is None else cache.length
         total = read + tokens.shape[1]
         if total > self.max_length:
             raise ValueError(f"the model can look at {self.max_length} tokens, got {total}")
@@ -123,7 +121,7 @@ class CharTransformer(nn.Module):
             x, weights = block(x, is_causal=True, need_weights=need_weights, cache=cache)
             maps.append(weights)
         if cache is not None:
-            cache[self] = total
+            cache.length = total
         return self.read_out(self.norm(x)), maps
 
     @torch.no_grad()
@@ -155,11 +153,12 @@ class CharTransformer(nn.Module):
         if strange := prompt[(prompt < 0) | (prompt >= known)].tolist():
             raise ValueError(f"prompt has token {strange[0]}, and the model knows 0..{known - 1}")
         tokens, new = prompt, prompt[:, -self.max_length :]
-        cache: dict[nn.Module, Any] = {}
+        cache = Cache()
         with evaluating(self):
             for _ in range(count):
-                if cache.get(self, 0) + new.shape[1] > self.max_length:
-                    cache, new = {}, tokens[:, -max(1, self.max_length // 2) :]
+                if cache.length + new.shape[1] > self.max_length:
+                    cache.reset()
+                    new = tokens[:, -max(1, self.max_length // 2) :]
                 logits = self(new, cache=cache)[:, -1]
                 new = sample(logits, temperature=temperature, top_k=top_k, generator=generator)[:, None]
                 tokens = torch.cat((tokens, new), dim=1)
