@@ -4,12 +4,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sciformer.blocks import DecoderBlock, TransformerBlock, evaluating
+from sciformer.blocks import DecoderBlock, TransformerBlock
 from sciformer.fast.cache import Cache
+from sciformer.models import decoding
 from sciformer.positions import SinusoidalPositions
 from sciformer.scores import DotProductScore
 
@@ -203,100 +203,12 @@ class Transformer(nn.Module):
             strange = (least if least < 0 else most).item()
             raise ValueError(f"{name} has token {strange}, and the model knows 0..{vocab - 1}")
 
-    @torch.no_grad()
     def greedy(self, source: Int[Tensor, "B S"], count: int | None = None) -> Int[Tensor, "B N"]:
-        """Write a target for each source, always the likeliest token next.
+        """A target for each source, always the likeliest token next; see :func:`~sciformer.models.decoding.greedy`."""
+        return decoding.greedy(self, source, count)
 
-        Args:
-            count: write at most so many tokens; as many as ``max_length`` allows if not given.
-
-        Returns:
-            ``start``, the tokens, ``end``, and then ``pad``. Without an ``end`` the target is not finished.
-
-        Raises:
-            ValueError: as :meth:`forward`, or if ``count`` is out of its range.
-        """
-        count = self._count(count)
-        with evaluating(self):
-            encoded, source_mask = self.encode(source)
-            cache = Cache()
-            tokens = new = torch.full((len(source), 1), self.start, device=source.device)
-            ended = torch.zeros_like(new, dtype=torch.bool)  # (B, 1)
-            for _ in range(count):
-                logits = self.decode(new, encoded, source_mask, cache=cache)[:, -1]  # (B, V)
-                new = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, self.pad)
-                tokens = torch.cat((tokens, new), dim=1)
-                ended |= new == self.end
-                if ended.all():
-                    break
-        return tokens
-
-    @torch.no_grad()
     def beam(
         self, source: Int[Tensor, "B S"], width: int, count: int | None = None, *, length_penalty: float = 0.0
     ) -> tuple[Int[Tensor, "B K N"], Float[Tensor, "B K"]]:
-        r"""Write several targets for each source side by side, and after each token keep the best.
-
-        .. math:: \text{score}(y) = \frac{\log p(y \mid x)}{\left((5 + |y|) / 6\right)^\alpha}
-
-        ``|y|`` counts the tokens after ``start``, ``end`` included. With α = 0 the score is the logarithm of the
-        probability, a sum that every token makes smaller, so that short targets are favoured; α above 0 makes up for
-        it (0.6 and K = 4 in Vaswani et al. 2017, section 6.1). A target that has ended stays as it is, and keeps its
-        place as long as no K others are better. The search is not exact: what it once drops it never finds again.
-        Source: Wu et al. 2016, arXiv:1609.08144, section 7, without its coverage penalty.
-
-        Args:
-            width: K, how many targets are kept. 1 is :meth:`greedy`.
-            count: as in :meth:`greedy`.
-            length_penalty: α, at least 0.
-
-        Returns:
-            The K targets of each source, best first, as :meth:`greedy` returns its one, and their scores; -inf where
-            there are fewer than K.
-
-        Raises:
-            ValueError: as :meth:`forward`, or if a number is out of its range.
-        """
-        count = self._count(count)
-        if width < 1 or not 0 <= length_penalty < math.inf:
-            raise ValueError(
-                f"width must be at least 1 and length_penalty a number from 0, got {width} and {length_penalty}"
-            )
-        with evaluating(self):
-            B, K, V = len(source), width, self.target_embedding.num_embeddings
-            encoded, source_mask = (x.repeat_interleave(K, dim=0) for x in self.encode(source))  # (B * K, ...)
-            cache = Cache()
-            tokens = torch.full((B * K, 1), self.start, device=source.device)
-            log_p = encoded.new_full((B, K), -math.inf)
-            log_p[:, 0] = 0.0  # the K targets begin alike: only one of them counts
-            lengths = torch.zeros_like(log_p)
-            ended = torch.zeros_like(log_p, dtype=torch.bool)
-            only_pad = encoded.new_full((V,), -math.inf)
-            only_pad[self.pad] = 0.0
-            first_of_source = K * torch.arange(B, device=source.device)[:, None]  # (B, 1)
-            for _ in range(count):
-                logits = self.decode(tokens[:, -1:], encoded, source_mask, cache=cache)[:, -1]  # (B * K, V)
-                next_log_p = logits.log_softmax(dim=-1).view(B, K, V)
-                next_log_p = torch.where(ended[..., None], only_pad, next_log_p)
-                lengths = lengths + ~ended
-                penalty = ((5 + lengths) / 6) ** length_penalty  # (B, K)
-                candidates = log_p[..., None] + next_log_p  # (B, K, V)
-                best = (candidates / penalty[..., None]).flatten(1).topk(K).indices  # (B, K)
-                parent, token = best // V, best % V
-                log_p = candidates.flatten(1).gather(1, best)
-                lengths = lengths.gather(1, parent)
-                rows = (first_of_source + parent).flatten()  # (B * K,)
-                tokens = torch.cat((tokens[rows], token.view(-1, 1)), dim=1)
-                cache.keep(rows)
-                ended = ended.gather(1, parent) | (token == self.end)
-                if ended.all():
-                    break
-        return tokens.view(B, K, -1), log_p / ((5 + lengths) / 6) ** length_penalty
-
-    def _count(self, count: int | None) -> int:
-        """How many tokens to write at most: the last one is never read, so one more than could be read after start."""
-        if count is None:
-            return self.max_length
-        if not 1 <= count <= self.max_length:
-            raise ValueError(f"count must be from 1 to max_length {self.max_length}, got {count}")
-        return count
+        """Several targets for each source, best first, and scores; see :func:`~sciformer.models.decoding.beam`."""
+        return decoding.beam(self, source, width, count, length_penalty=length_penalty)

@@ -8,8 +8,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sciformer.blocks import TransformerBlock, evaluating
+from sciformer.blocks import TransformerBlock
 from sciformer.fast.cache import Cache
+from sciformer.models import decoding
 from sciformer.positions import LearnedPositions
 
 
@@ -124,7 +125,6 @@ class CharTransformer(nn.Module):
             cache.length = total
         return self.read_out(self.norm(x)), maps
 
-    @torch.no_grad()
     def generate(
         self,
         prompt: Int[Tensor, "B L"],
@@ -134,63 +134,5 @@ class CharTransformer(nn.Module):
         top_k: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "B N"]:
-        """Go on from a prompt, one token at a time; see :func:`sample` for how one is chosen.
-
-        Of a prompt longer than ``max_length`` the model sees the end. When ``max_length`` tokens are reached, it
-        forgets the older half of them and reads the newer half again.
-
-        Returns:
-            The prompt and ``count`` more tokens, (B, L + count).
-
-        Raises:
-            ValueError: if the prompt is empty or no (B, L) integers, or a number is out of its range.
-        """
-        if count < 0:
-            raise ValueError(f"count must be at least 0, got {count}")
-        if prompt.dim() != 2 or prompt.is_floating_point() or prompt.shape[1] == 0:
-            raise ValueError(f"prompt must be (B, L) integers with L >= 1, got {prompt.dtype} of {tuple(prompt.shape)}")
-        known = self.embedding.num_embeddings
-        if strange := prompt[(prompt < 0) | (prompt >= known)].tolist():
-            raise ValueError(f"prompt has token {strange[0]}, and the model knows 0..{known - 1}")
-        tokens, new = prompt, prompt[:, -self.max_length :]
-        cache = Cache()
-        with evaluating(self):
-            for _ in range(count):
-                if cache.length + new.shape[1] > self.max_length:
-                    cache.reset()
-                    new = tokens[:, -max(1, self.max_length // 2) :]
-                logits = self(new, cache=cache)[:, -1]
-                new = sample(logits, temperature=temperature, top_k=top_k, generator=generator)[:, None]
-                tokens = torch.cat((tokens, new), dim=1)
-        return tokens
-
-
-def sample(
-    logits: Float[Tensor, "B V"],
-    *,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    generator: torch.Generator | None = None,
-) -> Int[Tensor, "B"]:
-    r"""Draw one token from each row of logits.
-
-    .. math:: p_v \propto e^{z_v / T}
-
-    Args:
-        temperature: T. 1 draws as the model believes; towards 0 the likeliest takes over, and 0 always takes it.
-        top_k: draw among the so many likeliest only.
-
-    Raises:
-        ValueError: if the temperature is negative or not finite, or ``top_k`` is below 1.
-    """
-    if not 0 <= temperature < math.inf:
-        raise ValueError(f"temperature must be a finite number, 0 or more, got {temperature}")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k must be at least 1, got {top_k}")
-    if temperature == 0:
-        return logits.argmax(dim=-1)
-    if top_k is not None and top_k < logits.shape[-1]:
-        values, likeliest = logits.topk(top_k)  # (B, top_k), also where others are as likely
-        logits = torch.full_like(logits, -math.inf).scatter(-1, likeliest, values)
-    logits = logits - logits.amax(dim=-1, keepdim=True)  # so that a tiny temperature divides nothing above 0
-    return torch.multinomial((logits / temperature).softmax(dim=-1), 1, generator=generator).squeeze(-1)
+        """The prompt and ``count`` more tokens; see :func:`~sciformer.models.decoding.generate`."""
+        return decoding.generate(self, prompt, count, temperature=temperature, top_k=top_k, generator=generator)
