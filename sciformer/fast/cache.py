@@ -158,7 +158,7 @@ class SourceMemory:
     ) -> tuple[Float[Tensor, "B H S D"], Float[Tensor, "B H S D"]]:
         """The keys and values of the source; ``project`` computes them in the first call.
 
-        A source is the same if it is the same tensor, which costs nothing to see, or else if all its numbers are.
+        A source is the same if it is the same tensor, which costs nothing to check, or if all entries are equal.
 
         Raises:
             ValueError: if the source is not that of the first call.

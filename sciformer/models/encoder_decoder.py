@@ -15,13 +15,13 @@ from sciformer.scores import DotProductScore
 
 
 class Transformer(nn.Module):
-    r"""The encoder–decoder of Vaswani et al. 2017 (arXiv:1706.03762): at each place, logits of the next target token.
+    r"""The encoder–decoder of Vaswani et al. 2017 (arXiv:1706.03762): at each position, logits of the next token.
 
     .. math:: p(y_1, \dots, y_L \mid x) = \prod_t p(y_t \mid y_0, \dots, y_{t-1}, x), \qquad y_0 = \text{start}
 
     With its defaults it is the architecture of 2017: post-norm, ReLU, sinusoidal positions. A target token that is read
     and one that is written are one vector (section 3.4): a row of the target's embedding is also a row of the read-out.
-    Rows of length about 1 suit a read-out, but would drown in positions, whose numbers reach 1; so a token that is read
+    Rows of length about 1 suit a read-out, but would drown in positions, whose entries reach 1; so a token that is read
     is multiplied by √E.
 
     Padding is a token. Every mask is then read off the tokens themselves, and none can be forgotten or disagree with
@@ -44,7 +44,7 @@ class Transformer(nn.Module):
 
     Raises:
         ValueError: if a size is below 1, the heads do not divide the embedding, a special token is not in the
-            vocabulary or stands for two things, or ``cross_score`` measures places.
+            vocabulary or stands for two things, or ``cross_score`` compares positions.
     """
 
     def __init__(

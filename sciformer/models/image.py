@@ -15,7 +15,7 @@ class ImageToSequence(nn.Module):
     """Cut an image into square patches and map each, linearly, to a token.
 
     A convolution whose stride equals its kernel does both at once. It runs here in two steps, after which each token
-    lies in one piece in memory, as all that follows likes it. Tokens run row by row. ``patch_size=1`` makes every pixel
+    is contiguous in memory, as all that follows likes it. Tokens run row by row. ``patch_size=1`` makes every pixel
     a token. Source: Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.1.
 
     Raises:

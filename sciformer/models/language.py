@@ -15,7 +15,7 @@ from sciformer.positions import LearnedPositions
 
 
 class CharTransformer(nn.Module):
-    r"""A causal transformer: at each place, the logits of the character that comes next.
+    r"""A causal transformer: at each position, the logits of the character that comes next.
 
     .. math:: p(x_1, \dots, x_L) = \prod_t p(x_t \mid x_1, \dots, x_{t-1})
 
@@ -29,7 +29,7 @@ class CharTransformer(nn.Module):
         norm, dropout, bias: as in :class:`~sciformer.blocks.TransformerBlock`; the last norm is of the same kind, and
             embedded tokens are dropped too.
         tie_weights: read out with the token embedding (Press and Wolf 2017, arXiv:1608.05859): a character that is read
-            and a character that is written are one vector, and there are vocab_size · embed_dim fewer numbers to learn.
+            and a character that is written are one vector, and there are vocab_size · embed_dim fewer parameters.
         start: ``"small"`` draws all matrices from a normal distribution of standard deviation 0.02, divided by
             √(2 · num_layers) where a branch joins the residual stream, so that the stream's variance does not grow with
             depth (GPT-2). ``"identity"`` sets those, and a read-out of its own, to 0: every block starts as the

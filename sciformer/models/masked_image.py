@@ -55,7 +55,7 @@ class MaskedImageModel(nn.Module):
     V are the visible patches, e and d positions, m a learned vector, the mask token. The encoder's cost is that of the
     visible tokens; the decoder is narrow and shallow, and after training it is thrown away. The loss is
     ``F.mse_loss(model(images, visible), model.hidden_pixels(images, visible))``. Source: He et al. 2021,
-    arXiv:2111.06377, section 3. Where they predict pixels normalised patch by patch, these are the pixels.
+    arXiv:2111.06377, section 3. Where they predict pixels normalized patch by patch, these are the pixels.
 
     Args:
         decoder_dim: width of the decoder's tokens.
@@ -112,7 +112,7 @@ class MaskedImageModel(nn.Module):
         """
         seen = self.to_decoder(self.encode(images, visible))  # (B, V, decoder_dim)
         mask_tokens = self.mask_token.to(seen.dtype).expand(*visible.shape, -1)
-        tokens = mask_tokens.masked_scatter(visible[..., None], seen)  # (B, L, decoder_dim), each at its own place
+        tokens = mask_tokens.masked_scatter(visible[..., None], seen)  # (B, L, decoder_dim), each at its own position
         tokens = self.decoder_positions(tokens)
         for block in self.decoder_blocks:
             tokens, _ = block(tokens)
@@ -126,7 +126,7 @@ class MaskedImageModel(nn.Module):
         Raises:
             ValueError: if images or mask have a wrong shape, or the mask hides not as many patches in every image.
         """
-        tokens = self.positions(self.to_sequence(images))  # (B, L, E): a place is told before anything is left out
+        tokens = self.positions(self.to_sequence(images))  # (B, L, E): positions are added before anything is left out
         if visible is not None:
             self._check(images, visible)
             tokens = _select(tokens, visible)
@@ -135,9 +135,9 @@ class MaskedImageModel(nn.Module):
         return self.norm(tokens)
 
     def features(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F"]:
-        """One vector for a whole image, nothing hidden: its F = L · E numbers, token beside token.
+        """One vector for a whole image, nothing hidden: its F = L · E features, token beside token.
 
-        Where the place of a thing does not matter, as in a tile cut anywhere, the tokens' mean is the better summary.
+        Where the position of a thing does not matter, as in a tile cut anywhere, the tokens' mean is a better summary.
         """
         return self.encode(images).flatten(1)
 
