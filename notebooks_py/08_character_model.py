@@ -41,6 +41,7 @@ from sciformer import POSITIONS, SCORES, CharTransformer, LearnedPositions, NoPo
 from sciformer import check, course, experiments, metrics, plotting, records, trainers
 from sciformer import rotate, sample
 from sciformer.data import shakespeare, text_batches
+from sciformer.fast.cache import Cache
 from sciformer.teach import explore
 from sciformer.training import TrainConfig, fit, next_token_loss, text_loss
 
@@ -373,10 +374,10 @@ torch.testing.assert_close(one_by_one, at_once)
 
 # %% [markdown]
 # No mask: the future is not there yet. Two things are easily forgotten. The new token's **place** is the number of tokens
-# read before, not 0. And each **layer** has a memory of its own. In the package, one dict holds them all:
+# read before, not 0. And each **layer** has a memory of its own. In the package, one `Cache` holds them all:
 
 # %%
-cache = {}
+cache = Cache()
 parts = [small(part, cache=cache) for part in inputs[None].split([4, 1, 1, 10, 5], dim=1)]  # in pieces, of any length
 torch.testing.assert_close(torch.cat(parts, dim=1), whole)
 print("with the cache, in pieces: the logits of the whole pass")
@@ -404,7 +405,7 @@ for length in (16, 64, 256, 1024):
 
 # %% tags=["nbval-ignore-output"]
 def seconds_per_character(model, length, cached):
-    cache, text, seconds = {}, torch.zeros(1, 1, dtype=torch.int64), []
+    cache, text, seconds = Cache(), torch.zeros(1, 1, dtype=torch.int64), []
     for _ in range(length):
         began = time.perf_counter()
         with torch.no_grad():
@@ -473,7 +474,7 @@ for score in SCORES.values():
         kinds = {"score": score, "positions": positions}
         if positions == "rotary":
             kinds = {"score": partial(RotaryScore, score=score), "positions": NoPositions}
-        any_model, cache = CharTransformer(V, 32, 24, 3, 2, **kinds).double(), {}
+        any_model, cache = CharTransformer(V, 32, 24, 3, 2, **kinds).double(), Cache()
         whole = any_model(inputs[None])
         torch.testing.assert_close(whole[:, :10], any_model(other_end[None])[:, :10])
         torch.testing.assert_close(torch.cat([any_model(p, cache=cache) for p in inputs[None].split(8, 1)], 1), whole)

@@ -38,7 +38,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sciformer import AdditiveScore, CharTransformer, DotProductScore, SeparableAdditiveScore, additive_scores, attend
 from sciformer import causal_mask, check, course, experiments, metrics, plotting, records, separable_additive_scores
-from sciformer.fast.cache import KeyValueCache, SeparableState
+from sciformer.fast.cache import Cache, KeyValueCache, SeparableState
 from sciformer.data import shakespeare, text_batches
 from sciformer.teach import explore
 from sciformer.fast import attention, running_mean
@@ -379,11 +379,11 @@ print("after 300 tokens: state", sum(x.numel() for x in state.past), "numbers ·
 # %%
 tokens = torch.randint(65, (1, 40))
 model = CharTransformer(65, 64, 32, 2, 2, score=SeparableAdditiveScore).eval()
-memory = {}
+memory = Cache()
 with torch.no_grad():
     one_by_one = torch.cat([model(tokens[:, n : n + 1], cache=memory) for n in range(40)], dim=1)
     torch.testing.assert_close(one_by_one, model(tokens), rtol=1e-4, atol=1e-5)
-print("memories of the model:", {type(entry).__name__ for entry in memory.values() if not isinstance(entry, int)})
+print("memories of the model:", {type(entry).__name__ for entry in memory.memories.values()})
 
 # %% [markdown]
 # ## Why does it still learn?

@@ -1,13 +1,13 @@
 """Multi-head attention over any score."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sciformer.fast import attention
-from sciformer.fast.cache import KeyValueCache, memory_for
+from sciformer.fast.cache import Cache, SourceMemory, memory_for
 from sciformer.scores import DotProductScore
 
 
@@ -64,7 +64,7 @@ class MultiHeadAttention(nn.Module):
         attn_mask: Bool[Tensor, "..."] | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
-        cache: dict[nn.Module, Any] | None = None,
+        cache: Cache | None = None,
     ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L S"] | None]:
         """Attend from ``query`` to ``key`` and ``value``; without them it is self-attention.
 
@@ -72,30 +72,32 @@ class MultiHeadAttention(nn.Module):
             key: defaults to ``query``.
             value: defaults to ``key``.
             attn_mask: (L, S), or (B, H, L, S) with ones where it repeats; True where a query may attend.
-            is_causal: no query looks past its own place; together with ``attn_mask`` both hold.
+            is_causal: no query looks past its own position; together with ``attn_mask`` both hold.
             need_weights: also return the weights, which takes the readable path.
-            cache: what each module remembers of the tokens before, by module; starts as ``{}``. In self-attention the
-                queries are then the next tokens of a text, and each attends to itself and to all before it. With a
-                ``key`` of its own, such as a source to translate, the keys and values of the first call are kept.
+            cache: what was remembered in earlier calls; not in training with dropout. With ``is_causal`` the inputs are
+                the next tokens of a text, and each attends to itself and to all before it. Without, ``key`` and
+                ``value`` are a source that is the same in every call, and it is projected in the first only.
 
         Returns:
             The output, and the weights or None.
 
         Raises:
-            ValueError: if an input is not (B, L, embed_dim), batches or lengths differ, the mask does not fit, or with
-                a cache self-attention is given a mask or asked for weights, or a source changes its length.
+            ValueError: if an input is not (B, L, embed_dim), batches or lengths differ or the mask does not fit. With a
+                cache, if self-attention is not causal, causal attention is given a mask or asked for weights, the
+                source or the batch is another one than before, or weights would be dropped.
         """
+        source = key
         key = query if key is None else key
         value = key if value is None else value
         self._check_inputs(query, key, value, attn_mask)
-        q = self._heads(self.q_proj, query)
-        if cache is not None and key is query:
-            if value is not query or attn_mask is not None or need_weights:
-                raise ValueError("with a cache self-attention is causal: no value, attn_mask or need_weights beside it")
-            k, v = self._heads(self.k_proj, key), self._heads(self.v_proj, value)
-            output, weights = cache.setdefault(self, memory_for(self.score)).attend(self.score, q, k, v), None
+        if cache is not None:
+            self._check_cached(query, source, attn_mask, is_causal, need_weights)
+        q, project = self._heads(self.q_proj, query), partial(self._keys_and_values, key, value)
+        if cache is not None and is_causal:
+            memory = cache.memory(self, partial(memory_for, self.score), len(query))
+            output, weights = memory.attend(self.score, q, *project()), None
         else:
-            k, v = self._keys_and_values(key, value, cache)
+            k, v = cache.memory(self, SourceMemory, len(query)).recall(key, value, project) if cache else project()
             output, weights = attention(
                 self.score,
                 q,
@@ -111,15 +113,26 @@ class MultiHeadAttention(nn.Module):
     def _heads(self, projection: nn.Module, x: Float[Tensor, "B L E"]) -> Float[Tensor, "B H L D"]:
         return projection(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
-    def _keys_and_values(
-        self, key: Tensor, value: Tensor, cache: dict[nn.Module, Any] | None
-    ) -> tuple[Float[Tensor, "B H S D"], Float[Tensor, "B H S D"]]:
-        memory = KeyValueCache() if cache is None else cache.setdefault(self, KeyValueCache())
-        if memory.key is None or memory.value is None:
-            memory.key, memory.value = self._heads(self.k_proj, key), self._heads(self.v_proj, value)
-        if memory.key.shape[2] != key.shape[1]:
-            raise ValueError(f"the cache belongs to a source of {memory.key.shape[2]} tokens, got {key.shape[1]}")
-        return memory.key, memory.value
+    def _keys_and_values(self, key: Tensor, value: Tensor) -> tuple[Float[Tensor, "B H S D"], Float[Tensor, "B H S D"]]:
+        return self._heads(self.k_proj, key), self._heads(self.v_proj, value)
+
+    def _check_cached(
+        self, query: Tensor, source: Tensor | None, attn_mask: Tensor | None, is_causal: bool, need_weights: bool
+    ) -> None:
+        if self.training and self.dropout:
+            raise ValueError(
+                f"a cache cannot serve training with dropout {self.dropout}, which drops other weights in each call; "
+                "call model.eval() first"
+            )
+        if source is None and not is_causal:
+            raise ValueError("with a cache self-attention is causal; pass is_causal=True, or the source as key")
+        if is_causal and (attn_mask is not None or need_weights):
+            raise ValueError("with a cache causal attention has no attn_mask and no need_weights beside it")
+        if is_causal and source is not None and source.shape[1] != query.shape[1]:
+            raise ValueError(
+                f"with a cache and is_causal, queries and keys are the same new tokens, got {query.shape[1]} queries "
+                f"and {source.shape[1]} keys"
+            )
 
     def _check_inputs(self, query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None) -> None:
         embed_dim = self.q_proj.in_features

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sciformer.attention import MultiHeadAttention
+from sciformer.fast.cache import Cache, RecentTokens
 from sciformer.scores import DotProductScore, measuring_places
 
 
@@ -72,21 +73,23 @@ class TokenShift(nn.Module):
         ValueError: if ``reach`` is below 1.
     """
 
+    measures_places = True
+
     def __init__(self, embed_dim: int, reach: int = 1):
         super().__init__()
         if reach < 1:
             raise ValueError(f"reach must be at least 1, got {reach}")
         self.weight = nn.Parameter(torch.zeros(reach, embed_dim))
 
-    def forward(
-        self, x: Float[Tensor, "B L E"], *, cache: dict[nn.Module, Any] | None = None
-    ) -> Float[Tensor, "B L E"]:
+    def forward(self, x: Float[Tensor, "B L E"], *, cache: Cache | None = None) -> Float[Tensor, "B L E"]:
         """Mix; the cache remembers the last M tokens."""
         M, L = len(self.weight), x.shape[1]
         padded = F.pad(x, (0, 0, M, 0))  # (B, M + L, E), zeros first
         if cache is not None:
-            padded = torch.cat((cache.get(self, padded[:, :M]), x), dim=1)
-            cache[self] = padded[:, -M:]
+            memory = cache.memory(self, RecentTokens, len(x))
+            if memory.tokens is not None:
+                padded = torch.cat((memory.tokens, x), dim=1)
+            memory.tokens = padded[:, -M:]
         return x + sum(mu * padded[:, M - m : M - m + L] for m, mu in enumerate(self.weight, start=1))
 
 
@@ -98,12 +101,20 @@ class TransformerBlock(nn.Module):
     for f = attention and then for f = feed-forward. Post-norm is Vaswani et al. 2017 (arXiv:1706.03762, section 3.1);
     pre-norm keeps a clean residual path and trains without a delicate warm-up (Xiong et al. 2020, arXiv:2002.04745).
 
+    Every model takes these options too and passes them on to its blocks.
+
     Args:
         expansion: width of the feed-forward's hidden layer, in multiples of ``embed_dim``.
+        score: recipe for the score of the attention, called as ``score(num_heads, head_dim)``.
+        activation: recipe for the feed-forward's nonlinearity.
         norm: recipe for each norm, called as ``norm(embed_dim)``; a layer norm if not given.
         norm_first: pre-norm if True, post-norm if False.
-        dropout: in attention weights, in the feed-forward and on both branches.
+        dropout: in attention weights, in the feed-forward and on every branch.
+        bias: whether projections, feed-forward and layer norms have a bias.
         token_shift: what attention and feed-forward read passes a :class:`TokenShift` of this reach first; 0 for none.
+
+    Raises:
+        ValueError: as :class:`MultiHeadAttention` and :class:`TokenShift`.
     """
 
     def __init__(
@@ -140,37 +151,33 @@ class TransformerBlock(nn.Module):
         attn_mask: Bool[Tensor, "..."] | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
-        cache: dict[nn.Module, Any] | None = None,
+        cache: Cache | None = None,
     ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L L"] | None]:
-        """One round of looking and thinking; the arguments are those of :class:`MultiHeadAttention`.
+        """One round of attention and feed-forward; the arguments are those of :class:`MultiHeadAttention`.
 
         Returns:
             The tokens, and the attention weights or None.
         """
-        x, weights = self._look(x, cache, attn_mask=attn_mask, is_causal=is_causal, need_weights=need_weights)
-        return self._think(x, cache), weights
+        options = {"attn_mask": attn_mask, "is_causal": is_causal, "need_weights": need_weights}
+        if self.norm_first:
+            attended, weights = self._attend(self.attention_norm(x), cache, **options)
+            x = x + self.dropout(attended)
+            x = x + self.dropout(self._transform(self.feed_forward_norm(x), cache))
+        else:
+            attended, weights = self._attend(x, cache, **options)
+            x = self.attention_norm(x + self.dropout(attended))
+            x = self.feed_forward_norm(x + self.dropout(self._transform(x, cache)))
+        return x, weights
 
-    def _look(self, x: Tensor, cache: dict[nn.Module, Any] | None, **options: Any) -> tuple[Tensor, Tensor | None]:
-        def look(read: Tensor) -> tuple[Tensor, Tensor | None]:
-            read = self.attention_shift(read, cache=cache) if self.attention_shift else read
-            return self.attention(read, cache=cache, **options)
+    def _attend(self, x: Tensor, cache: Cache | None, **options: Any) -> tuple[Tensor, Tensor | None]:
+        """Self-attention, after the token shift if there is one."""
+        x = self.attention_shift(x, cache=cache) if self.attention_shift else x
+        return self.attention(x, cache=cache, **options)
 
-        return self._around(self.attention_norm, look, x)
-
-    def _think(self, x: Tensor, cache: dict[nn.Module, Any] | None) -> Tensor:
-        def think(read: Tensor) -> tuple[Tensor, None]:
-            read = self.feed_forward_shift(read, cache=cache) if self.feed_forward_shift else read
-            return self.feed_forward(read), None
-
-        return self._around(self.feed_forward_norm, think, x)[0]
-
-    def _around(
-        self, norm: nn.Module, f: Callable[[Tensor], tuple[Tensor, Tensor | None]], x: Float[Tensor, "B L E"]
-    ) -> tuple[Float[Tensor, "B L E"], Tensor | None]:
-        """f with its norm and its residual; beside its output, f gives attention weights or None."""
-        branch, weights = f(norm(x) if self.norm_first else x)
-        x = x + self.dropout(branch)
-        return x if self.norm_first else norm(x), weights
+    def _transform(self, x: Tensor, cache: Cache | None) -> Tensor:
+        """The feed-forward, after the token shift if there is one."""
+        x = self.feed_forward_shift(x, cache=cache) if self.feed_forward_shift else x
+        return self.feed_forward(x)
 
 
 class DecoderBlock(TransformerBlock):
@@ -183,13 +190,13 @@ class DecoderBlock(TransformerBlock):
     Vaswani et al. 2017, arXiv:1706.03762, sections 3.1 and 3.2.3.
 
     Args:
-        score: recipe for the score of self-attention.
         cross_score: recipe for the score of cross-attention. With a separable additive score, which ignores the query,
-            every place sees the same summary of the source.
-        expansion, activation, norm, norm_first, dropout, bias: as in :class:`TransformerBlock`.
+            every position sees the same summary of the source.
+        norm, dropout, bias: as in :class:`TransformerBlock`, in cross-attention too.
+        block: the other options of :class:`TransformerBlock`; ``score`` is that of self-attention.
 
     Raises:
-        ValueError: if ``cross_score`` measures places, since a target and its source have none in common.
+        ValueError: if ``cross_score`` compares positions, since a target and its source have none in common.
     """
 
     def __init__(
@@ -197,27 +204,14 @@ class DecoderBlock(TransformerBlock):
         embed_dim: int,
         num_heads: int,
         *,
-        expansion: float = 4,
-        score: Callable[[int, int], nn.Module] = DotProductScore,
         cross_score: Callable[[int, int], nn.Module] = DotProductScore,
-        activation: Callable[[], nn.Module] = nn.GELU,
         norm: Callable[[int], nn.Module] | None = None,
-        norm_first: bool = True,
         dropout: float = 0.0,
         bias: bool = True,
+        **block: Any,
     ):
         norm = norm or partial(nn.LayerNorm, bias=bias)
-        super().__init__(
-            embed_dim,
-            num_heads,
-            expansion=expansion,
-            score=score,
-            activation=activation,
-            norm=norm,
-            norm_first=norm_first,
-            dropout=dropout,
-            bias=bias,
-        )
+        super().__init__(embed_dim, num_heads, norm=norm, dropout=dropout, bias=bias, **block)
         self.cross_attention_norm = norm(embed_dim)
         self.cross_attention = MultiHeadAttention(embed_dim, num_heads, score=cross_score, dropout=dropout, bias=bias)
         if places := measuring_places(self.cross_attention):
@@ -233,9 +227,9 @@ class DecoderBlock(TransformerBlock):
         *,
         source_mask: Bool[Tensor, "..."] | None = None,
         need_weights: bool = False,
-        cache: dict[nn.Module, Any] | None = None,
+        cache: Cache | None = None,
     ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L L"] | None, Float[Tensor, "B H L S"] | None]:
-        """Look back, look at the source, think.
+        """Self-attention, cross-attention, feed-forward.
 
         Args:
             source: the encoder's output. With a cache, its keys and values are computed in the first call only.
@@ -246,13 +240,21 @@ class DecoderBlock(TransformerBlock):
         Returns:
             The tokens, the weights of self-attention or None, and those of cross-attention or None.
         """
-
-        def look_across(read: Tensor) -> tuple[Tensor, Tensor | None]:
-            return self.cross_attention(read, source, attn_mask=source_mask, need_weights=need_weights, cache=cache)
-
-        x, weights = self._look(x, cache, is_causal=True, need_weights=need_weights)
-        x, cross_weights = self._around(self.cross_attention_norm, look_across, x)
-        return self._think(x, cache), weights, cross_weights
+        options = {"is_causal": True, "need_weights": need_weights}
+        cross_options = {"attn_mask": source_mask, "need_weights": need_weights, "cache": cache}
+        if self.norm_first:
+            attended, weights = self._attend(self.attention_norm(x), cache, **options)
+            x = x + self.dropout(attended)
+            attended, cross_weights = self.cross_attention(self.cross_attention_norm(x), source, **cross_options)
+            x = x + self.dropout(attended)
+            x = x + self.dropout(self._transform(self.feed_forward_norm(x), cache))
+        else:
+            attended, weights = self._attend(x, cache, **options)
+            x = self.attention_norm(x + self.dropout(attended))
+            attended, cross_weights = self.cross_attention(x, source, **cross_options)
+            x = self.cross_attention_norm(x + self.dropout(attended))
+            x = self.feed_forward_norm(x + self.dropout(self._transform(x, cache)))
+        return x, weights, cross_weights
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from sciformer import (
     causal_mask,
     padding_mask,
 )
+from sciformer.fast.cache import Cache
 
 B, S, L, E, H = 3, 7, 5, 12, 3
 SOURCE_VOCAB, TARGET_VOCAB, MAX_LENGTH = 13, 11, 8
@@ -237,7 +238,7 @@ def test_the_source_matters_and_the_future_does_not(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_cache_gives_the_logits_of_the_whole_pass(name, pieces):
     model, (source, target) = build(**MODELS[name]), pair()
-    encoded, cache = model.encode(source), {}
+    encoded, cache = model.encode(source), Cache()
     parts = [model.decode(piece, *encoded, cache=cache) for piece in target.split(pieces, dim=1)]
     assert_close(torch.cat(parts, dim=1), model(source, target), **EXACTLY)
 
@@ -247,7 +248,7 @@ def test_cache_projects_the_source_once():
     calls = []
     for block in model.decoder:
         block.cross_attention.k_proj.register_forward_hook(lambda *_: calls.append(1))
-    encoded, cache = model.encode(source), {}
+    encoded, cache = model.encode(source), Cache()
     for piece in target.split(1, dim=1):
         model.decode(piece, *encoded, cache=cache)
     assert len(calls) == len(model.decoder)
@@ -469,7 +470,7 @@ def test_refuses_tokens(change, message):
 
 def test_refuses_a_target_that_outgrows_the_model():
     model, (source, target) = build(), pair()
-    encoded, cache = model.encode(source), {}
+    encoded, cache = model.encode(source), Cache()
     model.decode(target, *encoded, cache=cache)
     with pytest.raises(ValueError, match="a target has up to 8 tokens, got 10"):
         model.decode(target, *encoded, cache=cache)
@@ -515,7 +516,7 @@ def test_attention_takes_a_source_with_a_cache():
     layer, mask = MultiHeadAttention(E, H).double(), padding_mask([S, 4, 1], S)
     x, source = (torch.randn(B, n, E, dtype=torch.float64) for n in (L, S))
     whole, weights = layer(x, source, attn_mask=mask, need_weights=True)
-    cache = {}
+    cache = Cache()
     parts = [layer(q, source, attn_mask=mask, need_weights=True, cache=cache) for q in x.split(1, dim=1)]
     assert_close(torch.cat([output for output, _ in parts], dim=1), whole, **EXACTLY)
     assert_close(torch.cat([w for _, w in parts], dim=2), weights, **EXACTLY)

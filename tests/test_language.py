@@ -21,7 +21,7 @@ from sciformer import (
     sample,
 )
 from sciformer.data import shakespeare, text_batches
-from sciformer.fast.cache import keep_rows
+from sciformer.fast.cache import Cache
 from sciformer.training import next_token_loss, text_loss
 
 V, L, E, H = 13, 11, 12, 3
@@ -52,16 +52,16 @@ def text(batch=2, length=L, seed=0):
 @pytest.mark.parametrize("pieces", [[1] * L, [4, 1, 6], [L]], ids=["one by one", "in pieces", "at once"])
 @pytest.mark.parametrize("name", MODELS)
 def test_cache_gives_the_logits_of_the_whole_pass(name, pieces):
-    model, tokens, cache = build(name), text(), {}
+    model, tokens, cache = build(name), text(), Cache()
     parts = [model(piece, cache=cache) for piece in tokens.split(pieces, dim=1)]
     assert_close(torch.cat(parts, dim=1), model(tokens), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["dot, learned", "separable, learned", "token shift"])
 def test_a_cache_goes_on_from_the_texts_that_are_kept(name):
-    model, tokens, cache, rows = build(name), text(), {}, torch.tensor([1, 1, 0])
+    model, tokens, cache, rows = build(name), text(), Cache(), torch.tensor([1, 1, 0])
     model(tokens[:, :6], cache=cache)
-    keep_rows(cache, rows)
+    cache.keep(rows)
     assert_close(model(tokens[rows, 6:], cache=cache), model(tokens[rows])[:, 6:], rtol=1e-10, atol=1e-10)
 
 
@@ -138,7 +138,7 @@ def test_token_shift_by_hand(lengths):
         before.weight.copy_(torch.tensor([[0.5, -1.0], [10.0, 100.0]]))
     expected = torch.tensor([[[1.0, 2.0], [3.5, 2.0], [6.5, 2.0]]])
     for module, answer in ((shift, expected), (before, expected + torch.tensor([[0, 0], [0, 0], [10.0, 200.0]]))):
-        cache = {}
+        cache = Cache()
         assert_close(module(x), answer)
         assert_close(torch.cat([module(piece, cache=cache) for piece in x.split(lengths, dim=1)], dim=1), answer)
     assert SquaredReLU()(torch.tensor([-2.0, 0.0, 3.0])).tolist() == [0.0, 0.0, 9.0]
@@ -248,7 +248,7 @@ def test_the_model_refuses_what_it_cannot_read():
     model = build()
     with pytest.raises(ValueError, match="look at 11 tokens, got 12"):
         model(text(length=L + 1))
-    cache = {}
+    cache = Cache()
     model(text(length=8), cache=cache)
     with pytest.raises(ValueError, match="look at 11 tokens, got 12"):
         model(text(length=4), cache=cache)
@@ -271,8 +271,8 @@ def test_attention_refuses_a_cache_beside_what_it_cannot_serve():
     x = torch.zeros(1, 3, E, dtype=torch.float64)
     for options in ({"attn_mask": torch.ones(3, 3, dtype=torch.bool)}, {"value": x.clone()}, {"need_weights": True}):
         with pytest.raises(ValueError, match="with a cache self-attention is causal"):
-            layer(x, cache={}, **options)
-    cache = {}
+            layer(x, cache=Cache(), **options)
+    cache = Cache()
     layer(x, x.clone(), cache=cache)
     with pytest.raises(ValueError, match="the cache belongs to a source of 3 tokens, got 2"):
         layer(x, x[:, :2], cache=cache)

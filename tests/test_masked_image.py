@@ -178,6 +178,11 @@ def test_a_score_of_distances_between_tokens_is_refused(score):
         model(score=score)
 
 
+def test_a_token_shift_is_refused():
+    with pytest.raises(ValueError, match="TokenShift counts tokens from one to the next"):
+        model(token_shift=1)
+
+
 def test_it_learns_what_hidden_patches_have_in_common_with_visible_ones():
     """Each image is one grey, but for its right part, which is the negative of it."""
     grey = torch.rand(64, 1, 1, 1, generator=torch.Generator().manual_seed(0)).expand(-1, 1, 10, 10)

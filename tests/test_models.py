@@ -10,6 +10,7 @@ from torch.testing import assert_close
 
 from sciformer import (
     POSITIONS,
+    CharTransformer,
     Classifier,
     DecoderBlock,
     DistanceBiasedScore,
@@ -17,9 +18,11 @@ from sciformer import (
     ImageToSequence,
     ImageTransformer,
     LearnedPositions,
+    MaskedImageModel,
     MultiHeadAttention,
     NoPositions,
     SinusoidalPositions,
+    Transformer,
     TransformerBlock,
     causal_mask,
 )
@@ -210,6 +213,53 @@ def test_image_transformer_hands_its_options_to_its_parts():
     assert not [name for name, _ in blocks.named_parameters() if "bias" in name]
     assert all(isinstance(block.attention.score, DistanceBiasedScore) for block in blocks)
     assert model(num_queries=2).classifier.queries.weight.shape == (2, E)
+
+
+MODELS = {
+    "images": (partial(ImageTransformer, 6, 2, 1, 10, E, H, 2), 2),
+    "characters": (partial(CharTransformer, 7, 5, E, H, 2), 2),
+    "masked images": (partial(MaskedImageModel, 6, 2, 1, E, H, 2, decoder_dim=2 * E, decoder_layers=1), 3),
+    "encoder-decoder": (partial(Transformer, 7, 7, 5, E, H, 2), 4),
+    "decoder block": (partial(DecoderBlock, E, H), 1),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_hands_every_option_to_each_of_its_blocks(name):
+    make, count = MODELS[name]
+    options = {"activation": nn.SiLU, "norm": nn.RMSNorm, "norm_first": name == "encoder-decoder"}
+    network = make(expansion=3, dropout=0.25, bias=False, **options)
+    blocks = [part for part in network.modules() if isinstance(part, TransformerBlock)]
+    assert len(blocks) == count
+    for block in blocks:
+        width = block.feed_forward.up.in_features
+        assert block.feed_forward.up.out_features == 3 * width
+        assert isinstance(block.feed_forward.activation, nn.SiLU)
+        assert {type(norm) for norm in (block.attention_norm, block.feed_forward_norm)} == {nn.RMSNorm}
+        assert block.norm_first is options["norm_first"]
+        assert (block.attention.dropout, block.feed_forward.dropout.p, block.dropout.p) == (0.25, 0.25, 0.25)
+        assert not [p for p, _ in block.named_parameters() if "bias" in p]
+    if name != "masked images":  # which refuses it
+        shifts = [part.attention_shift for part in make(token_shift=2).modules() if isinstance(part, TransformerBlock)]
+        assert [shift.weight.shape for shift in shifts] == [(2, E)] * count
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_unknown_option_is_named(name):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'expnsion'"):
+        MODELS[name][0](expnsion=2)
+
+
+def test_a_decoder_block_shifts_what_attention_to_itself_and_feed_forward_read():
+    torch.manual_seed(0)
+    block, x, source = DecoderBlock(E, H, token_shift=2), torch.randn(B, L, E), torch.randn(B, 4, E)
+    with torch.no_grad():
+        for shift in (block.attention_shift, block.feed_forward_shift):
+            shift.weight.copy_(torch.randn(2, E))
+    looked = x + block.attention(block.attention_shift(block.attention_norm(x)), is_causal=True)[0]
+    looked = looked + block.cross_attention(block.cross_attention_norm(looked), source)[0]
+    expected = looked + block.feed_forward(block.feed_forward_shift(block.feed_forward_norm(looked)))
+    assert_close(block(x, source)[0], expected)
 
 
 def test_without_positions_the_order_of_patches_does_not_matter():

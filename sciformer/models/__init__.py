@@ -1,8 +1,9 @@
-"""Whole models. Every one takes the score and the positions as recipes."""
+"""Whole models, which take scores and positions as recipes and pass options on to their blocks; and decoding."""
 
+from sciformer.models.decoding import sample
 from sciformer.models.encoder_decoder import Transformer
 from sciformer.models.image import Classifier, ImageToSequence, ImageTransformer
-from sciformer.models.language import CharTransformer, sample
+from sciformer.models.language import CharTransformer
 from sciformer.models.masked_image import MaskedImageModel, random_visible
 
 __all__ = [

@@ -4,24 +4,24 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sciformer.blocks import DecoderBlock, TransformerBlock, evaluating
-from sciformer.fast.cache import keep_rows
+from sciformer.blocks import DecoderBlock, TransformerBlock
+from sciformer.fast.cache import Cache
+from sciformer.models import decoding
 from sciformer.positions import SinusoidalPositions
 from sciformer.scores import DotProductScore
 
 
 class Transformer(nn.Module):
-    r"""The encoder–decoder of Vaswani et al. 2017 (arXiv:1706.03762): at each place, logits of the next target token.
+    r"""The encoder–decoder of Vaswani et al. 2017 (arXiv:1706.03762): at each position, logits of the next token.
 
     .. math:: p(y_1, \dots, y_L \mid x) = \prod_t p(y_t \mid y_0, \dots, y_{t-1}, x), \qquad y_0 = \text{start}
 
     With its defaults it is the architecture of 2017: post-norm, ReLU, sinusoidal positions. A target token that is read
     and one that is written are one vector (section 3.4): a row of the target's embedding is also a row of the read-out.
-    Rows of length about 1 suit a read-out, but would drown in positions, whose numbers reach 1; so a token that is read
+    Rows of length about 1 suit a read-out, but would drown in positions, whose entries reach 1; so a token that is read
     is multiplied by √E.
 
     Padding is a token. Every mask is then read off the tokens themselves, and none can be forgotten or disagree with
@@ -34,15 +34,17 @@ class Transformer(nn.Module):
         decoder_score: the same for the decoder's self-attentions.
         cross_score: the same for the decoder's attentions to the source; see :class:`~sciformer.blocks.DecoderBlock`.
         positions: recipe for the positions of each side, called as ``positions(embed_dim, max_length)``.
+        activation: recipe for the feed-forwards' nonlinearity.
         norm_first: pre-norm if True, with one more norm at the end of the encoder and of the decoder.
         dropout: on the embedded tokens and as in :class:`~sciformer.blocks.TransformerBlock`.
+        block: the other options of each :class:`~sciformer.blocks.TransformerBlock`, on both sides.
         pad: the token that fills up what is too short, in source and target.
         start: the target token before the first.
         end: the target token after the last.
 
     Raises:
         ValueError: if a size is below 1, the heads do not divide the embedding, a special token is not in the
-            vocabulary or stands for two things, or ``cross_score`` measures places.
+            vocabulary or stands for two things, or ``cross_score`` compares positions.
     """
 
     def __init__(
@@ -58,13 +60,13 @@ class Transformer(nn.Module):
         decoder_score: Callable[[int, int], nn.Module] = DotProductScore,
         cross_score: Callable[[int, int], nn.Module] = DotProductScore,
         positions: Callable[[int, int], nn.Module] = SinusoidalPositions,
-        expansion: float = 4,
         activation: Callable[[], nn.Module] = nn.ReLU,
         norm_first: bool = False,
         dropout: float = 0.0,
         pad: int = 0,
         start: int = 1,
         end: int = 2,
+        **block: Any,
     ):
         super().__init__()
         for name, size in (("source_vocab", source_vocab), ("max_length", max_length), ("num_layers", num_layers)):
@@ -83,9 +85,7 @@ class Transformer(nn.Module):
         self.target_embedding = nn.Embedding(target_vocab, embed_dim)
         self.target_positions = positions(embed_dim, max_length)
         self.dropout = nn.Dropout(dropout)
-        block: dict[str, Any] = {
-            "expansion": expansion, "activation": activation, "norm_first": norm_first, "dropout": dropout
-        }  # fmt: skip
+        block |= {"activation": activation, "norm_first": norm_first, "dropout": dropout}
         self.encoder = nn.ModuleList(
             TransformerBlock(embed_dim, num_heads, score=encoder_score, **block) for _ in range(num_layers)
         )
@@ -127,16 +127,17 @@ class Transformer(nn.Module):
         encoded: Float[Tensor, "B S E"],
         source_mask: Bool[Tensor, "B 1 1 S"],
         *,
-        cache: dict[nn.Module, Any] | None = None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "B L V"]:
         """Logits of the target token after each, given what :meth:`encode` made of the source.
 
         Args:
-            cache: what each module remembers of the source and of the tokens before; starts as ``{}`` and grows with
-                each call, so that ``target`` is only what is new. A cache belongs to one source and one target.
+            cache: remembers the source and the target's tokens of earlier calls, so that ``target`` is only what is
+                new; starts as :class:`~sciformer.fast.cache.Cache` ``()``.
 
         Raises:
-            ValueError: as :meth:`forward`.
+            ValueError: as :meth:`forward`; if the cache is another model's, batch's or source's, or given in training
+                with dropout.
         """
         return self._decode(target, encoded, source_mask, need_weights=False, cache=cache)[0]
 
@@ -168,9 +169,9 @@ class Transformer(nn.Module):
         source_mask: Tensor,
         *,
         need_weights: bool,
-        cache: dict[nn.Module, Any] | None,
+        cache: Cache | None,
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        read = 0 if cache is None else cache.get(self, 0)
+        read = 0 if cache is None else cache.length
         self._check_tokens("target", target, self.target_embedding.num_embeddings, read)
         if read == 0 and len(other := (target[:, 0] != self.start).nonzero()):
             row = int(other[0])
@@ -186,7 +187,7 @@ class Transformer(nn.Module):
             maps.append(weights)
             cross_maps.append(cross_weights)
         if cache is not None:
-            cache[self] = read + target.shape[1]
+            cache.length = read + target.shape[1]
         return self.read_out(self.decoder_norm(x)), maps, cross_maps
 
     def _check_tokens(self, name: str, tokens: Tensor, vocab: int, read: int = 0) -> None:
@@ -202,100 +203,12 @@ class Transformer(nn.Module):
             strange = (least if least < 0 else most).item()
             raise ValueError(f"{name} has token {strange}, and the model knows 0..{vocab - 1}")
 
-    @torch.no_grad()
     def greedy(self, source: Int[Tensor, "B S"], count: int | None = None) -> Int[Tensor, "B N"]:
-        """Write a target for each source, always the likeliest token next.
+        """A target for each source, always the likeliest token next; see :func:`~sciformer.models.decoding.greedy`."""
+        return decoding.greedy(self, source, count)
 
-        Args:
-            count: write at most so many tokens; as many as ``max_length`` allows if not given.
-
-        Returns:
-            ``start``, the tokens, ``end``, and then ``pad``. Without an ``end`` the target is not finished.
-
-        Raises:
-            ValueError: as :meth:`forward`, or if ``count`` is out of its range.
-        """
-        count = self._count(count)
-        with evaluating(self):
-            encoded, source_mask = self.encode(source)
-            cache: dict[nn.Module, Any] = {}
-            tokens = new = torch.full((len(source), 1), self.start, device=source.device)
-            ended = torch.zeros_like(new, dtype=torch.bool)  # (B, 1)
-            for _ in range(count):
-                logits = self.decode(new, encoded, source_mask, cache=cache)[:, -1]  # (B, V)
-                new = logits.argmax(dim=-1, keepdim=True).masked_fill(ended, self.pad)
-                tokens = torch.cat((tokens, new), dim=1)
-                ended |= new == self.end
-                if ended.all():
-                    break
-        return tokens
-
-    @torch.no_grad()
     def beam(
         self, source: Int[Tensor, "B S"], width: int, count: int | None = None, *, length_penalty: float = 0.0
     ) -> tuple[Int[Tensor, "B K N"], Float[Tensor, "B K"]]:
-        r"""Write several targets for each source side by side, and after each token keep the best.
-
-        .. math:: \text{score}(y) = \frac{\log p(y \mid x)}{\left((5 + |y|) / 6\right)^\alpha}
-
-        ``|y|`` counts the tokens after ``start``, ``end`` included. With α = 0 the score is the logarithm of the
-        probability, a sum that every token makes smaller, so that short targets are favoured; α above 0 makes up for
-        it (0.6 and K = 4 in Vaswani et al. 2017, section 6.1). A target that has ended stays as it is, and keeps its
-        place as long as no K others are better. The search is not exact: what it once drops it never finds again.
-        Source: Wu et al. 2016, arXiv:1609.08144, section 7, without its coverage penalty.
-
-        Args:
-            width: K, how many targets are kept. 1 is :meth:`greedy`.
-            count: as in :meth:`greedy`.
-            length_penalty: α, at least 0.
-
-        Returns:
-            The K targets of each source, best first, as :meth:`greedy` returns its one, and their scores; -inf where
-            there are fewer than K.
-
-        Raises:
-            ValueError: as :meth:`forward`, or if a number is out of its range.
-        """
-        count = self._count(count)
-        if width < 1 or not 0 <= length_penalty < math.inf:
-            raise ValueError(
-                f"width must be at least 1 and length_penalty a number from 0, got {width} and {length_penalty}"
-            )
-        with evaluating(self):
-            B, K, V = len(source), width, self.target_embedding.num_embeddings
-            encoded, source_mask = (x.repeat_interleave(K, dim=0) for x in self.encode(source))  # (B * K, ...)
-            cache: dict[nn.Module, Any] = {}
-            tokens = torch.full((B * K, 1), self.start, device=source.device)
-            log_p = encoded.new_full((B, K), -math.inf)
-            log_p[:, 0] = 0.0  # the K targets begin alike: only one of them counts
-            lengths = torch.zeros_like(log_p)
-            ended = torch.zeros_like(log_p, dtype=torch.bool)
-            only_pad = encoded.new_full((V,), -math.inf)
-            only_pad[self.pad] = 0.0
-            first_of_source = K * torch.arange(B, device=source.device)[:, None]  # (B, 1)
-            for _ in range(count):
-                logits = self.decode(tokens[:, -1:], encoded, source_mask, cache=cache)[:, -1]  # (B * K, V)
-                next_log_p = logits.log_softmax(dim=-1).view(B, K, V)
-                next_log_p = torch.where(ended[..., None], only_pad, next_log_p)
-                lengths = lengths + ~ended
-                penalty = ((5 + lengths) / 6) ** length_penalty  # (B, K)
-                candidates = log_p[..., None] + next_log_p  # (B, K, V)
-                best = (candidates / penalty[..., None]).flatten(1).topk(K).indices  # (B, K)
-                parent, token = best // V, best % V
-                log_p = candidates.flatten(1).gather(1, best)
-                lengths = lengths.gather(1, parent)
-                rows = (first_of_source + parent).flatten()  # (B * K,)
-                tokens = torch.cat((tokens[rows], token.view(-1, 1)), dim=1)
-                keep_rows(cache, rows)
-                ended = ended.gather(1, parent) | (token == self.end)
-                if ended.all():
-                    break
-        return tokens.view(B, K, -1), log_p / ((5 + lengths) / 6) ** length_penalty
-
-    def _count(self, count: int | None) -> int:
-        """How many tokens to write at most: the last one is never read, so one more than could be read after start."""
-        if count is None:
-            return self.max_length
-        if not 1 <= count <= self.max_length:
-            raise ValueError(f"count must be from 1 to max_length {self.max_length}, got {count}")
-        return count
+        """Several targets for each source, best first, and scores; see :func:`~sciformer.models.decoding.beam`."""
+        return decoding.beam(self, source, width, count, length_penalty=length_penalty)

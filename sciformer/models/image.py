@@ -1,6 +1,7 @@
 """Images as sequences of patches."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -8,14 +9,13 @@ from torch import Tensor, nn
 
 from sciformer.blocks import TransformerBlock
 from sciformer.positions import LearnedPositions
-from sciformer.scores import DotProductScore
 
 
 class ImageToSequence(nn.Module):
     """Cut an image into square patches and map each, linearly, to a token.
 
     A convolution whose stride equals its kernel does both at once. It runs here in two steps, after which each token
-    lies in one piece in memory, as all that follows likes it. Tokens run row by row. ``patch_size=1`` makes every pixel
+    is contiguous in memory, as all that follows likes it. Tokens run row by row. ``patch_size=1`` makes every pixel
     a token. Source: Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.1.
 
     Raises:
@@ -84,13 +84,9 @@ class ImageTransformer(nn.Module):
     The architecture of Dosovitskiy et al. 2020 (arXiv:2010.11929); the classifier sees all tokens, not a class token.
 
     Args:
-        score: recipe for the score of every attention, called as ``score(num_heads, head_dim)``.
         positions: recipe for the positions, called as ``positions(embed_dim, max_length)``.
-        expansion: width of the feed-forward's hidden layer, in multiples of ``embed_dim``.
-        activation: recipe for the feed-forward's nonlinearity.
-        norm_first: pre-norm if True, post-norm if False.
-        dropout: in attention weights, in the feed-forward and on both branches.
         num_queries: how many learned queries read out the last block; with 0 it is the mean over tokens.
+        block: options of each :class:`~sciformer.blocks.TransformerBlock`, such as ``score`` and ``norm_first``.
 
     Raises:
         ValueError: if the patches do not tile the image or the heads do not divide the embedding.
@@ -106,31 +102,14 @@ class ImageTransformer(nn.Module):
         num_heads: int,
         num_layers: int,
         *,
-        score: Callable[[int, int], nn.Module] = DotProductScore,
         positions: Callable[[int, int], nn.Module] = LearnedPositions,
-        expansion: float = 4,
-        activation: Callable[[], nn.Module] = nn.GELU,
-        norm_first: bool = True,
-        dropout: float = 0.0,
-        bias: bool = True,
         num_queries: int = 0,
+        **block: Any,
     ):
         super().__init__()
         self.to_sequence = ImageToSequence(image_size, patch_size, in_channels, embed_dim)
         self.positions = positions(embed_dim, self.to_sequence.num_tokens)
-        self.blocks = nn.ModuleList(
-            TransformerBlock(
-                embed_dim,
-                num_heads,
-                expansion=expansion,
-                score=score,
-                activation=activation,
-                norm_first=norm_first,
-                dropout=dropout,
-                bias=bias,
-            )
-            for _ in range(num_layers)
-        )
+        self.blocks = nn.ModuleList(TransformerBlock(embed_dim, num_heads, **block) for _ in range(num_layers))
         self.classifier = Classifier(embed_dim, num_classes, num_queries=num_queries)
 
     def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:

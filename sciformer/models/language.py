@@ -8,13 +8,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from sciformer.blocks import TransformerBlock, evaluating
+from sciformer.blocks import TransformerBlock
+from sciformer.fast.cache import Cache
+from sciformer.models import decoding
 from sciformer.positions import LearnedPositions
-from sciformer.scores import DotProductScore
 
 
 class CharTransformer(nn.Module):
-    r"""A causal transformer: at each place, the logits of the character that comes next.
+    r"""A causal transformer: at each position, the logits of the character that comes next.
 
     .. math:: p(x_1, \dots, x_L) = \prod_t p(x_t \mid x_1, \dots, x_{t-1})
 
@@ -23,18 +24,17 @@ class CharTransformer(nn.Module):
 
     Args:
         max_length: the longest text that it can look at, in tokens.
-        score: recipe for the score of every attention. For rotary positions,
-            ``partial(RotaryScore, score=...)`` together with ``positions=NoPositions``.
-        positions: recipe for the positions, called as ``positions(embed_dim, max_length)``.
-        expansion: width of the feed-forward's hidden layer, in multiples of ``embed_dim``.
-        norm: recipe for each norm; a layer norm if not given.
-        dropout: on the embedded tokens and as in :class:`~sciformer.blocks.TransformerBlock`.
+        positions: recipe for the positions, called as ``positions(embed_dim, max_length)``. For rotary positions,
+            ``NoPositions`` together with ``score=partial(RotaryScore, score=...)``.
+        norm, dropout, bias: as in :class:`~sciformer.blocks.TransformerBlock`; the last norm is of the same kind, and
+            embedded tokens are dropped too.
         tie_weights: read out with the token embedding (Press and Wolf 2017, arXiv:1608.05859): a character that is read
-            and a character that is written are one vector, and there are vocab_size · embed_dim fewer numbers to learn.
+            and a character that is written are one vector, and there are vocab_size · embed_dim fewer parameters.
         start: ``"small"`` draws all matrices from a normal distribution of standard deviation 0.02, divided by
             √(2 · num_layers) where a branch joins the residual stream, so that the stream's variance does not grow with
             depth (GPT-2). ``"identity"`` sets those, and a read-out of its own, to 0: every block starts as the
             identity and every character as equally likely (Zhang et al. 2019, arXiv:1901.09321, for the branches).
+        block: the other options of each :class:`~sciformer.blocks.TransformerBlock`, such as ``score``.
 
     Raises:
         ValueError: if a size is below 1, the heads do not divide the embedding, or ``start`` is none of the two.
@@ -48,16 +48,13 @@ class CharTransformer(nn.Module):
         num_heads: int,
         num_layers: int,
         *,
-        score: Callable[[int, int], nn.Module] = DotProductScore,
         positions: Callable[[int, int], nn.Module] = LearnedPositions,
-        expansion: float = 4,
-        activation: Callable[[], nn.Module] = nn.GELU,
         norm: Callable[[int], nn.Module] | None = None,
         dropout: float = 0.0,
         bias: bool = False,
-        token_shift: int = 0,
         tie_weights: bool = True,
         start: Literal["small", "identity"] = "small",
+        **block: Any,
     ):
         super().__init__()
         for name, size in (("vocab_size", vocab_size), ("max_length", max_length), ("num_layers", num_layers)):
@@ -68,17 +65,7 @@ class CharTransformer(nn.Module):
         self.positions = positions(embed_dim, max_length)
         self.dropout = nn.Dropout(dropout)
         self.blocks = nn.ModuleList(
-            TransformerBlock(
-                embed_dim,
-                num_heads,
-                expansion=expansion,
-                score=score,
-                activation=activation,
-                norm=norm,
-                dropout=dropout,
-                bias=bias,
-                token_shift=token_shift,
-            )
+            TransformerBlock(embed_dim, num_heads, norm=norm, dropout=dropout, bias=bias, **block)
             for _ in range(num_layers)
         )
         self.norm = norm(embed_dim) if norm else nn.LayerNorm(embed_dim, bias=bias)
@@ -106,17 +93,16 @@ class CharTransformer(nn.Module):
         else:
             raise ValueError(f'start must be "small" or "identity", got {start!r}')
 
-    def forward(
-        self, tokens: Int[Tensor, "B L"], *, cache: dict[nn.Module, Any] | None = None
-    ) -> Float[Tensor, "B L V"]:
+    def forward(self, tokens: Int[Tensor, "B L"], *, cache: Cache | None = None) -> Float[Tensor, "B L V"]:
         """Logits of the token after each.
 
         Args:
-            cache: what each module remembers of the tokens before; starts as ``{}`` and grows with each call, so that
-                ``tokens`` are only the new ones. A cache belongs to one text and one set of weights.
+            cache: remembers the tokens of earlier calls, so that ``tokens`` are only the new ones; starts as
+                :class:`~sciformer.fast.cache.Cache` ``()``.
 
         Raises:
-            ValueError: if the tokens are not (B, L) integers, or with those in the cache more than ``max_length``.
+            ValueError: if the tokens are not (B, L) integers, or with those in the cache more than ``max_length``; if
+                the cache is another model's or another batch's, or given in training with dropout.
         """
         return self._run_blocks(tokens, need_weights=False, cache=cache)[0]
 
@@ -124,12 +110,10 @@ class CharTransformer(nn.Module):
         """The weights of every block's attention, first block first."""
         return self._run_blocks(tokens, need_weights=True, cache=None)[1]
 
-    def _run_blocks(
-        self, tokens: Tensor, *, need_weights: bool, cache: dict[nn.Module, Any] | None
-    ) -> tuple[Tensor, list[Tensor]]:
+    def _run_blocks(self, tokens: Tensor, *, need_weights: bool, cache: Cache | None) -> tuple[Tensor, list[Tensor]]:
         if tokens.dim() != 2 or tokens.is_floating_point() or tokens.shape[1] == 0:
             raise ValueError(f"tokens must be (B, L) integers with L >= 1, got {tokens.dtype} of {tuple(tokens.shape)}")
-        read = 0 if cache is None else cache.get(self, 0)
+        read = 0 if cache is None else cache.length
         total = read + tokens.shape[1]
         if total > self.max_length:
             raise ValueError(f"the model can look at {self.max_length} tokens, got {total}")
@@ -138,10 +122,9 @@ class CharTransformer(nn.Module):
             x, weights = block(x, is_causal=True, need_weights=need_weights, cache=cache)
             maps.append(weights)
         if cache is not None:
-            cache[self] = total
+            cache.length = total
         return self.read_out(self.norm(x)), maps
 
-    @torch.no_grad()
     def generate(
         self,
         prompt: Int[Tensor, "B L"],
@@ -151,62 +134,5 @@ class CharTransformer(nn.Module):
         top_k: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Int[Tensor, "B N"]:
-        """Go on from a prompt, one token at a time; see :func:`sample` for how one is chosen.
-
-        Of a prompt longer than ``max_length`` the model sees the end. When ``max_length`` tokens are reached, it
-        forgets the older half of them and reads the newer half again.
-
-        Returns:
-            The prompt and ``count`` more tokens, (B, L + count).
-
-        Raises:
-            ValueError: if the prompt is empty or no (B, L) integers, or a number is out of its range.
-        """
-        if count < 0:
-            raise ValueError(f"count must be at least 0, got {count}")
-        if prompt.dim() != 2 or prompt.is_floating_point() or prompt.shape[1] == 0:
-            raise ValueError(f"prompt must be (B, L) integers with L >= 1, got {prompt.dtype} of {tuple(prompt.shape)}")
-        known = self.embedding.num_embeddings
-        if strange := prompt[(prompt < 0) | (prompt >= known)].tolist():
-            raise ValueError(f"prompt has token {strange[0]}, and the model knows 0..{known - 1}")
-        tokens, new = prompt, prompt[:, -self.max_length :]
-        cache: dict[nn.Module, Any] = {}
-        with evaluating(self):
-            for _ in range(count):
-                if cache.get(self, 0) + new.shape[1] > self.max_length:
-                    cache, new = {}, tokens[:, -max(1, self.max_length // 2) :]
-                logits = self(new, cache=cache)[:, -1]
-                new = sample(logits, temperature=temperature, top_k=top_k, generator=generator)[:, None]
-                tokens = torch.cat((tokens, new), dim=1)
-        return tokens
-
-
-def sample(
-    logits: Float[Tensor, "B V"],
-    *,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    generator: torch.Generator | None = None,
-) -> Int[Tensor, "B"]:
-    r"""Draw one token from each row of logits.
-
-    .. math:: p_v \propto e^{z_v / T}
-
-    Args:
-        temperature: T. 1 draws as the model believes; towards 0 the likeliest takes over, and 0 always takes it.
-        top_k: draw among the so many likeliest only.
-
-    Raises:
-        ValueError: if the temperature is negative or not finite, or ``top_k`` is below 1.
-    """
-    if not 0 <= temperature < math.inf:
-        raise ValueError(f"temperature must be a finite number, 0 or more, got {temperature}")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k must be at least 1, got {top_k}")
-    if temperature == 0:
-        return logits.argmax(dim=-1)
-    if top_k is not None and top_k < logits.shape[-1]:
-        values, likeliest = logits.topk(top_k)  # (B, top_k), also where others are as likely
-        logits = torch.full_like(logits, -math.inf).scatter(-1, likeliest, values)
-    logits = logits - logits.amax(dim=-1, keepdim=True)  # so that a tiny temperature divides nothing above 0
-    return torch.multinomial((logits / temperature).softmax(dim=-1), 1, generator=generator).squeeze(-1)
+        """The prompt and ``count`` more tokens; see :func:`~sciformer.models.decoding.generate`."""
+        return decoding.generate(self, prompt, count, temperature=temperature, top_k=top_k, generator=generator)

@@ -1,6 +1,7 @@
 """Images of which most is hidden: an encoder sees the rest, a small decoder restores what is missing."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from sciformer.blocks import TransformerBlock
 from sciformer.models.image import ImageToSequence
 from sciformer.positions import LearnedPositions
-from sciformer.scores import DotProductScore, measuring_places
+from sciformer.scores import measuring_places
 
 
 def random_visible(
@@ -54,17 +55,17 @@ class MaskedImageModel(nn.Module):
     V are the visible patches, e and d positions, m a learned vector, the mask token. The encoder's cost is that of the
     visible tokens; the decoder is narrow and shallow, and after training it is thrown away. The loss is
     ``F.mse_loss(model(images, visible), model.hidden_pixels(images, visible))``. Source: He et al. 2021,
-    arXiv:2111.06377, section 3. Where they predict pixels normalised patch by patch, these are the pixels.
+    arXiv:2111.06377, section 3. Where they predict pixels normalized patch by patch, these are the pixels.
 
     Args:
         decoder_dim: width of the decoder's tokens.
-        score: recipe for the score of every attention, called as ``score(num_heads, head_dim)``.
         positions: recipe for the positions of encoder and decoder, called as ``positions(width, max_length)``.
-        expansion: width of the feed-forwards' hidden layers, in multiples of the tokens' width.
+        block: options of each :class:`~sciformer.blocks.TransformerBlock`, such as ``score``, on both sides.
 
     Raises:
-        ValueError: if the patches do not tile the image, the heads do not divide a width, or the score takes a token's
-            place in the sequence for its place in the image, which it is not when most tokens are left out.
+        ValueError: if the patches do not tile the image, the heads do not divide a width, or a block takes a
+            token's position in the sequence for its position in the image, which it is not when most tokens are left
+            out.
     """
 
     def __init__(
@@ -78,28 +79,23 @@ class MaskedImageModel(nn.Module):
         *,
         decoder_dim: int,
         decoder_layers: int = 1,
-        score: Callable[[int, int], nn.Module] = DotProductScore,
         positions: Callable[[int, int], nn.Module] = LearnedPositions,
-        expansion: float = 4,
+        **block: Any,
     ):
         super().__init__()
         self.patch_size = patch_size
         self.to_sequence = ImageToSequence(image_size, patch_size, in_channels, embed_dim)
         self.num_tokens = self.to_sequence.num_tokens
-
-        def blocks(width: int, layers: int) -> nn.ModuleList:
-            return nn.ModuleList(
-                TransformerBlock(width, num_heads, expansion=expansion, score=score) for _ in range(layers)
-            )
-
         self.positions = positions(embed_dim, self.num_tokens)
-        self.blocks = blocks(embed_dim, num_layers)
+        self.blocks = nn.ModuleList(TransformerBlock(embed_dim, num_heads, **block) for _ in range(num_layers))
         self.norm = nn.LayerNorm(embed_dim)
 
         self.to_decoder = nn.Linear(embed_dim, decoder_dim)
         self.mask_token = nn.Parameter(0.02 * torch.randn(decoder_dim))
         self.decoder_positions = positions(decoder_dim, self.num_tokens)
-        self.decoder_blocks = blocks(decoder_dim, decoder_layers)
+        self.decoder_blocks = nn.ModuleList(
+            TransformerBlock(decoder_dim, num_heads, **block) for _ in range(decoder_layers)
+        )
         self.decoder_norm = nn.LayerNorm(decoder_dim)
         self.to_pixels = nn.Linear(decoder_dim, in_channels * patch_size**2)
         if places := measuring_places(self):
@@ -116,7 +112,7 @@ class MaskedImageModel(nn.Module):
         """
         seen = self.to_decoder(self.encode(images, visible))  # (B, V, decoder_dim)
         mask_tokens = self.mask_token.to(seen.dtype).expand(*visible.shape, -1)
-        tokens = mask_tokens.masked_scatter(visible[..., None], seen)  # (B, L, decoder_dim), each at its own place
+        tokens = mask_tokens.masked_scatter(visible[..., None], seen)  # (B, L, decoder_dim), each at its own position
         tokens = self.decoder_positions(tokens)
         for block in self.decoder_blocks:
             tokens, _ = block(tokens)
@@ -130,7 +126,7 @@ class MaskedImageModel(nn.Module):
         Raises:
             ValueError: if images or mask have a wrong shape, or the mask hides not as many patches in every image.
         """
-        tokens = self.positions(self.to_sequence(images))  # (B, L, E): a place is told before anything is left out
+        tokens = self.positions(self.to_sequence(images))  # (B, L, E): positions are added before anything is left out
         if visible is not None:
             self._check(images, visible)
             tokens = _select(tokens, visible)
@@ -139,9 +135,9 @@ class MaskedImageModel(nn.Module):
         return self.norm(tokens)
 
     def features(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F"]:
-        """One vector for a whole image, nothing hidden: its F = L · E numbers, token beside token.
+        """One vector for a whole image, nothing hidden: its F = L · E features, token beside token.
 
-        Where the place of a thing does not matter, as in a tile cut anywhere, the tokens' mean is the better summary.
+        Where the position of a thing does not matter, as in a tile cut anywhere, the tokens' mean is a better summary.
         """
         return self.encode(images).flatten(1)
 
