@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import nn
 from torch.testing import assert_close
 
-from sciformer import ImageTransformer, training
+from sciformer import ImageTransformer
 from sciformer.lab.metrics import accuracy
-from sciformer.training import TrainConfig, evaluate, fit, make_optimizers, next_token_loss
+from sciformer.training import TrainConfig, evaluate, fit, loop, make_optimizers, next_token_loss
 from sciformer.training.optimizers import Muon, orthogonalize
 
 
@@ -233,7 +233,7 @@ def test_the_rate_of_each_step_reaches_every_optimizer(monkeypatch):
     def watch(step, model):
         rates.append([group["lr"] for optimizer in made for group in optimizer.param_groups])
 
-    monkeypatch.setattr(training, "make_optimizers", make)
+    monkeypatch.setattr(loop, "make_optimizers", make)
     config = TrainConfig(steps=5, lr=1e-2, optimizer="muon", warmup_steps=2)
     fit(seeded(), stream(), F.cross_entropy, config, watch, progress=False)
     assert rates == [[config.lr_at(step)] * 3 for step in range(5)]
