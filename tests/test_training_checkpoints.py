@@ -1,11 +1,23 @@
 """A training goes on from its checkpoint to the bit, and from no half, damaged or foreign one."""
 
+import random
+
 import pytest
 import torch
 import torch.nn.functional as F
 from small_training import seeded, stream
+from torch.testing import assert_close
+from torch.utils.data import DataLoader, TensorDataset
 
-from sciformer.training import TrainConfig, fit
+from sciformer.training import TrainConfig, checkpoints, fit
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """The checkpoint of a training that has come to its end, and its configuration."""
+    file, config = tmp_path / "run.pt", TrainConfig(steps=3)
+    fit(seeded(), stream(), F.cross_entropy, config, checkpoint=file, progress=False)
+    return file, config
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "normuon"])
@@ -77,3 +89,68 @@ def test_damaged_checkpoint_is_refused(tmp_path, damage):
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(ValueError, match=r"run\.pt is not a whole checkpoint .*; delete it"):
         fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), checkpoint=file, progress=False)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_single_flipped_bit_is_noticed(finished, seed):
+    file, config = finished
+    content = bytearray(file.read_bytes())
+    position = random.Random(seed).randrange(8 * len(content))
+    content[position // 8] ^= 1 << position % 8
+    file.write_bytes(content)
+    with pytest.raises(
+        ValueError, match=r"run\.pt is not a whole checkpoint .*; delete it to start from the beginning"
+    ):
+        fit(seeded(), stream(), F.cross_entropy, config, checkpoint=file, progress=False)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-1], lambda b: b + b"\0", lambda b: b[1:], lambda b: b[:-7] + bytes(7)]
+)
+def test_a_checksum_that_is_cut_shifted_or_blank_is_noticed(finished, damage):
+    file, config = finished
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.raises(ValueError, match=r"run\.pt is not a whole checkpoint \(ChecksumMismatch\); delete it"):
+        fit(seeded(), stream(), F.cross_entropy, config, checkpoint=file, progress=False)
+
+
+def test_a_checkpoint_that_torch_saved_without_a_checksum_is_read(finished):
+    file, config = finished
+    state = torch.load(file)
+    torch.save(state, file)
+    history = fit(seeded(), stream(), F.cross_entropy, config, checkpoint=file, progress=False)
+    assert history.loss == state["history"]["loss"]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_noticed_before_the_first_step(tmp_path):
+    (tmp_path / "file").touch()
+    model = seeded()
+    before = [p.clone() for p in model.parameters()]
+    with pytest.raises(OSError, match="file"):
+        fit(model, stream(), F.cross_entropy, TrainConfig(3), checkpoint=tmp_path / "file" / "run.pt", progress=False)
+    assert_close(list(model.parameters()), before, rtol=0, atol=0)
+
+
+def test_a_training_that_is_finished_needs_no_place_to_write_to(finished, monkeypatch):
+    file, config = finished
+    monkeypatch.setattr(checkpoints, "check_writable", lambda path: pytest.fail(f"{path} is to be written"))
+    assert len(fit(seeded(), stream(), F.cross_entropy, config, checkpoint=file, progress=False).loss) == config.steps
+
+
+@pytest.mark.parametrize("stopped_at", [4, 6, 8])
+def test_resume_is_exact_where_a_new_epoch_draws_random_numbers(tmp_path, stopped_at):
+    """A DataLoader draws a seed as each epoch begins, here every 4 steps, even if it shuffles nothing."""
+    loader = DataLoader(TensorDataset(*next(stream())), batch_size=8)
+    config, expected = TrainConfig(steps=10, lr=1e-2), seeded()
+    history = fit(expected, loader, F.cross_entropy, config, progress=False)
+
+    def interrupt(step, model):
+        if step == stopped_at + 1:
+            raise KeyboardInterrupt
+
+    options = {"checkpoint": tmp_path / "run.pt", "checkpoint_every": 2, "progress": False}
+    with pytest.raises(KeyboardInterrupt):
+        fit(seeded(), loader, F.cross_entropy, config, interrupt, **options)
+    resumed = seeded(seed=7)
+    assert fit(resumed, loader, F.cross_entropy, config, **options).loss == history.loss
+    assert_close(list(resumed.parameters()), list(expected.parameters()), rtol=0, atol=0)

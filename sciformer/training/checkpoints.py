@@ -1,5 +1,7 @@
 """Checkpoints: the state of a training in a file, from which it goes on after an interruption."""
 
+import hashlib
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -8,14 +10,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciformer.data.files import written_whole
+from sciformer.data.files import check_writable, written_whole
 from sciformer.training import distributed
 from sciformer.training.config import Batch, History, TrainConfig
+
+#: A checkpoint ends with the SHA-256 digest of all that is before it.
+DIGEST_BYTES = 32
+
+
+class ChecksumMismatch(ValueError):
+    """The bytes of a file are not those that were written."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """The file that a training is saved to now and then, and what there is to save.
+
+    The file is what ``torch.save`` writes, followed by a checksum; ``torch.load`` reads it as it is.
 
     Args:
         path: the file; None to save nothing.
@@ -42,12 +53,15 @@ class Checkpoint:
 
         Raises:
             ValueError: if the file is damaged, or belongs to another configuration or another run.
+            OSError: if there are steps to come and the file cannot be written.
         """
         history = History()
         if self.path is not None and self.path.exists():
             state = self._load(self.path)
             history = History(**state["history"])
             stream = self._remaining(stream, len(history.loss), {name: state[name] for name in ("rng", "cuda_rng")})
+        if self.path is not None and distributed.rank() == 0 and len(history.loss) < self.config.steps:
+            check_writable(self.path)
         return history, stream
 
     def is_due(self, done: int) -> bool:
@@ -68,10 +82,12 @@ class Checkpoint:
         }
         with written_whole(self.path) as beside:  # type: ignore[arg-type]
             torch.save(state, beside)
+            with beside.open("r+b") as file:
+                file.write(hashlib.file_digest(file, "sha256").digest())
 
     def _load(self, path: Path) -> dict[str, Any]:
         try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
+            state = torch.load(io.BytesIO(_checked(path.read_bytes())), map_location="cpu", weights_only=True)
             saved, of = state["config"], state["of"]
         except Exception as error:
             raise ValueError(
@@ -106,6 +122,16 @@ def set_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
     torch.set_rng_state(state["rng"])
     if device.type == "cuda" and len(state["cuda_rng"]):
         torch.cuda.set_rng_state(state["cuda_rng"], device)
+
+
+def _checked(content: bytes) -> bytes:
+    """What ``torch.save`` wrote, if the digest behind it agrees. Without a digest, it ends as zip files do."""
+    if content[-22:-18] == b"PK\5\6":  # the end record of a zip archive: saved by torch alone
+        return content
+    body, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
+    if hashlib.sha256(body).digest() != digest:
+        raise ChecksumMismatch
+    return body
 
 
 def _device(model: nn.Module) -> torch.device:

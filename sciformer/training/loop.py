@@ -52,6 +52,7 @@ def fit(
         FloatingPointError: if the loss is no longer finite; names the step and the learning rate.
         ValueError: if ``batches`` runs dry, or the checkpoint is damaged or belongs to another configuration; if the
             world size does not divide a batch.
+        OSError: before the first step, if the checkpoint cannot be written.
     """
     device = next(model.parameters()).device
     optimizers = make_optimizers(model, config)
