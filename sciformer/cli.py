@@ -181,9 +181,9 @@ def run_train(options: argparse.Namespace) -> None:
     name = f"{options.task}-{setting.positions}-{setting.score}-{options.seed}"
     folder = options.out or Path("runs") / name
     folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before the training
-    with distributed.joined(options.device) as device:
+    with distributed.process_group(options.device) as device:
         run = train(setting, options.seed, device=device, checkpoint=options.checkpoint)
-        first = distributed.place()[0] == 0
+        first = distributed.rank() == 0
     if not first:
         return
     parameters = sum(p.numel() for p in run.model.parameters())

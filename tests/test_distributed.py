@@ -28,7 +28,7 @@ folder, deadly = sys.argv[1], sys.argv[2] == "deadly"
 begun = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 
 def watch(step, model):
-    if deadly and begun == 0 and step == 12 and distributed.place()[0] == 1:
+    if deadly and begun == 0 and step == 12 and distributed.rank() == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return {"begun": begun}
 
@@ -36,12 +36,12 @@ torch.manual_seed(begun)
 model = nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, 1))
 x = torch.linspace(-1, 1, 96).view(32, 3)
 stream = batches(x, x.sum(dim=1, keepdim=True), batch_size=8, seed=0)
-with distributed.joined("cpu"):
+with distributed.process_group("cpu"):
     history = fit(
         model, stream, nn.functional.mse_loss, TrainConfig(20), watch,
         checkpoint=f"{folder}/run.pt", checkpoint_every=5, progress=False,
     )
-    with open(f"{folder}/{distributed.place()[0]}.json", "w") as file:
+    with open(f"{folder}/{distributed.rank()}.json", "w") as file:
         json.dump({"loss": history.loss, "begun": history.metrics["begun"]}, file)
 """
 
@@ -87,15 +87,15 @@ def test_a_killed_worker_is_started_again_and_goes_on_from_the_checkpoint(tmp_pa
 
 
 def test_a_process_alone_has_the_whole_batch():
-    with distributed.joined("cpu") as device:
+    with distributed.process_group("cpu") as device:
         assert device == torch.device("cpu")
-        assert distributed.place() == (0, 1)
+        assert (distributed.rank(), distributed.world_size()) == (0, 1)
         batch = torch.arange(4), torch.arange(4)
-        assert all(torch.equal(a, b) for a, b in zip(distributed.share(batch), batch, strict=True))
-        assert distributed.mean(torch.tensor(3.0)) == 3
+        assert all(torch.equal(a, b) for a, b in zip(distributed.shard(batch), batch, strict=True))
+        assert distributed.all_reduce_mean(torch.tensor(3.0)) == 3
 
 
 def test_a_batch_that_the_processes_do_not_divide(monkeypatch):
-    monkeypatch.setattr(distributed, "place", lambda: (0, 2))
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
     with pytest.raises(ValueError, match="2 processes cannot share a batch of 7 equally"):
-        distributed.share((torch.zeros(7), torch.zeros(7)))
+        distributed.shard((torch.zeros(7), torch.zeros(7)))

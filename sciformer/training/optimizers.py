@@ -1,7 +1,7 @@
-"""Muon, with equally shaped matrices stepped together.
+"""AdamW and Muon: which parameters each of them steps, and a Muon that steps equally shaped matrices together.
 
-``torch.optim.Muon`` orthogonalises one matrix at a time in bfloat16. On a CPU without bfloat16 arithmetic that takes
-many times longer than the model's own forward and backward; batched and in float32 it is a small part of a step.
+``torch.optim.Muon`` orthogonalizes one matrix at a time in bfloat16. On a CPU without bfloat16 arithmetic that takes
+many times longer than the model's own forward and backward pass; batched and in float32 it is a small part of a step.
 """
 
 from collections import defaultdict
@@ -10,6 +10,8 @@ from collections.abc import Iterable
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+
+from sciformer.training.config import TrainConfig
 
 
 def orthogonalize(matrices: Float[Tensor, "N rows columns"], steps: int = 5) -> Float[Tensor, "N rows columns"]:
@@ -31,7 +33,7 @@ def orthogonalize(matrices: Float[Tensor, "N rows columns"], steps: int = 5) -> 
 
 
 class Muon(torch.optim.Optimizer):
-    """Momentum whose direction is orthogonalised, for the weight matrices inside a network.
+    """Momentum whose direction is orthogonalized, for the weight matrices inside a network.
 
     The rule and the names are those of ``torch.optim.Muon`` with ``adjust_lr_fn="match_rms_adamw"``: the update is
     scaled by 0.2·√max(rows, columns), so that learning rates and weight decays that suit AdamW suit it too
@@ -93,3 +95,39 @@ class Muon(torch.optim.Optimizer):
         size = updates.norm(dim=(-2, -1), keepdim=True)
         updates = updates / torch.stack(squares).sqrt().clamp(min=1e-7)  # a row whose gradient is 0 stays 0
         return updates * (size / updates.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7))
+
+
+def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.Optimizer]:
+    """AdamW for everything, or Muon for the hidden matrices beside it.
+
+    Muon is for the linear maps inside the stacked blocks (the model's ``nn.ModuleList``); embeddings and the read-out,
+    whose rows belong to single tokens or classes, stay with AdamW, as Muon's authors advise.
+
+    Raises:
+        ValueError: if Muon is asked for and the model has no stacked blocks.
+    """
+    by_muon: list[nn.Parameter] = []
+    if config.optimizer != "adamw":
+        stacks = [module for module in model.modules() if isinstance(module, nn.ModuleList)]
+        linears = {layer for stack in stacks for layer in stack.modules() if isinstance(layer, nn.Linear)}
+        by_muon = [layer.weight for layer in model.modules() if layer in linears]  # type: ignore[misc]
+        if not by_muon:
+            raise ValueError("Muon needs a model whose blocks stand in an nn.ModuleList, and this one has none")
+    muon_ids = {id(p) for p in by_muon}
+    rest = [p for p in model.parameters() if id(p) not in muon_ids]
+    groups = [
+        {"params": [p for p in rest if p.dim() >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    adamw = torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
+    if not by_muon:
+        return [adamw]
+    even_rows = config.optimizer == "normuon"
+    return [Muon(by_muon, lr=config.lr, weight_decay=config.weight_decay, even_rows=even_rows), adamw]
+
+
+def set_learning_rate(optimizers: Iterable[torch.optim.Optimizer], lr: float) -> None:
+    """Give every parameter of every optimizer this learning rate."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = lr
