@@ -292,12 +292,13 @@ def test_what_is_not_recorded_says_so(tmp_path, monkeypatch):
 
 
 def test_describe_record_gives_mean_and_standard_error(tmp_path, monkeypatch):
-    runs = [{"seed": n, "figures": {"a": v}, "seconds": 3.0, "parameters": 1000} for n, v in enumerate((0.9, 0.94))]
+    rest = {"seconds": 3.0, "parameters": 1000}
+    runs = [{"seed": n, "figures": {"test accuracy": v}, **rest} for n, v in enumerate((0.9, 0.94))]
     content = {"runs": runs, "seeds": [0, 1], "device": "CPU"}
     (tmp_path / f"{NAME}.json").write_text(json.dumps(content))
     monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
-    line = f"{NAME}, full profile: a 92.00 ± 2.00 % over 2 seeds, 1,000 parameters, 3 s each on CPU"
-    assert describe_record(NAME, "a") == line
+    line = f"{NAME}, full profile: test accuracy 92.00 ± 2.00 % over 2 seeds, 1,000 parameters, 3 s each on CPU"
+    assert describe_record(NAME, "test accuracy") == line
 
 
 def run(capsys, *arguments):

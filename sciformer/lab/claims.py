@@ -1,13 +1,13 @@
 """What the original descriptions claim, what was measured, and the verdict: tables made from records and checks.
 
-No figure is typed here but those that a claim itself names. What is measured comes from ``results/``; what is a matter
+No number is typed here but those that a claim itself names. What is measured comes from ``results/``; what is a matter
 of mathematics is computed in float64 when a table is made.
 
 The rules are the same for every claim. Two arms of an experiment are compared seed by seed:
 
 - one is *better* if the mean of the differences is more than two of their standard errors on its side;
 - one is *no worse* if it is not more than two standard errors on the other side;
-- a mean *reaches* a published figure if it is no more than two standard errors short of it.
+- a mean *reaches* a published value if it is no more than two standard errors short of it.
 
 A claim that is measured under several conditions holds if it does under all of them, does not hold if it does under
 none, and otherwise holds only under those that are named, or except under those. A record of one seed has no error, and
@@ -33,8 +33,8 @@ from sciformer.functional import (
     separable_additive_scores,
 )
 from sciformer.lab.experiments import EXPERIMENTS, MNIST_PIXELS, REVERSAL
-from sciformer.lab.metrics import cluster_concentration, inter_cluster_attention, mean_and_error
-from sciformer.lab.records import describe_figure, describe_runs, figure_unit, load_record
+from sciformer.lab.metrics import cluster_concentration, inter_cluster_attention, known_metric, mean_and_error
+from sciformer.lab.records import describe_runs, figures, load_record
 from sciformer.lab.settings import Profile
 from sciformer.scores import SCORES, WELLS, EnergyWellScore
 
@@ -45,7 +45,8 @@ ZERO = 1e-10
 NOT_RECORDED = "not recorded yet"
 CHECKED = "float64, computed for this table"
 
-Relation = Literal["better", "no worse"]
+#: "Higher" and "lower" are for a metric of which neither side is the better one.
+Relation = Literal["better", "no worse", "higher", "lower"]
 
 
 @dataclass(frozen=True)
@@ -114,100 +115,96 @@ def best_record(
     return None
 
 
-def figures(content: dict[str, Any], figure: str, arm: str | None) -> list[float]:
-    """A figure of every seed of an arm.
-
-    Raises:
-        ValueError: if no run has it.
-    """
-    values = [run["figures"][figure] for run in content["runs"] if run.get("arm") == arm and figure in run["figures"]]
-    if not values:
-        raise ValueError(f"{content['name']} has recorded no {figure!r} of arm {arm!r}")
-    return values
-
-
 def described(content: dict[str, Any]) -> str:
     """A record as the column of settings names it."""
     seeds = len(content["seeds"])
     return f"`{content['name']}`, {content['profile']}, {seeds} seed{'s' * (seeds > 1)}"
 
 
-def is_better_low(figure: str) -> bool:
-    """Whether less of this figure is more: losses, times, bytes, distances."""
-    return any(word in figure for word in ("loss", "step time", "MB", "distance"))
+def is_better_low(metric: str) -> bool:
+    """Whether lower values of this metric are better.
+
+    Raises:
+        ValueError: if there is no such metric.
+    """
+    return known_metric(metric).better == "lower"
 
 
 def against(
-    ours: Sequence[float], theirs: Sequence[float], figure: str, relation: Relation = "better"
+    ours: Sequence[float], theirs: Sequence[float], metric: str, relation: Relation = "better"
 ) -> tuple[bool, str]:
-    """Compare pair by pair: does the relation hold, and both means with the difference and its standard error."""
+    """Compare pair by pair: does the relation hold, and both means with the difference and its standard error.
+
+    Raises:
+        ValueError: if there is no such metric, or it has no better side and the relation needs one.
+    """
+    known = known_metric(metric)
     differences = [a - b for a, b in zip(ours, theirs, strict=True)]
     mean, error = mean_and_error(differences)
-    gain = -mean if is_better_low(figure) else mean
-    factor, digits, unit = figure_unit(figure)
-    told = f"{factor * mean:+.{digits}f} ± {factor * error:.{digits}f}".replace("-", "−")
-    both = f"{describe_figure(figure, ours)} against {describe_figure(figure, theirs)}"
-    holds = gain > ERRORS * error if relation == "better" else gain >= -ERRORS * error
-    return holds, f"{both}: {told}{unit.replace('%', 'points')}"
+    gain = mean if relation == "higher" else -mean if relation == "lower" else known.gain(mean)
+    holds = gain >= -ERRORS * error if relation == "no worse" else gain > ERRORS * error
+    return holds, f"{known.describe(ours)} against {known.describe(theirs)}: {known.describe_differences(differences)}"
 
 
 def compare(
     name: str,
-    figure: str,
+    metric: str,
     arm: str | None,
     other: str | None,
     *,
     condition: str = "",
     relation: Relation = "better",
-    other_figure: str | None = None,
+    other_metric: str | None = None,
 ) -> Finding:
-    """Two arms of an experiment, or two figures of one."""
+    """Two arms of an experiment, or two metrics of one."""
     content = best_record(name)
     if content is None:
         return Finding(None, NOT_RECORDED, f"`{name}`", condition)
-    ours, theirs = figures(content, figure, arm), figures(content, other_figure or figure, other)
-    return Finding(*against(ours, theirs, figure, relation), described(content), condition)
+    ours, theirs = figures(content, metric, arm), figures(content, other_metric or metric, other)
+    return Finding(*against(ours, theirs, metric, relation), described(content), condition)
 
 
 def reach(
     name: str,
-    figure: str,
+    metric: str,
     arm: str | None,
     published: float,
     *,
     condition: str = "",
     fewest_seeds: int = 2,
 ) -> Finding:
-    """An arm beside a figure that was published. A single run, whose error nobody knows, has to reach it by itself."""
+    """An arm beside a published value. A single run, whose error is unknown, has to reach it by itself."""
     content = best_record(name, fewest_seeds=fewest_seeds)
     if content is None:
         return Finding(None, NOT_RECORDED, f"`{name}`", condition)
-    values = figures(content, figure, arm)
+    values = figures(content, metric, arm)
     mean, error = mean_and_error(values)
-    short = mean - published if is_better_low(figure) else published - mean
     allowed = ERRORS * error if len(values) > 1 else 0.0
-    return Finding(short <= allowed, describe_figure(figure, values), described(content), condition)
+    known = known_metric(metric)
+    holds = known.gain(mean - published) >= -allowed
+    return Finding(holds, known.describe(values), described(content), condition)
 
 
-def stays_at(name: str, figure: str, arm: str | None, published: float, *, condition: str = "") -> Finding:
-    """Whether an arm gets no further than a figure that was published."""
+def stays_at(name: str, metric: str, arm: str | None, published: float, *, condition: str = "") -> Finding:
+    """Whether an arm gets no further than a published value."""
     content = best_record(name)
     if content is None:
         return Finding(None, NOT_RECORDED, f"`{name}`", condition)
-    values = figures(content, figure, arm)
+    values = figures(content, metric, arm)
     mean, error = mean_and_error(values)
-    return Finding(mean - ERRORS * error <= published, describe_figure(figure, values), described(content), condition)
+    holds = mean - ERRORS * error <= published
+    return Finding(holds, known_metric(metric).describe(values), described(content), condition)
 
 
-def similar(name: str, figure: str, arm: str, other: str, margin: float, *, condition: str = "") -> Finding:
+def similar(name: str, metric: str, arm: str, other: str, margin: float, *, condition: str = "") -> Finding:
     """Whether two arms differ by no more than a margin and two standard errors."""
     content = best_record(name)
     if content is None:
         return Finding(None, NOT_RECORDED, f"`{name}`", condition)
-    ours, theirs = figures(content, figure, arm), figures(content, figure, other)
+    ours, theirs = figures(content, metric, arm), figures(content, metric, other)
     mean, error = mean_and_error([a - b for a, b in zip(ours, theirs, strict=True)])
     return Finding(
-        abs(mean) <= margin + ERRORS * error, against(ours, theirs, figure)[1], described(content), condition
+        abs(mean) <= margin + ERRORS * error, against(ours, theirs, metric)[1], described(content), condition
     )
 
 
@@ -372,7 +369,7 @@ def sharper_is_more_local() -> Iterator[Finding]:
     for form, condition in FORMS.items():
         for well in ("gaussian", "softmax_exponential", "lorentzian"):
             sharp, blunt = (clusters(well, form, alpha)[0].tolist() for alpha in (high, low))
-            holds, measured = against(sharp, blunt, "share inside")
+            holds, measured = against(sharp, blunt, "attention within clusters", "higher")
             where = f"α = {high:g} against {low:g}, 50 sets of clusters"
             yield Finding(holds, measured, where, f"{condition}, {well_name(well)}")
 
@@ -381,7 +378,7 @@ def favours_other_clusters(well: str) -> Iterator[Finding]:
     """What goes to other clusters, against the Gaussian well at the same α."""
     for form, condition in FORMS.items():
         ours, gaussian = (clusters(each, form, 1.0)[1].tolist() for each in (well, "gaussian"))
-        holds, measured = against(ours, gaussian, "share outside")
+        holds, measured = against(ours, gaussian, "attention between clusters", "higher")
         yield Finding(holds, measured, "α = 1, 50 sets of clusters", condition)
 
 
@@ -393,10 +390,10 @@ def well_name(well: str) -> str:
 # ---------------------------------------------------------------------------- the claims
 
 
-def wells_on(name: str, figure: str, form: str, place: str) -> list[Finding]:
+def wells_on(name: str, metric: str, form: str, place: str) -> list[Finding]:
     """Each well against the dot product in the same model."""
     return [
-        compare(name, figure, f"{well}, {form}", "dot", condition=f"{place}, {well_name(well)}") for well in WELLS
+        compare(name, metric, f"{well}, {form}", "dot", condition=f"{place}, {well_name(well)}") for well in WELLS
     ]  # fmt: skip
 
 
@@ -404,10 +401,10 @@ BAKE_OFFS = {"patches": "test accuracy", "pixels": "test accuracy", "text": "val
 STEP_TIME, PEAK = "step time against dot", "peak MB"
 
 
-def in_bake_offs(score: str, relation: Relation, figure: str | None = None, *, of: str = "") -> list[Finding]:
+def in_bake_offs(score: str, relation: Relation, metric: str | None = None, *, of: str = "") -> list[Finding]:
     """A score against the dot product on every task of the bake-off."""
     return [
-        compare(f"bake-off-{task}", figure or own, score, "dot", relation=relation, condition=f"on {task}{of}")
+        compare(f"bake-off-{task}", metric or own, score, "dot", relation=relation, condition=f"on {task}{of}")
         for task, own in BAKE_OFFS.items()
     ]
 
@@ -482,7 +479,7 @@ def overfits() -> list[Finding]:
 
 
 LOSS, ACCURACY, MATCH = "validation loss", "test accuracy", "test exact match"
-SEARCHED, VALIDATION = "search-claims", "validation accuracy"
+SEARCHED, VALIDATION, RISE = "search-claims", "validation accuracy", "rise of accuracy per doubling"
 
 
 def searched_arm(kind: str, value: int) -> str:
@@ -513,13 +510,14 @@ def rises_with_sizes() -> Iterator[Finding]:
             yield Finding(None, NOT_RECORDED, f"`{SEARCHED}`", condition)
             continue
         mean, error = mean_and_error(rises[kind])
-        yield Finding(mean > ERRORS * error, describe_figure("rise", rises[kind]), described(content), condition)
+        measured = known_metric(RISE).describe(rises[kind])
+        yield Finding(mean > ERRORS * error, measured, described(content), condition)
     for more, less in (("heads", "head dimension"), ("head dimension", "tokens")):
         condition = f"{more} before {less}"
         if content is None:
             yield Finding(None, NOT_RECORDED, f"`{SEARCHED}`", condition)
         else:
-            yield Finding(*against(rises[more], rises[less], "rise"), described(content), condition)
+            yield Finding(*against(rises[more], rises[less], RISE), described(content), condition)
 
 
 def every_doubling_of_blocks() -> list[Finding]:
@@ -567,7 +565,7 @@ CLAIMS = [
         "It prefers near tokens: it looks less far than the same model without it",
         DISTANCE,
         7,
-        lambda: [compare(PIXELS, "attention distance", "distance", "none")],
+        lambda: [compare(PIXELS, "attention distance", "distance", "none", relation="lower")],
     ),
     Claim("Yet it can learn to prefer far ones: a slope below 0", DISTANCE, 7, slopes_for_far_tokens),
     Claim("Eight times the trained length makes the loss no worse", "distance bias (ALiBi)", 8, longer_texts),
@@ -667,7 +665,7 @@ CLAIMS = [
         "masked images",
         12,
         lambda: [
-            compare("masked-images", "probe accuracy", None, None, other_figure=other, condition=condition)
+            compare("masked-images", "probe accuracy", None, None, other_metric=other, condition=condition)
             for other, condition in (
                 ("probe accuracy untrained", "against the untrained encoder"),
                 ("probe accuracy of pixels", "against pixels"),
@@ -715,8 +713,8 @@ def bake_off_table(profile: Profile | None = None) -> str:
     profiles = get_args(Profile)[::-1] if profile is None else (profile,)
     contents = {task: best_record(f"bake-off-{task}", profiles) for task in BAKE_OFFS}
     heads = [
-        f"{task}, {figure}" + (f" ({content['profile']}, {len(content['seeds'])} seeds)" if content else "")
-        for (task, figure), content in zip(BAKE_OFFS.items(), contents.values(), strict=True)
+        f"{task}, {metric}" + (f" ({content['profile']}, {len(content['seeds'])} seeds)" if content else "")
+        for (task, metric), content in zip(BAKE_OFFS.items(), contents.values(), strict=True)
     ]
     lines = [row(["score", *heads]), "|---|" + "---|" * len(heads)]
     for score in SCORES:
@@ -725,10 +723,10 @@ def bake_off_table(profile: Profile | None = None) -> str:
             if content is None:
                 cells.append(NOT_RECORDED)
                 continue
-            told = (
-                describe_figure(which, figures(content, which, score)) for which in (BAKE_OFFS[task], STEP_TIME, PEAK)
+            shown = (BAKE_OFFS[task], STEP_TIME, PEAK)
+            cells.append(
+                "<br>".join(known_metric(metric).describe(figures(content, metric, score)) for metric in shown)
             )
-            cells.append("<br>".join(told))
         lines.append(row(cells))
     return "\n".join(lines)
 
@@ -763,24 +761,24 @@ def records_table() -> str:
     for name, quoted in QUOTED.items():
         arms = dict.fromkeys(arm for profile in EXPERIMENTS[name].settings for arm in EXPERIMENTS[name].arms(profile))
         for arm in arms:
-            for figure in quoted:
-                title = f"`{name}`, {figure}" if arm is None else f"`{name}`, {arm}, {figure}"
-                lines.append(row([title, *(recorded_cell(name, arm, figure, profile) for profile in heads)]))
+            for metric in quoted:
+                title = f"`{name}`, {metric}" if arm is None else f"`{name}`, {arm}, {metric}"
+                lines.append(row([title, *(recorded_cell(name, arm, metric, profile) for profile in heads)]))
     return "\n".join(lines)
 
 
-def recorded_cell(name: str, arm: str | None, figure: str, profile: Profile) -> str:
-    """A figure with its seeds, parameters and seconds; "–" where the experiment has no such profile, arm or figure."""
+def recorded_cell(name: str, arm: str | None, metric: str, profile: Profile) -> str:
+    """A metric with its seeds, parameters and seconds; "–" where the experiment has no such profile, arm or metric."""
     what = EXPERIMENTS[name]
     if profile not in what.settings or arm not in what.arms(profile):
         return "–"
     content = load_record(name, profile)
     if content is None:
         return NOT_RECORDED
-    runs = [run for run in content["runs"] if run.get("arm") == arm and figure in run["figures"]]
+    runs = [run for run in content["runs"] if run.get("arm") == arm and metric in run["figures"]]
     if not runs:  # the longest text of the quick profile is not the full one's
         return "–"
-    return f"{describe_figure(figure, [run['figures'][figure] for run in runs])} ({describe_runs(runs)})"
+    return f"{known_metric(metric).describe([run['figures'][metric] for run in runs])} ({describe_runs(runs)})"
 
 
 #: The tables of the READMEs by the name between whose marks each stands.

@@ -1,7 +1,8 @@
-"""Numbers that say how good a model is, and how sure that is."""
+"""Metrics: how good a model is, how sure that is, and how each is printed."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -9,6 +10,108 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from sciformer.functional import steps_between
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a number measures: how it is printed, and on which side it is better.
+
+    Args:
+        name: as records call it.
+        unit: printed behind the number; empty for a loss, in nats.
+        digits: after the decimal point, in this unit.
+        better: None where neither side is, as with the distance at which a head looks.
+        scale: what a recorded number is multiplied by to be in this unit.
+    """
+
+    name: str
+    unit: str
+    digits: int
+    better: Literal["higher", "lower"] | None
+    scale: int = 1
+
+    def describe(self, values: Sequence[float]) -> str:
+        """Mean ± standard error; of a single value, which says nothing of its error, the value.
+
+        Raises:
+            ValueError: if there is no value.
+        """
+        return self._printed(values, "", self.unit)
+
+    def describe_differences(self, differences: Sequence[float]) -> str:
+        """Mean ± standard error, always with a sign; two percentages differ by points.
+
+        Raises:
+            ValueError: if there is no difference.
+        """
+        return self._printed(differences, "+", "points" if self.unit == "%" else self.unit)
+
+    def gain(self, difference: float) -> float:
+        """A difference, positive on the better side.
+
+        Raises:
+            ValueError: if neither side is.
+        """
+        if self.better is None:
+            raise ValueError(f"{self.name} has no better side: a comparison has to say 'higher' or 'lower'")
+        return difference if self.better == "higher" else -difference
+
+    def _printed(self, values: Sequence[float], sign: str, unit: str) -> str:
+        mean, error = (self.scale * value for value in mean_and_error(values))
+        spread = f" ± {error:.{self.digits}f}" if len(values) > 1 else ""
+        return f"{mean:{sign}.{self.digits}f}{spread} {unit}".replace("-", "−").rstrip()
+
+
+def _share(name: str, better: Literal["higher"] | None = "higher") -> Metric:
+    """Recorded from 0 to 1, printed in percent."""
+    return Metric(name, "%", 2, better, scale=100)
+
+
+def _loss(name: str) -> Metric:
+    return Metric(name, "", 3, "lower")
+
+
+#: Every metric that an experiment records or a claim derives, by name.
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        _share("accuracy"),
+        _share("test accuracy"),
+        _share("test accuracy on small digits"),
+        _share("test accuracy enlarged"),
+        _share("validation accuracy"),
+        Metric("rise of accuracy per doubling", "points", 2, "higher", scale=100),
+        _share("probe accuracy"),
+        _share("probe accuracy untrained"),
+        _share("probe accuracy of pixels"),
+        _share("test exact match"),
+        _share("test exact match at ten times the length"),
+        _share("test exact match on new forms"),
+        _share("test exact match on new days and forms"),
+        _loss("loss"),
+        _loss("test loss"),
+        _loss("validation loss"),
+        _loss("lowest validation loss"),
+        # 1, 2, 4 and 8 times the trained length, which is 64 in the quick profile and 256 in the full one.
+        *(_loss(f"validation loss at {length}") for length in (64, 128, 256, 512, 1024, 2048)),
+        Metric("attention distance", "tokens", 2, None),
+        _share("attention within clusters", None),
+        _share("attention between clusters", None),
+        Metric("step time against dot", "times", 2, "lower"),
+        Metric("peak MB", "MB", 1, "lower"),
+    )
+}
+
+
+def known_metric(name: str) -> Metric:
+    """The metric of that name.
+
+    Raises:
+        ValueError: if there is none; names those that there are.
+    """
+    if name not in METRICS:
+        raise ValueError(f"there is no metric {name!r}; there are {', '.join(METRICS)}")
+    return METRICS[name]
 
 
 def accuracy(logits: Float[Tensor, "B K"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:

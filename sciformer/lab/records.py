@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from sciformer.data.files import written_whole
 from sciformer.lab.experiments import experiment
-from sciformer.lab.metrics import mean_and_error
+from sciformer.lab.metrics import known_metric, mean_and_error
 from sciformer.lab.settings import Profile
 from sciformer.lab.trainers import Run, thinned
 
@@ -226,17 +226,29 @@ def recorded_curves(content: dict[str, Any], metric: str) -> tuple[list[int], di
     return steps, {arm: torch.tensor(values) for arm, values in rows.items()}
 
 
-def describe_record(name: str, figure: str, profile: Profile = "full", *, arm: str | None = None) -> str:
-    """One line for a notebook: mean ± standard error of a figure over the seeds, on what, or 'not recorded yet'.
+def figures(content: dict[str, Any], metric: str, arm: str | None) -> list[float]:
+    """What every seed of an arm has recorded of a metric.
+
+    Raises:
+        ValueError: if no run has it.
+    """
+    values = [run["figures"][metric] for run in content["runs"] if run.get("arm") == arm and metric in run["figures"]]
+    if not values:
+        raise ValueError(f"{content['name']} has recorded no {metric!r} of arm {arm!r}")
+    return values
+
+
+def describe_record(name: str, metric: str, profile: Profile = "full", *, arm: str | None = None) -> str:
+    """One line for a notebook: mean ± standard error of a metric over the seeds, on what, or 'not recorded yet'.
 
     Args:
-        figure: told in the unit that :func:`figure_unit` gives it.
+        metric: a name of :data:`~sciformer.lab.metrics.METRICS`.
         arm: which one, in an experiment that has arms.
 
     Raises:
-        ValueError: if the experiment has no such arm.
+        ValueError: if there is no such metric, or the experiment has no such arm or has not recorded the metric of it.
     """
-    arms = experiment(name).arms(profile)
+    known, arms = known_metric(metric), experiment(name).arms(profile)
     if arm not in arms:
         raise ValueError(f"{name} has no arm {arm!r}; there are {', '.join(map(str, arms))}")
     title = f"{name}, {profile} profile" if arm is None else f"{name}, {arm}, {profile} profile"
@@ -244,32 +256,11 @@ def describe_record(name: str, figure: str, profile: Profile = "full", *, arm: s
     if content is None:
         return f"{title}: not recorded yet"
     runs = [run for run in content["runs"] if run.get("arm") == arm]
-    told = describe_figure(figure, [run["figures"][figure] for run in runs])
-    return f"{title}: {figure} {told} over {describe_runs(runs)} on {content['device']}"
+    described = known.describe(figures(content, metric, arm))
+    return f"{title}: {metric} {described} over {describe_runs(runs)} on {content['device']}"
 
 
 def describe_runs(runs: Sequence[Mapping[str, Any]]) -> str:
     """How many seeds of an arm a record holds, how large the model is, and how long one took."""
     seconds, _ = mean_and_error([run["seconds"] for run in runs])
     return f"{len(runs)} seed{'s' * (len(runs) > 1)}, {runs[0]['parameters']:,} parameters, {seconds:.0f} s each"
-
-
-def describe_figure(figure: str, values: Sequence[float]) -> str:
-    """Mean ± standard error of a figure; of a single value, which says nothing of its error, the value."""
-    mean, error = mean_and_error(values)
-    factor, digits, unit = figure_unit(figure)
-    spread = f" ± {factor * error:.{digits}f}" if len(values) > 1 else ""
-    return f"{factor * mean:.{digits}f}{spread}{unit}".replace("-", "−")
-
-
-def figure_unit(figure: str) -> tuple[int, int, str]:
-    """What a figure is multiplied by to be told, the digits, and the unit. What has no unit of its own is a share."""
-    if "loss" in figure:
-        return 1, 3, ""
-    if "step time" in figure:
-        return 1, 2, " times"
-    if "distance" in figure:
-        return 1, 2, " tokens"
-    if "rise" in figure:
-        return 100, 2, " points"
-    return (1, 1, " MB") if "MB" in figure else (100, 2, " %")
