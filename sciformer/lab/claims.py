@@ -25,6 +25,7 @@ from torch import Tensor
 from sciformer.attention import MultiHeadAttention
 from sciformer.data import clustered_tokens
 from sciformer.functional import (
+    InputError,
     additive_scores,
     attend,
     causal_mask,
@@ -125,7 +126,7 @@ def is_better_low(metric: str) -> bool:
     """Whether lower values of this metric are better.
 
     Raises:
-        ValueError: if there is no such metric.
+        InputError: if there is no such metric.
     """
     return known_metric(metric).better == "lower"
 
@@ -136,7 +137,7 @@ def against(
     """Compare pair by pair: does the relation hold, and both means with the difference and its standard error.
 
     Raises:
-        ValueError: if there is no such metric, or it has no better side and the relation needs one.
+        InputError: if there is no such metric, or it has no better side and the relation needs one.
     """
     known = known_metric(metric)
     differences = [a - b for a, b in zip(ours, theirs, strict=True)]
@@ -789,11 +790,11 @@ def with_tables(text: str) -> str:
     """A text with its tables made anew, each between its marks.
 
     Raises:
-        ValueError: if there are marks of no table, or only one of the two.
+        InputError: if there are marks of no table, or only one of the two.
     """
     here = [name for name in TABLES if f"<!-- {name} -->" in text or f"<!-- end of {name} -->" in text]
     if not here:
-        raise ValueError(f"no table has a place here: there are no marks of {', '.join(TABLES)}")
+        raise InputError(f"no table has a place here: there are no marks of {', '.join(TABLES)}")
     for name in here:
         text = between_marks(text, name, TABLES[name]())
     return text
@@ -803,11 +804,11 @@ def between_marks(text: str, name: str, made: str) -> str:
     """A text with what stands between ``<!-- NAME -->`` and ``<!-- end of NAME -->`` replaced.
 
     Raises:
-        ValueError: if the marks are missing.
+        InputError: if the marks are missing.
     """
     start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
     before, opened, rest = text.partition(start)
     _, closed, rest = f"\n{rest}".partition(end)
     if not opened or not closed:
-        raise ValueError(f"there is no place for the table of {name}: it stands between {start!r} and {end!r}")
+        raise InputError(f"there is no place for the table of {name}: it stands between {start!r} and {end!r}")
     return f"{before}{start}\n{made}\n{end}{rest}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from sciformer.functional import InputError
 from sciformer.lab.settings import (
     SMALL_MOVES,
     ImageSetting,
@@ -541,10 +542,10 @@ class Experiment:
         """The setting of each arm; the only arm of an experiment that compares nothing is None.
 
         Raises:
-            ValueError: if the experiment has no such profile; names those that it has.
+            InputError: if the experiment has no such profile; names those that it has.
         """
         if profile not in self.settings:
-            raise ValueError(f"there is no profile {profile!r} of it; there are {', '.join(self.settings)}")
+            raise InputError(f"there is no profile {profile!r} of it; there are {', '.join(self.settings)}")
         setting = self.settings[profile]
         return setting if isinstance(setting, dict) else {None: setting}
 
@@ -574,8 +575,8 @@ def experiment(name: str) -> Experiment:
     """The experiment of that name.
 
     Raises:
-        ValueError: if there is none; names those that there are.
+        InputError: if there is none; names those that there are.
     """
     if name not in EXPERIMENTS:
-        raise ValueError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
+        raise InputError(f"there is no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
     return EXPERIMENTS[name]

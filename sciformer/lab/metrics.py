@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sciformer.functional import steps_between
+from sciformer.functional import InputError, steps_between
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Metric:
         """Mean ± standard error; of a single value, which says nothing of its error, the value.
 
         Raises:
-            ValueError: if there is no value.
+            InputError: if there is no value.
         """
         return self._printed(values, "", self.unit)
 
@@ -42,7 +42,7 @@ class Metric:
         """Mean ± standard error, always with a sign; two percentages differ by points.
 
         Raises:
-            ValueError: if there is no difference.
+            InputError: if there is no difference.
         """
         return self._printed(differences, "+", "points" if self.unit == "%" else self.unit)
 
@@ -50,10 +50,10 @@ class Metric:
         """A difference, positive on the better side.
 
         Raises:
-            ValueError: if neither side is.
+            InputError: if neither side is.
         """
         if self.better is None:
-            raise ValueError(f"{self.name} has no better side: a comparison has to say 'higher' or 'lower'")
+            raise InputError(f"{self.name} has no better side: a comparison has to say 'higher' or 'lower'")
         return difference if self.better == "higher" else -difference
 
     def _printed(self, values: Sequence[float], sign: str, unit: str) -> str:
@@ -107,10 +107,10 @@ def known_metric(name: str) -> Metric:
     """The metric of that name.
 
     Raises:
-        ValueError: if there is none; names those that there are.
+        InputError: if there is none; names those that there are.
     """
     if name not in METRICS:
-        raise ValueError(f"there is no metric {name!r}; there are {', '.join(METRICS)}")
+        raise InputError(f"there is no metric {name!r}; there are {', '.join(METRICS)}")
     return METRICS[name]
 
 
@@ -132,11 +132,11 @@ def confusion_matrix(predicted: Int[Tensor, "N"], labels: Int[Tensor, "N"], num_
     """How often an example of class (row) was taken for class (column).
 
     Raises:
-        ValueError: if a class is none of 0..num_classes - 1.
+        InputError: if a class is none of 0..num_classes - 1.
     """
     classes = torch.stack((labels, predicted))
     if strange := classes[(classes < 0) | (classes >= num_classes)].tolist():
-        raise ValueError(f"there is a class {strange[0]}, and {num_classes} classes are 0..{num_classes - 1}")
+        raise InputError(f"there is a class {strange[0]}, and {num_classes} classes are 0..{num_classes - 1}")
     return torch.bincount(labels * num_classes + predicted, minlength=num_classes**2).view(num_classes, num_classes)
 
 
@@ -144,10 +144,10 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """Mean over seeds and its standard error, s/√n with n - 1 in s; the error of a single value is NaN, not 0.
 
     Raises:
-        ValueError: if there is no value.
+        InputError: if there is no value.
     """
     if not values:
-        raise ValueError("mean_and_error needs at least one value")
+        raise InputError("mean_and_error needs at least one value")
     x = torch.tensor(values, dtype=torch.float64)
     error = x.std().item() / len(values) ** 0.5 if len(values) > 1 else float("nan")
     return x.mean().item(), error
@@ -165,11 +165,11 @@ def power_law(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
         p and c.
 
     Raises:
-        ValueError: if a number is not above 0, or there are no two different x.
+        InputError: if a number is not above 0, or there are no two different x.
     """
     logs = torch.tensor(points, dtype=torch.float64).view(-1, 2).log()
     if not logs.isfinite().all() or len(logs[:, 0].unique()) < 2:
-        raise ValueError(f"a power law needs positive numbers and two different x, got {list(points)}")
+        raise InputError(f"a power law needs positive numbers and two different x, got {list(points)}")
     x, y = logs.T
     exponent = ((x - x.mean()) @ y) / (x - x.mean()).square().sum()
     return exponent.item(), (y.mean() - exponent * x.mean()).exp().item()
@@ -186,7 +186,7 @@ def attention_distance(weights: Float[Tensor, "B H L S"], *, width: int | None =
         width: tokens in a row, if the tokens are an image; the distance is then rows plus columns.
 
     Raises:
-        ValueError: if there are more queries than keys.
+        InputError: if there are more queries than keys.
     """
     distance = steps_between(*weights.shape[-2:], width=width, device=weights.device).sum(dim=0)  # (L, S)
     return (weights * distance).sum(dim=-1).mean(dim=(0, 2))
@@ -281,10 +281,10 @@ def linear_probe(
         A linear map of the features as they are, to the logits of classes 0 to the largest label.
 
     Raises:
-        ValueError: if there are fewer than five examples, or not a label for each.
+        InputError: if there are fewer than five examples, or not a label for each.
     """
     if len(features) < 5 or labels.shape != features.shape[:1]:
-        raise ValueError(
+        raise InputError(
             f"a probe needs five examples or more and a label for each, got {len(features)} examples, "
             f"labels of {tuple(labels.shape)}"
         )

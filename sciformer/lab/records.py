@@ -23,6 +23,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from sciformer.data.files import written_whole
+from sciformer.functional import InputError
 from sciformer.lab.experiments import experiment
 from sciformer.lab.metrics import known_metric, mean_and_error
 from sciformer.lab.settings import Profile
@@ -60,7 +61,7 @@ def record(
         The file written.
 
     Raises:
-        ValueError: if the experiment is unknown or there is no seed.
+        InputError: if the experiment is unknown or there is no seed.
         UnfinishedRecord: if some runs failed; the others were trained all the same.
     """
     what = experiment(name)
@@ -69,7 +70,7 @@ def record(
         arms = {arm: replace(setting, train=setting.train.with_steps(steps)) for arm, setting in arms.items()}
     all_seeds = range(what.seeds if seeds is None else seeds)
     if not all_seeds:
-        raise ValueError(f"a record needs at least 1 seed, got {seeds}")
+        raise InputError(f"a record needs at least 1 seed, got {seeds}")
     tasks = [(arm, setting, seed) for arm, setting in arms.items() for seed in all_seeds]
     path = (out or results_folder()) / record_file(name, profile)
     where, kept, began = environment(device), kept_runs(path), time.perf_counter()
@@ -193,7 +194,7 @@ def load_record(name: str, profile: Profile = "full", folder: Path | None = None
     """A record, or None if that run has not been made.
 
     Raises:
-        ValueError: if the experiment is unknown, or the file is not a whole record.
+        InputError: if the experiment is unknown, or the file is not a whole record.
     """
     experiment(name)
     path = (folder or results_folder()) / record_file(name, profile)
@@ -204,9 +205,9 @@ def load_record(name: str, profile: Profile = "full", folder: Path | None = None
         wanted = [(arm, seed) for arm in content.get("arms", [None]) for seed in content["seeds"]]
         whole = [(run.get("arm"), run["seed"]) for run in content["runs"]] == wanted and len(wanted) > 0
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not a whole record ({error!r}); record {name} again") from error
+        raise InputError(f"{path} is not a whole record ({error!r}); record {name} again") from error
     if not whole:
-        raise ValueError(f"{path} lacks some of its seeds; record {name} again")
+        raise InputError(f"{path} lacks some of its seeds; record {name} again")
     return content
 
 
@@ -230,11 +231,11 @@ def figures(content: dict[str, Any], metric: str, arm: str | None) -> list[float
     """What every seed of an arm has recorded of a metric.
 
     Raises:
-        ValueError: if no run has it.
+        InputError: if no run has it.
     """
     values = [run["figures"][metric] for run in content["runs"] if run.get("arm") == arm and metric in run["figures"]]
     if not values:
-        raise ValueError(f"{content['name']} has recorded no {metric!r} of arm {arm!r}")
+        raise InputError(f"{content['name']} has recorded no {metric!r} of arm {arm!r}")
     return values
 
 
@@ -246,11 +247,11 @@ def describe_record(name: str, metric: str, profile: Profile = "full", *, arm: s
         arm: which one, in an experiment that has arms.
 
     Raises:
-        ValueError: if there is no such metric, or the experiment has no such arm or has not recorded the metric of it.
+        InputError: if there is no such metric, or the experiment has no such arm or has not recorded the metric of it.
     """
     known, arms = known_metric(metric), experiment(name).arms(profile)
     if arm not in arms:
-        raise ValueError(f"{name} has no arm {arm!r}; there are {', '.join(map(str, arms))}")
+        raise InputError(f"{name} has no arm {arm!r}; there are {', '.join(map(str, arms))}")
     title = f"{name}, {profile} profile" if arm is None else f"{name}, {arm}, {profile} profile"
     content = load_record(name, profile)
     if content is None:
