@@ -8,8 +8,21 @@ from pathlib import Path
 import pytest
 
 from sciformer import cli
+from sciformer.functional import additive_scores
 from sciformer.lab import claims, experiments, records
-from sciformer.lab.claims import CLAIMS, Finding, against, best_record, compare, reach, similar, stays_at, verdict
+from sciformer.lab.claims import (
+    CLAIMS,
+    Finding,
+    against,
+    best_record,
+    compare,
+    computed,
+    reach,
+    similar,
+    stays_at,
+    tables,
+    verdict,
+)
 from sciformer.lab.experiments import EXPERIMENTS
 from sciformer.lab.records import describe_record, load_record
 from sciformer.lab.settings import SequenceSetting
@@ -177,10 +190,10 @@ def broken_tokens(tokens):
 
 THEOREMS = {
     "half_turn": (experiments.MNIST_PIXELS["quick"], "published", experiments.MNIST_PIXELS["quick"]["distance"]),
-    "cancelling_query": (claims, "separable_additive_scores", claims.additive_scores),
-    "moat": (claims, "energy_well_scores", lambda q, k, well, alpha: -alpha * (q - k.mT).abs()),
-    "leaking_mask": (claims, "causal_mask", lambda length: None),
-    "leaking_divisor": (claims, "causal_mask", lambda length: None),
+    "cancelling_query": (computed, "separable_additive_scores", additive_scores),
+    "moat": (computed, "energy_well_scores", lambda q, k, well, alpha: -alpha * (q - k.mT).abs()),
+    "leaking_mask": (computed, "causal_mask", lambda length: None),
+    "leaking_divisor": (computed, "causal_mask", lambda length: None),
     "ignored_source": (SequenceSetting, "tokens", broken_tokens(SequenceSetting.tokens)),
 }
 
@@ -217,7 +230,7 @@ def test_bake_off_table(tmp_path, monkeypatch):
 
 
 def test_claims_command(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(claims, "TABLES", {"claims": lambda: "| new |"})
+    monkeypatch.setattr(tables, "TABLES", {"claims": lambda: "| new |"})
     monkeypatch.setattr(claims, "claims_table", lambda: "| printed |")
     assert cli.main(["claims"]) == 0
     assert capsys.readouterr().out == "| printed |\n"
