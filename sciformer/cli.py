@@ -325,12 +325,12 @@ def run_search(options: argparse.Namespace) -> None:
         setting = replace(setting, base=replace(setting.base, train=train))
     storage = options.storage or Path("runs") / f"search.{profile}.journal"
 
-    def tell(done: list[search.Trial]) -> None:
+    def report(done: list[search.Trial]) -> None:
         best = max(trial.accuracy for trial in done)
         print(f"{len(done)} of {options.trials} finished, best {100 * best:.2f} %", flush=True)
 
     trials = search.search(
-        setting, options.trials, storage=storage, workers=options.workers, device=options.device, on_trial=tell
+        setting, options.trials, storage=storage, workers=options.workers, device=options.device, on_trial=report
     )
     best = max(trials, key=lambda trial: trial.accuracy)
     print(f"{len(trials)} trials finished, {sum(trial.pruned for trial in trials)} of them given up on the way")
@@ -433,11 +433,11 @@ def run_data(options: argparse.Namespace) -> None:
         print(f"{row.name:36} {row.state:9} {row.size / 1e6:6.1f} MB  {short(row.place)}")
 
 
-def short(place: Path) -> Path:
+def short(path: Path) -> Path:
     """A path as a bug report needs it: from the package or from the user's home, without what lies above."""
-    if place.is_relative_to(data.ASSETS.parents[1]):
-        return place.relative_to(data.ASSETS.parents[1])
-    return "~" / place.relative_to(Path.home()) if place.is_relative_to(Path.home()) else place
+    if path.is_relative_to(data.ASSETS.parents[1]):
+        return path.relative_to(data.ASSETS.parents[1])
+    return "~" / path.relative_to(Path.home()) if path.is_relative_to(Path.home()) else path
 
 
 def run_doctor(options: argparse.Namespace) -> None:

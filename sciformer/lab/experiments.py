@@ -72,7 +72,7 @@ _FACING = ((0.3, 3.0, 1.0, 1.0), (3.0, 0.3, 1.0, 1.0), (1.0, 1.0, 0.3, 3.0), (1.
 
 
 def _pixel_arms(distance: PixelSetting, published: PixelSetting) -> dict[str, PixelSetting]:
-    """The distance bias, the same model with each kind of positions in its place, and the published model."""
+    """The distance bias, the same model with each kind of positions instead, and the published model."""
     arms = {kind: replace(distance, score="dot", score_options={}, positions=kind) for kind in POSITIONS}
     return {"distance": distance, **arms, "published": published}
 
@@ -202,8 +202,8 @@ SHAKESPEARE: dict[Profile, dict[str, LanguageSetting]] = {
     "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=8e-3, short=1000),
     "full": _language_arms(_PLAIN_LANGUAGE["full"], lr=8e-3, short=2500),
 }
-# For one CPU core: a seventh of the full model's parameters, pieces as long as its, and each character five times.
-# Against learning by heart it has more weight decay, which costs nothing; dropout makes a step on a core much longer.
+# For one CPU core: a seventh of the full model's parameters, the same context window, and each character five times.
+# Against memorisation it has more weight decay, which costs nothing; dropout makes a step on a core much longer.
 _ONE_CORE = replace(
     SHAKESPEARE["full"]["even rows"], embed_dim=160, num_heads=5, num_layers=5, batch_size=8, dropout=0.0
 )
@@ -238,7 +238,7 @@ ADDITIVE_2X2: dict[Profile, dict[str, LanguageSetting]] = {
     profile: _two_by_two(cell) for profile, cell in SHAKESPEARE_CELL.items()
 }
 # Overfitting takes a text that is read often. The published runs read all of it 82 times; a CPU reads a 25th of it 40
-# times, with nothing against learning by heart: no dropout, and a rate that does not fall.
+# times, with nothing against memorisation: no dropout, and a rate that does not fall.
 ADDITIVE_LITTLE_TEXT: dict[Profile, dict[str, LanguageSetting]] = {
     "quick": _two_by_two(
         replace(
@@ -251,7 +251,7 @@ ADDITIVE_LITTLE_TEXT: dict[Profile, dict[str, LanguageSetting]] = {
 
 
 def _length_arms(cell: LanguageSetting) -> dict[str, LanguageSetting]:
-    """The same model with each way to know places; all of them can be asked about texts eight times as long.
+    """The same model with each kind of positions; all of them can be asked about texts eight times as long.
 
     In the last arm tokens start at GPT-2's 0.02, and sinusoids drown them.
     """
@@ -491,8 +491,8 @@ def _every_score(setting: Any) -> dict[str, Any]:
     return {score: replace(setting, score=score, score_options={}) for score in SCORES}
 
 
-# Positions are sinusoids everywhere: nothing to learn, so a score's own numbers are all in which parameters differ. The
-# rates are those of the experiments above, found there for the dot product or the distance bias.
+# Positions are sinusoids everywhere: nothing to learn, so only a score's own parameters differ. The rates are
+# those of the experiments above, found there for the dot product or the distance bias.
 BAKE_OFF_PATCHES: dict[Profile, dict[str, ImageSetting]] = {
     "quick": _every_score(
         replace(

@@ -120,7 +120,7 @@ def accuracy(logits: Float[Tensor, "B K"], labels: Int[Tensor, "B"]) -> Float[Te
 
 
 def agreement(written: Int[Tensor, "B N"], wanted: Int[Tensor, "B L"], *, pad: int = 0) -> Bool[Tensor, "B M"]:
-    """Where a sequence that was written is the one that was wanted, place by place; M is the longer of N and L.
+    """Where a sequence that was written is the one that was wanted, position by position; M is the longer of N and L.
 
     The shorter is filled up with padding, so ``agreement(...).all(dim=1)`` is True where both are the same text.
     """
@@ -273,7 +273,7 @@ def linear_probe(
 
     .. math:: \min_{W, b}\ \frac{1}{N} \sum_n -\log p(y_n \mid W \tilde x_n + b) + \frac{\lambda}{2} \|W\|^2
 
-    x̃ are the features less their mean, over their standard deviation. Mean, deviation and λ come from these examples
+    x̃ are the features minus their mean, over their standard deviation. Mean, deviation and λ come from these examples
     alone: λ is the best of ``penalties`` on the last fifth of them, and then all are fitted. Full batch, L-BFGS.
     Source: Alain and Bengio 2016, arXiv:1610.01644, section 3.
 

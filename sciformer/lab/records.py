@@ -74,7 +74,7 @@ def record(
     tasks = [(arm, setting, seed) for arm, setting in arms.items() for seed in all_seeds]
     path = (out or results_folder()) / record_file(name, profile)
     where, kept, began = environment(device), kept_runs(path), time.perf_counter()
-    kept.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before the training
+    kept.mkdir(parents=True, exist_ok=True)  # what cannot be written is reported before the training
     run = what.run if jobs == 1 else partial(what.run, progress=False)  # their bars would write over each other
     attempt = partial(_attempt, run, device, where, kept)
     if jobs == 1:
@@ -82,13 +82,7 @@ def record(
     else:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
             runs = list(tqdm(pool.map(attempt, *zip(*tasks, strict=True)), "runs", len(tasks)))
-    failed = [(arm, seed, run) for (arm, _, seed), run in zip(tasks, runs, strict=True) if isinstance(run, Exception)]
-    if failed:
-        arm, seed, error = failed[0]
-        raise UnfinishedRecord(
-            f"{len(failed)} of {len(tasks)} runs failed, the first is {'' if arm is None else f'{arm}, '}seed {seed}: "
-            f"{error}. The others are kept in {kept}; record {name} again to train what is missing"
-        ) from error
+    _check_finished(name, tasks, runs, kept)
     configs = {arm: asdict(setting) for arm, setting in arms.items()}
     content = {
         "name": name,
@@ -103,6 +97,18 @@ def record(
         beside.write_text(json.dumps(content, indent=1) + "\n")
     shutil.rmtree(kept)
     return path
+
+
+def _check_finished(
+    name: str, tasks: list[tuple[str | None, Any, int]], runs: list[dict[str, Any] | Exception], kept: Path
+) -> None:
+    failed = [(arm, seed, run) for (arm, _, seed), run in zip(tasks, runs, strict=True) if isinstance(run, Exception)]
+    if failed:
+        arm, seed, error = failed[0]
+        raise UnfinishedRecord(
+            f"{len(failed)} of {len(tasks)} runs failed, the first is {'' if arm is None else f'{arm}, '}seed {seed}: "
+            f"{error}. The others are kept in {kept}; record {name} again to train what is missing"
+        ) from error
 
 
 def kept_runs(path: Path) -> Path:
@@ -153,7 +159,7 @@ def _summary(
 
 
 def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Where a figure comes from: device, versions, threads, commit."""
+    """Where a measurement comes from: device, versions, threads, commit."""
     on_cuda = torch.device(device).type == "cuda"
     return {
         "device": torch.cuda.get_device_name(device) if on_cuda else f"CPU, {torch.get_num_threads()} threads",

@@ -102,7 +102,7 @@ class Trial:
         choice: its hyper-parameters.
         looks: step and validation accuracy, from 0 to 1, each time that it was judged.
         pruned: whether it was given up on the way, or its loss was no longer finite.
-        parameters: how many numbers the model learns.
+        parameters: how many the model has.
     """
 
     number: int
@@ -407,7 +407,7 @@ def groups_of(values: Sequence[Any], *, most: int = 5) -> list[int]:
 
 
 def explained(groups: Sequence[int], values: Sequence[float]) -> float:
-    r"""Share of the variance of ``values`` that goes with the group, less what chance alone would give.
+    r"""Share of the variance of ``values`` that goes with the group, minus what chance alone would give.
 
     .. math:: \varepsilon^2 = 1 - \frac{n - 1}{n - k} \cdot \frac{W}{T}
 

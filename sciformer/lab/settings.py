@@ -202,7 +202,7 @@ class LanguageSetting:
     """One character model on Tiny Shakespeare: model and training.
 
     Args:
-        length: tokens in a piece of text, in training and in validation.
+        length: tokens in the context window, in training and in validation.
         score: a name of ``SCORES``, or the recipe of a score of one's own.
         positions: a name of ``POSITIONS``, or ``"rotary"``.
         normalized: bring queries and keys to one length before they are compared.
@@ -262,7 +262,7 @@ class LanguageSetting:
         )
 
     def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
-        """Endless batches of pieces of the training text, each with the same text one token later."""
+        """Endless batches of chunks of the training text, each with the same text one token later."""
         text = shakespeare("train")[0]
         tokens = text[: round(self.text_share * len(text))].to(device)
         return text_batches(tokens, self.length, batch_size=self.batch_size, seed=seed)
