@@ -274,7 +274,7 @@ course.verdict("dot: the rows differ by", change["dot"], above=1e-3)
 # %% [markdown]
 # ## Rules before results
 #
-# A verdict needs a rule that was there before the figures. `sciformer/lab/claims.py` has three, the same for all claims: *better*,
+# A verdict needs a rule that was there before the figures. `sciformer/lab/claims/rules.py` has three, the same for all claims: *better*,
 # more than two errors on its side; *no worse*, not more than two on the other; *reached*, no more than two short.
 
 # %%

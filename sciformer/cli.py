@@ -6,6 +6,7 @@ import os
 import platform
 import secrets
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
@@ -18,7 +19,9 @@ from sciformer import data
 from sciformer.check import grading
 from sciformer.check.assignment import write_assignment
 from sciformer.data.files import written_whole
+from sciformer.functional import InputError
 from sciformer.lab import experiments, records, search, trainers
+from sciformer.lab.metrics import known_metric
 from sciformer.lab.settings import Profile
 from sciformer.lab.settings import profile as default_profile
 from sciformer.positions import POSITIONS
@@ -29,41 +32,69 @@ from sciformer.training import distributed
 MODEL_OPTIONS = (
     "batch_size", "patch_size", "length", "embed_dim", "num_heads", "num_layers", "score", "positions", "dropout"
 )  # fmt: skip
+#: What only some commands need: where one is missing, the error says what to install.
+OPTIONAL_PACKAGES = ("optuna",)
+PACKAGE = Path(__file__).parent
 #: What the doctor reports the versions of.
 PACKAGES = ("sciformer", "torch", "torchvision", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbval", "jupytext")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. What goes wrong with the input or the data is one line on stderr and exit status 1."""
+    """Run one command. The user's errors are one line on stderr and exit status 1; ``--debug`` shows the traceback.
+
+    Raises:
+        Exception: whatever is not the user's, for it is a bug; with ``--debug`` any error.
+    """
     options = parser().parse_args(arguments)
     try:
         check_device(getattr(options, "device", "cpu"))
         options.command(options)
-    except (
-        ValueError,
-        data.DataError,
-        FloatingPointError,
-        ModuleNotFoundError,
-        OSError,
-        records.UnfinishedRecord,
-    ) as error:
+    except Exception as error:
+        if options.debug or not is_user_error(error):
+            raise
         print(f"sciformer: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def is_user_error(error: BaseException | None) -> bool:
+    """Whether an error tells the user what to change, and so needs no traceback; anything else is a bug."""
+    match error:
+        case InputError() | data.DataError():  # an input that was refused, data that cannot be had
+            return True
+        case FloatingPointError():  # a training that diverged
+            return True
+        case ModuleNotFoundError():
+            return error.name in OPTIONAL_PACKAGES
+        case OSError(filename=str(path)):  # a file that cannot be read or written, unless it is the package's own
+            return not Path(path).is_relative_to(PACKAGE)
+        case records.UnfinishedRecord():
+            return is_user_error(error.__cause__)
+        case ValueError():
+            return _refused_on_purpose(error)
+    return False
+
+
+def _refused_on_purpose(error: ValueError) -> bool:
+    """Whether a ``raise ValueError`` of the package raised it, rather than Python or torch."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and (
+        Path(frames[-1].filename).is_relative_to(PACKAGE) and (frames[-1].line or "").startswith("raise ValueError(")
+    )
 
 
 def check_device(name: str) -> None:
     """Refuse a device that torch does not know or this machine does not have.
 
     Raises:
-        ValueError: naming it.
+        InputError: naming it.
     """
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ValueError(f"--device {name!r} is unknown") from error
+        raise InputError(f"--device {name!r} is unknown") from error
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ValueError(f"--device {name}: this machine has {torch.cuda.device_count()} CUDA GPUs")
+        raise InputError(f"--device {name}: this machine has {torch.cuda.device_count()} CUDA GPUs")
 
 
 def size(text: str) -> int:
@@ -77,11 +108,35 @@ def size(text: str) -> int:
     return number
 
 
+def probability(text: str) -> float:
+    """A number from 0 to 1, as an option's type.
+
+    Raises:
+        ArgumentTypeError: if it is none.
+    """
+    if not 0 <= (number := float(text)) <= 1:
+        raise argparse.ArgumentTypeError(f"{text} does not lie in 0..1")
+    return number
+
+
 def parser() -> argparse.ArgumentParser:
     """The commands and their options."""
     top = argparse.ArgumentParser(prog="sciformer", description="A course that teaches attention by building it.")
+    top.add_argument("--debug", action="store_true", help="show the traceback of every error")
     commands = top.add_subparsers(required=True, metavar="COMMAND")
+    for command in (_add_train(commands), _add_record(commands), _add_search(commands)):
+        command.add_argument("--profile", choices=get_args(Profile), help="size of the experiment")
+        command.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    _add_claims(commands)
+    for command in (_add_assignment(commands), _add_grade(commands)):
+        command.add_argument("--exercises", type=Path, metavar="FILE.py", help="exercises of your own")
+    _add_data(commands)
+    doctor = commands.add_parser("doctor", help="versions, device, threads, data: paste it into a bug report")
+    doctor.set_defaults(command=run_doctor)
+    return top
 
+
+def _add_train(commands: Any) -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train one model and print how good it is")
     train.add_argument("task", choices=["mnist", "shakespeare"])
     train.add_argument("--seed", type=int, default=0)
@@ -89,26 +144,32 @@ def parser() -> argparse.ArgumentParser:
     train.add_argument("--lr", type=float, help="peak learning rate")
     train.add_argument("--batch-size", type=size)
     train.add_argument("--patch-size", type=size, help="mnist: 1 makes every pixel a token")
-    train.add_argument("--length", type=size, help="shakespeare: tokens in a piece of text")
+    train.add_argument("--length", type=size, help="shakespeare: tokens in the context window")
     train.add_argument("--embed-dim", type=size)
     train.add_argument("--num-heads", type=size)
     train.add_argument("--num-layers", type=size)
     train.add_argument("--score", "--attention", choices=list(SCORES))
     train.add_argument("--positions", choices=[*POSITIONS, "rotary"], help="rotary: shakespeare only")
-    train.add_argument("--dropout", type=float)
+    train.add_argument("--dropout", type=probability)
     train.add_argument("--checkpoint", type=Path, help="save here now and then; go on from here if it exists")
     train.add_argument("--out", type=Path, help="folder for model.pt, history.json, loss.png; runs/… if not given")
     train.set_defaults(command=run_train)
+    return train
 
+
+def _add_record(commands: Any) -> argparse.ArgumentParser:
     record = commands.add_parser("record", help="train every seed of an experiment and write results/NAME.json")
     record.add_argument("name", nargs="?", help="which experiment; see --list")
     record.add_argument("--list", action="store_true", help="what there is, and what is recorded")
     record.add_argument("--seeds", type=int, help="how many seeds, if not the experiment's own number")
-    record.add_argument("--jobs", type=int, default=1, help="how many seeds train at the same time")
+    record.add_argument("--jobs", type=size, default=1, help="how many seeds train at the same time")
     record.add_argument("--out", type=Path, help="folder for the record")
     record.add_argument("--steps", type=int, help="a rehearsal of so many steps; needs --out")
     record.set_defaults(command=run_record)
+    return record
 
+
+def _add_search(commands: Any) -> argparse.ArgumentParser:
     look = commands.add_parser("search", help="random search over the hyper-parameters of an image transformer")
     look.add_argument("--trials", type=int, default=60, help="how many are to be finished in all; 60 if not given")
     look.add_argument("--workers", type=int, default=1, help="how many trials train at the same time")
@@ -117,23 +178,27 @@ def parser() -> argparse.ArgumentParser:
     look.add_argument("--steps", type=int, help="steps of a trial, if not the profile's own number")
     look.add_argument("--out", type=Path, help="folder to write the record of the search to")
     look.set_defaults(command=run_search)
+    return look
 
-    show_claims = commands.add_parser("claims", help="the claims, what was measured, and the verdicts, as Markdown")
-    show_claims.add_argument(
+
+def _add_claims(commands: Any) -> None:
+    claims = commands.add_parser("claims", help="the claims, what was measured, and the verdicts, as Markdown")
+    claims.add_argument(
         "--write", type=Path, nargs="+", metavar="README.md", help="renew the tables of these files instead"
     )
-    show_claims.set_defaults(command=run_claims)
+    claims.set_defaults(command=run_claims)
 
-    for command in (train, record, look):
-        command.add_argument("--profile", choices=get_args(Profile), help="size of the experiment")
-        command.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
 
+def _add_assignment(commands: Any) -> argparse.ArgumentParser:
     assignment = commands.add_parser("assignment", help="write the student version of notebooks")
     assignment.add_argument("notebooks", nargs="+", type=Path, metavar="NOTEBOOK")
     assignment.add_argument("--out", type=Path, required=True, help="folder to write to")
     assignment.add_argument("--nbgrader", action="store_true", help="with nbgrader's metadata and test cells")
     assignment.set_defaults(command=run_assignment)
+    return assignment
 
+
+def _add_grade(commands: Any) -> argparse.ArgumentParser:
     grade = commands.add_parser("grade", help="grade submitted notebooks and .py files")
     grade.add_argument("files", nargs="+", type=Path, metavar="FILE")
     grade.add_argument("--out", type=Path, default=Path("grades.json"), help="the report; grades.json if not given")
@@ -141,21 +206,17 @@ def parser() -> argparse.ArgumentParser:
     grade.add_argument("--memory", type=int, default=4096, help="MB for one submission, on Linux")
     grade.add_argument("--seed", type=int, help="of the inputs; a fresh one if not given")
     grade.set_defaults(command=run_grade)
+    return grade
 
-    for command in (assignment, grade):
-        command.add_argument("--exercises", type=Path, metavar="FILE.py", help="exercises of your own")
 
+def _add_data(commands: Any) -> None:
     show = commands.add_parser("data", help="what data is where; fetch the full sets")
     show.add_argument("--root", type=Path, help="folder of the data, in place of SCIFORMER_DATA or the cache")
     show.add_argument("--fetch", action="store_true", help="download what is missing or damaged")
     show.set_defaults(command=run_data)
 
-    doctor = commands.add_parser("doctor", help="versions, device, threads, data: paste it into a bug report")
-    doctor.set_defaults(command=run_doctor)
-    return top
 
-
-#: What ``train`` can train: the setting of each profile, the function that trains it, and the figure to report.
+#: What ``train`` can train: the setting of each profile, the function that trains it, and the metric to report.
 TASKS: dict[str, tuple[dict[Profile, Any], Callable[..., trainers.Run], str]] = {
     "mnist": (experiments.MNIST_IMAGE_TRANSFORMER, trainers.train_image_transformer, "test accuracy"),
     "shakespeare": (experiments.SHAKESPEARE_CELL, trainers.train_language, "validation loss"),
@@ -166,45 +227,45 @@ def run_train(options: argparse.Namespace) -> None:
     """Train one seed of a task's setting, with whatever the options change.
 
     Raises:
-        ValueError: if an option does not belong to the task.
+        InputError: if an option does not belong to the task.
     """
-    settings, train, figure = TASKS[options.task]
+    settings, train, metric = TASKS[options.task]
     setting = settings[chosen_profile(options, settings, options.task)]
     config = setting.train if options.steps is None else setting.train.with_steps(options.steps)
     changes = {"train": config if options.lr is None else replace(config, lr=options.lr)}
     for name in MODEL_OPTIONS:
         if (value := getattr(options, name)) is not None:
             if not hasattr(setting, name):
-                raise ValueError(f"--{name.replace('_', '-')} is no option of {options.task}")
+                raise InputError(f"--{name.replace('_', '-')} is no option of {options.task}")
             changes[name] = value
     setting = replace(setting, **changes)
     name = f"{options.task}-{setting.positions}-{setting.score}-{options.seed}"
     folder = options.out or Path("runs") / name
-    folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before the training
+    folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is reported before the training
     with distributed.process_group(options.device) as device:
         run = train(setting, options.seed, device=device, checkpoint=options.checkpoint)
         first = distributed.rank() == 0
     if not first:
         return
     parameters = sum(p.numel() for p in run.model.parameters())
-    print(f"{figure} {run.figures[figure]:.4f} with {parameters:,} parameters,")
+    print(f"{metric} {run.figures[metric]:.4f} with {parameters:,} parameters,")
     print(f"seed {run.seed}, {setting.train.steps} steps in {run.history.seconds:.0f} s on {options.device}")
-    write_run(run, setting, figure, folder)
+    write_run(run, setting, metric, folder)
 
 
 def chosen_profile(options: argparse.Namespace, settings: Mapping[Profile, Any], name: str) -> Profile:
     """The profile that was asked for, or the course's own.
 
     Raises:
-        ValueError: if there is no setting for it.
+        InputError: if there is no setting for it.
     """
     profile = options.profile or default_profile()
     if profile not in settings:
-        raise ValueError(f"{name} has no {profile} profile; there are {', '.join(settings)}")
+        raise InputError(f"{name} has no {profile} profile; there are {', '.join(settings)}")
     return profile
 
 
-def write_run(run: trainers.Run, setting: Any, figure: str, folder: Path) -> None:
+def write_run(run: trainers.Run, setting: Any, metric: str, folder: Path) -> None:
     """Write the weights, the history and the picture of its losses."""
     from sciformer.teach import plotting
 
@@ -214,8 +275,8 @@ def write_run(run: trainers.Run, setting: Any, figure: str, folder: Path) -> Non
     with written_whole(folder / "history.json") as beside:
         beside.write_text(json.dumps(content, indent=1) + "\n")
     series: dict[str, Any] = {"training loss": run.history.loss}
-    if "loss" in figure:
-        series[figure] = run.history.metrics[figure]
+    if known_metric(metric).unit == known_metric("loss").unit:  # then one axis shows both
+        series[metric] = run.history.metrics[metric]
     loss = plotting.curves(series, smooth=50)
     plotting.figure_of(loss).savefig(folder / "loss.png", dpi=150)
     print(f"written to {folder}: model.pt, history.json, loss.png")
@@ -225,7 +286,7 @@ def run_record(options: argparse.Namespace) -> None:
     """Write a record, or list them.
 
     Raises:
-        ValueError: if no experiment is named, or a rehearsal would be written among the results.
+        InputError: if no experiment is named, or a rehearsal would be written among the results.
     """
     if options.list:
         for name, experiment in experiments.EXPERIMENTS.items():
@@ -235,9 +296,9 @@ def run_record(options: argparse.Namespace) -> None:
             print(f"{'search':24} {profile:6} {search_state(profile)}")
         return
     if options.name is None:
-        raise ValueError(f"record what? There are {', '.join(experiments.EXPERIMENTS)}")
+        raise InputError(f"record what? There are {', '.join(experiments.EXPERIMENTS)}")
     if options.steps is not None and options.out is None:
-        raise ValueError("a rehearsal (--steps) is no result: give it an --out of its own")
+        raise InputError("a rehearsal (--steps) is no result: give it an --out of its own")
     path = records.record(
         options.name,
         options.profile or default_profile(),
@@ -255,7 +316,7 @@ def run_search(options: argparse.Namespace) -> None:
     """Search until so many trials are finished; say what was found.
 
     Raises:
-        ValueError: if the search has no such profile, or there is no trial or no worker.
+        InputError: if the search has no such profile, or there is no trial or no worker.
     """
     profile = chosen_profile(options, search.SEARCH, "search")
     setting = replace(search.SEARCH[profile], seed=options.seed)
@@ -264,12 +325,12 @@ def run_search(options: argparse.Namespace) -> None:
         setting = replace(setting, base=replace(setting.base, train=train))
     storage = options.storage or Path("runs") / f"search.{profile}.journal"
 
-    def tell(done: list[search.Trial]) -> None:
+    def report(done: list[search.Trial]) -> None:
         best = max(trial.accuracy for trial in done)
         print(f"{len(done)} of {options.trials} finished, best {100 * best:.2f} %", flush=True)
 
     trials = search.search(
-        setting, options.trials, storage=storage, workers=options.workers, device=options.device, on_trial=tell
+        setting, options.trials, storage=storage, workers=options.workers, device=options.device, on_trial=report
     )
     best = max(trials, key=lambda trial: trial.accuracy)
     print(f"{len(trials)} trials finished, {sum(trial.pruned for trial in trials)} of them given up on the way")
@@ -284,7 +345,7 @@ def record_state(name: str, profile: Profile) -> str:
     """What is recorded of an experiment, how far it got, or what is wrong with its file."""
     try:
         content = records.load_record(name, profile)
-    except ValueError as error:
+    except InputError as error:
         return f"DAMAGED: {error}"
     if content is not None:
         arms = f"{len(content['arms'])} arms, " if "arms" in content else ""
@@ -299,7 +360,7 @@ def search_state(profile: Profile) -> str:
     """What is recorded of the random search, or what is wrong with its file."""
     try:
         found = search.load_search(profile)
-    except ValueError as error:
+    except InputError as error:
         return f"DAMAGED: {error}"
     if found is None:
         return "not recorded yet"
@@ -308,16 +369,24 @@ def search_state(profile: Profile) -> str:
 
 
 def run_claims(options: argparse.Namespace) -> None:
-    """Print the table of claims, or renew the tables of some files."""
+    """Print the table of claims, or renew the tables of some files.
+
+    Raises:
+        InputError: if a file is no text, or has no marks of a table.
+    """
     from sciformer.lab import claims
 
     if options.write is None:
         print(claims.claims_table())
         return
     for path in options.write:
-        text = claims.with_tables(path.read_text())
+        try:
+            text = path.read_text()
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path} is not a text file: {error}") from error
+        renewed = claims.with_tables(text)
         with written_whole(path) as beside:
-            beside.write_text(text)
+            beside.write_text(renewed)
         print(f"written: {path}")
 
 
@@ -364,11 +433,11 @@ def run_data(options: argparse.Namespace) -> None:
         print(f"{row.name:36} {row.state:9} {row.size / 1e6:6.1f} MB  {short(row.place)}")
 
 
-def short(place: Path) -> Path:
+def short(path: Path) -> Path:
     """A path as a bug report needs it: from the package or from the user's home, without what lies above."""
-    if place.is_relative_to(data.ASSETS.parents[1]):
-        return place.relative_to(data.ASSETS.parents[1])
-    return "~" / place.relative_to(Path.home()) if place.is_relative_to(Path.home()) else place
+    if path.is_relative_to(data.ASSETS.parents[1]):
+        return path.relative_to(data.ASSETS.parents[1])
+    return "~" / path.relative_to(Path.home()) if path.is_relative_to(Path.home()) else path
 
 
 def run_doctor(options: argparse.Namespace) -> None:

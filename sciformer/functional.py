@@ -18,6 +18,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
+class InputError(ValueError):
+    """What was given cannot be used; the message says what was given and what was wanted.
+
+    Everything that the package refuses on purpose is one, so that the command line can tell it from a bug.
+    """
+
+
 def naive_attention(
     x: Float[Tensor, "*batch L E"], *, normalize: Literal["softmax", "none", "standardize"] = "softmax"
 ) -> tuple[Float[Tensor, "*batch L E"], Float[Tensor, "*batch L L"]]:

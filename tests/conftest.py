@@ -1,5 +1,32 @@
-"""Common ground: few threads, so that small tensors are not slowed by handing work around."""
+"""Common ground: few threads, so that small tensors are not slowed by handing work around; and small experiments."""
 
+from dataclasses import replace
+
+import pytest
 import torch
 
+from sciformer import data
+from sciformer.lab import experiments, settings, trainers
+from sciformer.lab.experiments import EXPERIMENTS
+
 torch.set_num_threads(1)
+
+
+@pytest.fixture
+def tiny_pixels(monkeypatch):
+    """The pixel experiment with settings that take no time."""
+    arms = {
+        arm: replace(setting, pooling=7, score_options=setting.score_options | {"width": 4} if score else {})
+        for arm, setting in experiments.MNIST_PIXELS["quick"].items()
+        for score in [setting.score_options]
+    }
+    monkeypatch.setitem(EXPERIMENTS, "mnist-pixels", replace(EXPERIMENTS["mnist-pixels"], settings={"quick": arms}))
+    return list(arms)
+
+
+@pytest.fixture
+def short_text(monkeypatch):
+    """Tiny Shakespeare's first 2,000 characters in both splits, so that a look at the validation loss takes no time."""
+    tokens, vocabulary = data.shakespeare()
+    for module in (settings, trainers):
+        monkeypatch.setattr(module, "shakespeare", lambda split="train": (tokens[:2000], vocabulary))

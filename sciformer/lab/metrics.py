@@ -1,14 +1,117 @@
-"""Numbers that say how good a model is, and how sure that is."""
+"""Metrics: how good a model is, how sure that is, and how each is printed."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from sciformer.functional import steps_between
+from sciformer.functional import InputError, steps_between
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What a number measures: how it is printed, and on which side it is better.
+
+    Args:
+        name: as records call it.
+        unit: printed behind the number; empty for a loss, in nats.
+        digits: after the decimal point, in this unit.
+        better: None where neither side is, as with the distance at which a head looks.
+        scale: what a recorded number is multiplied by to be in this unit.
+    """
+
+    name: str
+    unit: str
+    digits: int
+    better: Literal["higher", "lower"] | None
+    scale: int = 1
+
+    def describe(self, values: Sequence[float]) -> str:
+        """Mean ± standard error; of a single value, which says nothing of its error, the value.
+
+        Raises:
+            InputError: if there is no value.
+        """
+        return self._printed(values, "", self.unit)
+
+    def describe_differences(self, differences: Sequence[float]) -> str:
+        """Mean ± standard error, always with a sign; two percentages differ by points.
+
+        Raises:
+            InputError: if there is no difference.
+        """
+        return self._printed(differences, "+", "points" if self.unit == "%" else self.unit)
+
+    def gain(self, difference: float) -> float:
+        """A difference, positive on the better side.
+
+        Raises:
+            InputError: if neither side is.
+        """
+        if self.better is None:
+            raise InputError(f"{self.name} has no better side: a comparison has to say 'higher' or 'lower'")
+        return difference if self.better == "higher" else -difference
+
+    def _printed(self, values: Sequence[float], sign: str, unit: str) -> str:
+        mean, error = (self.scale * value for value in mean_and_error(values))
+        spread = f" ± {error:.{self.digits}f}" if len(values) > 1 else ""
+        return f"{mean:{sign}.{self.digits}f}{spread} {unit}".replace("-", "−").rstrip()
+
+
+def _share(name: str, better: Literal["higher"] | None = "higher") -> Metric:
+    """Recorded from 0 to 1, printed in percent."""
+    return Metric(name, "%", 2, better, scale=100)
+
+
+def _loss(name: str) -> Metric:
+    return Metric(name, "", 3, "lower")
+
+
+#: Every metric that an experiment records or a claim derives, by name.
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (
+        _share("accuracy"),
+        _share("test accuracy"),
+        _share("test accuracy on small digits"),
+        _share("test accuracy enlarged"),
+        _share("validation accuracy"),
+        Metric("rise of accuracy per doubling", "points", 2, "higher", scale=100),
+        _share("probe accuracy"),
+        _share("probe accuracy untrained"),
+        _share("probe accuracy of pixels"),
+        _share("test exact match"),
+        _share("test exact match at ten times the length"),
+        _share("test exact match on new forms"),
+        _share("test exact match on new days and forms"),
+        _loss("loss"),
+        _loss("test loss"),
+        _loss("validation loss"),
+        _loss("lowest validation loss"),
+        # 1, 2, 4 and 8 times the trained length, which is 64 in the quick profile and 256 in the full one.
+        *(_loss(f"validation loss at {length}") for length in (64, 128, 256, 512, 1024, 2048)),
+        Metric("attention distance", "tokens", 2, None),
+        _share("attention within clusters", None),
+        _share("attention between clusters", None),
+        Metric("step time against dot", "times", 2, "lower"),
+        Metric("peak MB", "MB", 1, "lower"),
+    )
+}
+
+
+def known_metric(name: str) -> Metric:
+    """The metric of that name.
+
+    Raises:
+        InputError: if there is none; names those that there are.
+    """
+    if name not in METRICS:
+        raise InputError(f"there is no metric {name!r}; there are {', '.join(METRICS)}")
+    return METRICS[name]
 
 
 def accuracy(logits: Float[Tensor, "B K"], labels: Int[Tensor, "B"]) -> Float[Tensor, ""]:
@@ -17,7 +120,7 @@ def accuracy(logits: Float[Tensor, "B K"], labels: Int[Tensor, "B"]) -> Float[Te
 
 
 def agreement(written: Int[Tensor, "B N"], wanted: Int[Tensor, "B L"], *, pad: int = 0) -> Bool[Tensor, "B M"]:
-    """Where a sequence that was written is the one that was wanted, place by place; M is the longer of N and L.
+    """Where a sequence that was written is the one that was wanted, position by position; M is the longer of N and L.
 
     The shorter is filled up with padding, so ``agreement(...).all(dim=1)`` is True where both are the same text.
     """
@@ -29,11 +132,11 @@ def confusion_matrix(predicted: Int[Tensor, "N"], labels: Int[Tensor, "N"], num_
     """How often an example of class (row) was taken for class (column).
 
     Raises:
-        ValueError: if a class is none of 0..num_classes - 1.
+        InputError: if a class is none of 0..num_classes - 1.
     """
     classes = torch.stack((labels, predicted))
     if strange := classes[(classes < 0) | (classes >= num_classes)].tolist():
-        raise ValueError(f"there is a class {strange[0]}, and {num_classes} classes are 0..{num_classes - 1}")
+        raise InputError(f"there is a class {strange[0]}, and {num_classes} classes are 0..{num_classes - 1}")
     return torch.bincount(labels * num_classes + predicted, minlength=num_classes**2).view(num_classes, num_classes)
 
 
@@ -41,10 +144,10 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """Mean over seeds and its standard error, s/√n with n - 1 in s; the error of a single value is NaN, not 0.
 
     Raises:
-        ValueError: if there is no value.
+        InputError: if there is no value.
     """
     if not values:
-        raise ValueError("mean_and_error needs at least one value")
+        raise InputError("mean_and_error needs at least one value")
     x = torch.tensor(values, dtype=torch.float64)
     error = x.std().item() / len(values) ** 0.5 if len(values) > 1 else float("nan")
     return x.mean().item(), error
@@ -62,11 +165,11 @@ def power_law(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
         p and c.
 
     Raises:
-        ValueError: if a number is not above 0, or there are no two different x.
+        InputError: if a number is not above 0, or there are no two different x.
     """
     logs = torch.tensor(points, dtype=torch.float64).view(-1, 2).log()
     if not logs.isfinite().all() or len(logs[:, 0].unique()) < 2:
-        raise ValueError(f"a power law needs positive numbers and two different x, got {list(points)}")
+        raise InputError(f"a power law needs positive numbers and two different x, got {list(points)}")
     x, y = logs.T
     exponent = ((x - x.mean()) @ y) / (x - x.mean()).square().sum()
     return exponent.item(), (y.mean() - exponent * x.mean()).exp().item()
@@ -83,7 +186,7 @@ def attention_distance(weights: Float[Tensor, "B H L S"], *, width: int | None =
         width: tokens in a row, if the tokens are an image; the distance is then rows plus columns.
 
     Raises:
-        ValueError: if there are more queries than keys.
+        InputError: if there are more queries than keys.
     """
     distance = steps_between(*weights.shape[-2:], width=width, device=weights.device).sum(dim=0)  # (L, S)
     return (weights * distance).sum(dim=-1).mean(dim=(0, 2))
@@ -170,7 +273,7 @@ def linear_probe(
 
     .. math:: \min_{W, b}\ \frac{1}{N} \sum_n -\log p(y_n \mid W \tilde x_n + b) + \frac{\lambda}{2} \|W\|^2
 
-    x̃ are the features less their mean, over their standard deviation. Mean, deviation and λ come from these examples
+    x̃ are the features minus their mean, over their standard deviation. Mean, deviation and λ come from these examples
     alone: λ is the best of ``penalties`` on the last fifth of them, and then all are fitted. Full batch, L-BFGS.
     Source: Alain and Bengio 2016, arXiv:1610.01644, section 3.
 
@@ -178,10 +281,10 @@ def linear_probe(
         A linear map of the features as they are, to the logits of classes 0 to the largest label.
 
     Raises:
-        ValueError: if there are fewer than five examples, or not a label for each.
+        InputError: if there are fewer than five examples, or not a label for each.
     """
     if len(features) < 5 or labels.shape != features.shape[:1]:
-        raise ValueError(
+        raise InputError(
             f"a probe needs five examples or more and a label for each, got {len(features)} examples, "
             f"labels of {tuple(labels.shape)}"
         )

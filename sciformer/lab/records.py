@@ -23,8 +23,9 @@ from torch import Tensor
 from tqdm import tqdm
 
 from sciformer.data.files import written_whole
+from sciformer.functional import InputError
 from sciformer.lab.experiments import experiment
-from sciformer.lab.metrics import mean_and_error
+from sciformer.lab.metrics import known_metric, mean_and_error
 from sciformer.lab.settings import Profile
 from sciformer.lab.trainers import Run, thinned
 
@@ -60,7 +61,7 @@ def record(
         The file written.
 
     Raises:
-        ValueError: if the experiment is unknown or there is no seed.
+        InputError: if the experiment is unknown or there is no seed.
         UnfinishedRecord: if some runs failed; the others were trained all the same.
     """
     what = experiment(name)
@@ -69,11 +70,11 @@ def record(
         arms = {arm: replace(setting, train=setting.train.with_steps(steps)) for arm, setting in arms.items()}
     all_seeds = range(what.seeds if seeds is None else seeds)
     if not all_seeds:
-        raise ValueError(f"a record needs at least 1 seed, got {seeds}")
+        raise InputError(f"a record needs at least 1 seed, got {seeds}")
     tasks = [(arm, setting, seed) for arm, setting in arms.items() for seed in all_seeds]
     path = (out or results_folder()) / record_file(name, profile)
     where, kept, began = environment(device), kept_runs(path), time.perf_counter()
-    kept.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before the training
+    kept.mkdir(parents=True, exist_ok=True)  # what cannot be written is reported before the training
     run = what.run if jobs == 1 else partial(what.run, progress=False)  # their bars would write over each other
     attempt = partial(_attempt, run, device, where, kept)
     if jobs == 1:
@@ -81,13 +82,7 @@ def record(
     else:
         with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
             runs = list(tqdm(pool.map(attempt, *zip(*tasks, strict=True)), "runs", len(tasks)))
-    failed = [(arm, seed, run) for (arm, _, seed), run in zip(tasks, runs, strict=True) if isinstance(run, Exception)]
-    if failed:
-        arm, seed, error = failed[0]
-        raise UnfinishedRecord(
-            f"{len(failed)} of {len(tasks)} runs failed, the first is {'' if arm is None else f'{arm}, '}seed {seed}: "
-            f"{error}. The others are kept in {kept}; record {name} again to train what is missing"
-        ) from error
+    _check_finished(name, tasks, runs, kept)
     configs = {arm: asdict(setting) for arm, setting in arms.items()}
     content = {
         "name": name,
@@ -102,6 +97,18 @@ def record(
         beside.write_text(json.dumps(content, indent=1) + "\n")
     shutil.rmtree(kept)
     return path
+
+
+def _check_finished(
+    name: str, tasks: list[tuple[str | None, Any, int]], runs: list[dict[str, Any] | Exception], kept: Path
+) -> None:
+    failed = [(arm, seed, run) for (arm, _, seed), run in zip(tasks, runs, strict=True) if isinstance(run, Exception)]
+    if failed:
+        arm, seed, error = failed[0]
+        raise UnfinishedRecord(
+            f"{len(failed)} of {len(tasks)} runs failed, the first is {'' if arm is None else f'{arm}, '}seed {seed}: "
+            f"{error}. The others are kept in {kept}; record {name} again to train what is missing"
+        ) from error
 
 
 def kept_runs(path: Path) -> Path:
@@ -152,7 +159,7 @@ def _summary(
 
 
 def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Where a figure comes from: device, versions, threads, commit."""
+    """Where a measurement comes from: device, versions, threads, commit."""
     on_cuda = torch.device(device).type == "cuda"
     return {
         "device": torch.cuda.get_device_name(device) if on_cuda else f"CPU, {torch.get_num_threads()} threads",
@@ -193,7 +200,7 @@ def load_record(name: str, profile: Profile = "full", folder: Path | None = None
     """A record, or None if that run has not been made.
 
     Raises:
-        ValueError: if the experiment is unknown, or the file is not a whole record.
+        InputError: if the experiment is unknown, or the file is not a whole record.
     """
     experiment(name)
     path = (folder or results_folder()) / record_file(name, profile)
@@ -204,9 +211,9 @@ def load_record(name: str, profile: Profile = "full", folder: Path | None = None
         wanted = [(arm, seed) for arm in content.get("arms", [None]) for seed in content["seeds"]]
         whole = [(run.get("arm"), run["seed"]) for run in content["runs"]] == wanted and len(wanted) > 0
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is not a whole record ({error!r}); record {name} again") from error
+        raise InputError(f"{path} is not a whole record ({error!r}); record {name} again") from error
     if not whole:
-        raise ValueError(f"{path} lacks some of its seeds; record {name} again")
+        raise InputError(f"{path} lacks some of its seeds; record {name} again")
     return content
 
 
@@ -226,50 +233,41 @@ def recorded_curves(content: dict[str, Any], metric: str) -> tuple[list[int], di
     return steps, {arm: torch.tensor(values) for arm, values in rows.items()}
 
 
-def describe_record(name: str, figure: str, profile: Profile = "full", *, arm: str | None = None) -> str:
-    """One line for a notebook: mean ± standard error of a figure over the seeds, on what, or 'not recorded yet'.
+def figures(content: dict[str, Any], metric: str, arm: str | None) -> list[float]:
+    """What every seed of an arm has recorded of a metric.
+
+    Raises:
+        InputError: if no run has it.
+    """
+    values = [run["figures"][metric] for run in content["runs"] if run.get("arm") == arm and metric in run["figures"]]
+    if not values:
+        raise InputError(f"{content['name']} has recorded no {metric!r} of arm {arm!r}")
+    return values
+
+
+def describe_record(name: str, metric: str, profile: Profile = "full", *, arm: str | None = None) -> str:
+    """One line for a notebook: mean ± standard error of a metric over the seeds, on what, or 'not recorded yet'.
 
     Args:
-        figure: told in the unit that :func:`figure_unit` gives it.
+        metric: a name of :data:`~sciformer.lab.metrics.METRICS`.
         arm: which one, in an experiment that has arms.
 
     Raises:
-        ValueError: if the experiment has no such arm.
+        InputError: if there is no such metric, or the experiment has no such arm or has not recorded the metric of it.
     """
-    arms = experiment(name).arms(profile)
+    known, arms = known_metric(metric), experiment(name).arms(profile)
     if arm not in arms:
-        raise ValueError(f"{name} has no arm {arm!r}; there are {', '.join(map(str, arms))}")
+        raise InputError(f"{name} has no arm {arm!r}; there are {', '.join(map(str, arms))}")
     title = f"{name}, {profile} profile" if arm is None else f"{name}, {arm}, {profile} profile"
     content = load_record(name, profile)
     if content is None:
         return f"{title}: not recorded yet"
     runs = [run for run in content["runs"] if run.get("arm") == arm]
-    told = describe_figure(figure, [run["figures"][figure] for run in runs])
-    return f"{title}: {figure} {told} over {describe_runs(runs)} on {content['device']}"
+    described = known.describe(figures(content, metric, arm))
+    return f"{title}: {metric} {described} over {describe_runs(runs)} on {content['device']}"
 
 
 def describe_runs(runs: Sequence[Mapping[str, Any]]) -> str:
     """How many seeds of an arm a record holds, how large the model is, and how long one took."""
     seconds, _ = mean_and_error([run["seconds"] for run in runs])
     return f"{len(runs)} seed{'s' * (len(runs) > 1)}, {runs[0]['parameters']:,} parameters, {seconds:.0f} s each"
-
-
-def describe_figure(figure: str, values: Sequence[float]) -> str:
-    """Mean ± standard error of a figure; of a single value, which says nothing of its error, the value."""
-    mean, error = mean_and_error(values)
-    factor, digits, unit = figure_unit(figure)
-    spread = f" ± {factor * error:.{digits}f}" if len(values) > 1 else ""
-    return f"{factor * mean:.{digits}f}{spread}{unit}".replace("-", "−")
-
-
-def figure_unit(figure: str) -> tuple[int, int, str]:
-    """What a figure is multiplied by to be told, the digits, and the unit. What has no unit of its own is a share."""
-    if "loss" in figure:
-        return 1, 3, ""
-    if "step time" in figure:
-        return 1, 2, " times"
-    if "distance" in figure:
-        return 1, 2, " tokens"
-    if "rise" in figure:
-        return 100, 2, " points"
-    return (1, 1, " MB") if "MB" in figure else (100, 2, " %")

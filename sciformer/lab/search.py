@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from sciformer.data.files import written_whole
+from sciformer.functional import InputError
 from sciformer.lab.records import environment, record_file, results_folder
 from sciformer.lab.settings import ImageSetting, Profile
 from sciformer.lab.trainers import train_to_choose
@@ -101,7 +102,7 @@ class Trial:
         choice: its hyper-parameters.
         looks: step and validation accuracy, from 0 to 1, each time that it was judged.
         pruned: whether it was given up on the way, or its loss was no longer finite.
-        parameters: how many numbers the model learns.
+        parameters: how many the model has.
     """
 
     number: int
@@ -126,10 +127,10 @@ def setting_of(base: ImageSetting, choice: Mapping[str, Any]) -> ImageSetting:
     """The setting of a trial: what all share, with its own hyper-parameters; those that it lacks stay.
 
     Raises:
-        ValueError: if there is no such hyper-parameter, or so many tokens are no square that tiles 28 × 28 pixels.
+        InputError: if there is no such hyper-parameter, or so many tokens are no square that tiles 28 × 28 pixels.
     """
     if unknown := set(choice) - set(SPACE):
-        raise ValueError(f"unknown hyper-parameter {', '.join(sorted(unknown))}; there are {', '.join(SPACE)}")
+        raise InputError(f"unknown hyper-parameter {', '.join(sorted(unknown))}; there are {', '.join(SPACE)}")
     own = {
         "tokens": (28 // base.patch_size) ** 2,
         "heads": base.num_heads,
@@ -140,7 +141,7 @@ def setting_of(base: ImageSetting, choice: Mapping[str, Any]) -> ImageSetting:
     }
     side = math.isqrt(own["tokens"])
     if side < 1 or side**2 != own["tokens"] or 28 % side:
-        raise ValueError(f"{own['tokens']} tokens are no square that tiles 28 × 28 pixels")
+        raise InputError(f"{own['tokens']} tokens are no square that tiles 28 × 28 pixels")
     return replace(
         base,
         patch_size=28 // side,
@@ -157,7 +158,7 @@ def _optuna() -> Any:
     try:
         import optuna
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("random search needs Optuna: pip install optuna") from error
+        raise ModuleNotFoundError("random search needs Optuna: pip install optuna", name="optuna") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)  # a line for each trial is ours to print
     return optuna
 
@@ -171,7 +172,7 @@ def open_study(setting: SearchSetting, storage: str | Path) -> Any:
 
     Raises:
         ModuleNotFoundError: if Optuna is not installed.
-        ValueError: if the storage cannot be opened, or holds a search with another setting.
+        InputError: if the storage cannot be opened, or holds a search with another setting.
     """
     optuna = _optuna()
     study = optuna.create_study(
@@ -186,7 +187,7 @@ def open_study(setting: SearchSetting, storage: str | Path) -> Any:
     if held is None:
         study.set_user_attr("setting", today)
     elif held != today:
-        raise ValueError(f"{storage} holds a search with another setting; give this one a --storage of its own")
+        raise InputError(f"{storage} holds a search with another setting; give this one a --storage of its own")
     return study
 
 
@@ -197,7 +198,7 @@ def _open_storage(storage: str) -> Any:
         try:
             return optuna.storages.RDBStorage(storage, engine_kwargs=patient)
         except Exception as error:  # SQLAlchemy's and each driver's own
-            raise ValueError(f"storage {storage!r} cannot be opened: {error}".splitlines()[0]) from error
+            raise InputError(f"storage {storage!r} cannot be opened: {error}".splitlines()[0]) from error
     path = Path(storage).absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not the default kind of lock: it is a link, and on Windows links need rights.
@@ -227,7 +228,7 @@ def _mend(path: Path) -> None:
     except ValueError:
         known = False
     if not known or not (whole or content[:1] in (b"", b"{")):
-        raise ValueError(f"storage {path.name!r} is a file, but no journal of a search")
+        raise InputError(f"storage {path.name!r} is a file, but no journal of a search")
     if whole != content:
         os.truncate(path, len(whole))
 
@@ -271,13 +272,13 @@ def search(
 
     Raises:
         ModuleNotFoundError: if Optuna is not installed.
-        ValueError: if there is no trial or no worker, the seed is out of its range, or the storage is of no use (see
+        InputError: if there is no trial or no worker, the seed is out of its range, or the storage is of no use (see
             :func:`open_study`).
     """
     if trials < 1 or workers < 1:
-        raise ValueError(f"a search needs at least 1 trial and 1 worker, got {trials} and {workers}")
+        raise InputError(f"a search needs at least 1 trial and 1 worker, got {trials} and {workers}")
     if not 0 <= setting.seed < 2**15:  # a trial's own seed, a multiple of it and more, has 32 bits
-        raise ValueError(f"the seed of a search must lie in 0..{2**15 - 1}, got {setting.seed}")
+        raise InputError(f"the seed of a search must lie in 0..{2**15 - 1}, got {setting.seed}")
     study = open_study(setting, storage)
     one = partial(_run_one, setting, trials, str(storage), str(device))
     missing = max(0, trials - len(finished(study)))
@@ -372,7 +373,7 @@ def load_search(profile: Profile = "full", folder: Path | None = None) -> tuple[
     """The trials of a recorded search, and the whole record; None if that search has not been made.
 
     Raises:
-        ValueError: if the file is not a whole record.
+        InputError: if the file is not a whole record.
     """
     path = (folder or results_folder()) / record_file("search", profile)
     if not path.exists():
@@ -383,7 +384,7 @@ def load_search(profile: Profile = "full", folder: Path | None = None) -> tuple[
         if len(trials) != content["count"] or not trials:
             raise ValueError(f"{len(trials)} of {content['count']} trials")
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not a whole record ({error!r}); record the search again") from error
+        raise InputError(f"{path} is not a whole record ({error!r}); record the search again") from error
     return trials, content
 
 
@@ -406,7 +407,7 @@ def groups_of(values: Sequence[Any], *, most: int = 5) -> list[int]:
 
 
 def explained(groups: Sequence[int], values: Sequence[float]) -> float:
-    r"""Share of the variance of ``values`` that goes with the group, less what chance alone would give.
+    r"""Share of the variance of ``values`` that goes with the group, minus what chance alone would give.
 
     .. math:: \varepsilon^2 = 1 - \frac{n - 1}{n - k} \cdot \frac{W}{T}
 
@@ -414,14 +415,14 @@ def explained(groups: Sequence[int], values: Sequence[float]) -> float:
     and sometimes below, where the groups do not matter. Source: Kelley 1935 (PNAS 21(9), 554–559).
 
     Raises:
-        ValueError: if there are not more values than groups.
+        InputError: if there are not more values than groups.
     """
     y, group = torch.tensor(values, dtype=torch.float64), torch.tensor(groups)
     members = torch.nn.functional.one_hot(group).double()  # (n, K)
     members = members[:, members.sum(dim=0) > 0]
     n, k = members.shape
     if n <= k:
-        raise ValueError(f"{n} values in {k} groups leave nothing to compare")
+        raise InputError(f"{n} values in {k} groups leave nothing to compare")
     means = (members.T @ y) / members.sum(dim=0)  # (k,)
     within, whole = (y - members @ means).square().sum(), (y - y.mean()).square().sum()
     return 1 - (n - 1) / (n - k) * (within / whole).item() if whole > 0 else 0.0

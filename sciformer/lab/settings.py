@@ -28,6 +28,7 @@ from sciformer.data import (
     text_batches,
     token_rows,
 )
+from sciformer.functional import InputError
 from sciformer.models import CharTransformer, ImageTransformer, MaskedImageModel, Transformer, random_visible
 from sciformer.positions import POSITIONS, NoPositions
 from sciformer.scores import SCORES, NormalizedScore, RotaryScore
@@ -46,11 +47,11 @@ def profile() -> Literal["quick", "full"]:
     """``SCIFORMER_PROFILE`` if it is set; else "full" where there is a CUDA GPU and "quick" elsewhere.
 
     Raises:
-        ValueError: if ``SCIFORMER_PROFILE`` is neither.
+        InputError: if ``SCIFORMER_PROFILE`` is neither.
     """
     choice = os.environ.get("SCIFORMER_PROFILE") or ("full" if torch.cuda.is_available() else "quick")
     if choice not in ("quick", "full"):
-        raise ValueError(f'SCIFORMER_PROFILE must be "quick" or "full", got {choice!r}')
+        raise InputError(f'SCIFORMER_PROFILE must be "quick" or "full", got {choice!r}')
     return choice  # type: ignore[return-value]
 
 
@@ -88,7 +89,7 @@ class ImageSetting:
         """A fresh model, random as torch's global generator has it.
 
         Raises:
-            ValueError: if the score or the positions have an unknown name.
+            InputError: if the score or the positions have an unknown name.
         """
         return self._build()
 
@@ -126,10 +127,10 @@ class ImageSetting:
         """The training digits that are held out, once, as they are.
 
         Raises:
-            ValueError: if none is.
+            InputError: if none is.
         """
         if self.held_out < 1:
-            raise ValueError(f"there is nothing to choose by: held_out is {self.held_out}")
+            raise InputError(f"there is nothing to choose by: held_out is {self.held_out}")
         images, labels = (tensor[-self.held_out :].to(device) for tensor in mnist("train", size=self.size))
         return list(zip(images.split(1000), labels.split(1000), strict=True))
 
@@ -170,7 +171,7 @@ class PixelSetting(ImageSetting):
         """A fresh model, random as torch's global generator has it.
 
         Raises:
-            ValueError: if the score or the positions have an unknown name.
+            InputError: if the score or the positions have an unknown name.
         """
         style = {"norm_first": False, "activation": nn.ReLU} if self.as_published else {}
         network = self._build(image_size=self.width, **style)
@@ -201,7 +202,7 @@ class LanguageSetting:
     """One character model on Tiny Shakespeare: model and training.
 
     Args:
-        length: tokens in a piece of text, in training and in validation.
+        length: tokens in the context window, in training and in validation.
         score: a name of ``SCORES``, or the recipe of a score of one's own.
         positions: a name of ``POSITIONS``, or ``"rotary"``.
         normalized: bring queries and keys to one length before they are compared.
@@ -233,7 +234,7 @@ class LanguageSetting:
         """A fresh model, random as torch's global generator has it.
 
         Raises:
-            ValueError: if the score or the positions have an unknown name.
+            InputError: if the score or the positions have an unknown name.
         """
         kinds = {**POSITIONS, "rotary": NoPositions}
         check_names((self.positions, kinds))
@@ -261,7 +262,7 @@ class LanguageSetting:
         )
 
     def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
-        """Endless batches of pieces of the training text, each with the same text one token later."""
+        """Endless batches of chunks of the training text, each with the same text one token later."""
         text = shakespeare("train")[0]
         tokens = text[: round(self.text_share * len(text))].to(device)
         return text_batches(tokens, self.length, batch_size=self.batch_size, seed=seed)
@@ -298,7 +299,7 @@ class MaskedImageSetting:
         """A fresh model, random as torch's global generator has it.
 
         Raises:
-            ValueError: if the score has an unknown name.
+            InputError: if the score has an unknown name.
         """
         check_names((self.score, SCORES))
         return MaskedImageModel(
@@ -383,7 +384,7 @@ class SequenceSetting:
         """A fresh model, random as torch's global generator has it.
 
         Raises:
-            ValueError: if the positions have an unknown name.
+            InputError: if the positions have an unknown name.
         """
         kinds = {**POSITIONS, "rotary": NoPositions}
         check_names((self.positions, kinds))
@@ -424,7 +425,7 @@ def score_recipe(score: str | ScoreRecipe, options: Mapping[str, Any]) -> ScoreR
     """The recipe of a score by its name, or one's own as it is, with its options.
 
     Raises:
-        ValueError: if the name is unknown.
+        InputError: if the name is unknown.
     """
     if isinstance(score, str):
         check_names((score, SCORES))
@@ -436,8 +437,8 @@ def check_names(*choices: tuple[str, Mapping[str, Any]]) -> None:
     """Refuse a name that is not among those known.
 
     Raises:
-        ValueError: naming it and those that there are.
+        InputError: naming it and those that there are.
     """
     for name, known in choices:
         if name not in known:
-            raise ValueError(f"{name!r} is unknown; there are {', '.join(known)}")
+            raise InputError(f"{name!r} is unknown; there are {', '.join(known)}")

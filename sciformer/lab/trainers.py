@@ -30,8 +30,8 @@ class Run:
     """One seed of an experiment.
 
     Args:
-        figures: what the run is judged by, by name.
-        details: more about the trained model, by name, as numbers in nested lists.
+        figures: the metrics that the run is judged by, by name.
+        details: more about the trained model, by name, as nested lists.
     """
 
     seed: int
@@ -212,7 +212,7 @@ def train_language(
     return Run(seed, model, history, {"validation loss": losses[-1], "lowest validation loss": min(losses)})
 
 
-#: Lengths at which a model that was trained on pieces of 64 (quick) or 256 tokens (full) is judged, in these multiples.
+#: Lengths at which a model that was trained on chunks of 64 (quick) or 256 tokens (full) is judged, in these multiples.
 LENGTHS = (1, 2, 4, 8)
 
 
@@ -315,7 +315,7 @@ def step_cost(
 ) -> dict[str, float]:
     """What one step of training, forward and backward, costs a fresh model.
 
-    The time is told as a multiple of the time of dot-product attention in the same model. The two take turns, so that
+    The time is a multiple of that of dot-product attention in the same model. The two take turns, so that
     whatever else the machine does slows both.
 
     Returns:
@@ -354,5 +354,5 @@ def train_and_weigh(
 def thinned(losses: Sequence[float]) -> list[tuple[int, float]]:
     """The curve of a training as (step, mean loss since the point before): 200 points are enough."""
     loss = torch.tensor(losses)
-    pieces = torch.arange(1, len(loss) + 1).tensor_split(min(200, len(loss)))
-    return [(int(piece[-1]), round(loss[piece - 1].mean().item(), 5)) for piece in pieces]
+    chunks = torch.arange(1, len(loss) + 1).tensor_split(min(200, len(loss)))
+    return [(int(chunk[-1]), round(loss[chunk - 1].mean().item(), 5)) for chunk in chunks]

@@ -7,9 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from sciformer import cli
+from sciformer.functional import additive_scores
 from sciformer.lab import claims, experiments, records
-from sciformer.lab.claims import CLAIMS, Finding, against, best_record, compare, reach, similar, stays_at, verdict
+from sciformer.lab.claims import (
+    CLAIMS,
+    Finding,
+    against,
+    best_record,
+    compare,
+    computed,
+    reach,
+    similar,
+    stays_at,
+    verdict,
+)
 from sciformer.lab.experiments import EXPERIMENTS
 from sciformer.lab.records import describe_record, load_record
 from sciformer.lab.settings import SequenceSetting
@@ -177,10 +188,10 @@ def broken_tokens(tokens):
 
 THEOREMS = {
     "half_turn": (experiments.MNIST_PIXELS["quick"], "published", experiments.MNIST_PIXELS["quick"]["distance"]),
-    "cancelling_query": (claims, "separable_additive_scores", claims.additive_scores),
-    "moat": (claims, "energy_well_scores", lambda q, k, well, alpha: -alpha * (q - k.mT).abs()),
-    "leaking_mask": (claims, "causal_mask", lambda length: None),
-    "leaking_divisor": (claims, "causal_mask", lambda length: None),
+    "cancelling_query": (computed, "separable_additive_scores", additive_scores),
+    "moat": (computed, "energy_well_scores", lambda q, k, well, alpha: -alpha * (q - k.mT).abs()),
+    "leaking_mask": (computed, "causal_mask", lambda length: None),
+    "leaking_divisor": (computed, "causal_mask", lambda length: None),
     "ignored_source": (SequenceSetting, "tokens", broken_tokens(SequenceSetting.tokens)),
 }
 
@@ -214,21 +225,3 @@ def test_bake_off_table(tmp_path, monkeypatch):
         assert re.fullmatch(r"[\d.]+ ± [\d.]+ %<br>[\d.]+ ± [\d.]+ times<br>[\d.]+ ± [\d.]+ MB", pixels)
     memory = claims.blocks_of_queries()
     assert re.fullmatch(r"[\d.]+ ± [\d.]+ times the peak of dot product, for D = 8", memory.measured)
-
-
-def test_claims_command(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(claims, "TABLES", {"claims": lambda: "| new |"})
-    monkeypatch.setattr(claims, "claims_table", lambda: "| printed |")
-    assert cli.main(["claims"]) == 0
-    assert capsys.readouterr().out == "| printed |\n"
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- claims -->\nold\nold\n<!-- end of claims -->\nafter\n")
-    for _ in range(2):
-        assert cli.main(["claims", "--write", str(page)]) == 0
-        assert page.read_text() == "before\n<!-- claims -->\n\n| new |\n\n<!-- end of claims -->\nafter\n"
-    page.write_text("nothing")
-    assert cli.main(["claims", "--write", str(page)]) == 1
-    assert "no table has a place here" in capsys.readouterr().err
-    page.write_text("<!-- claims -->\n")
-    assert cli.main(["claims", "--write", str(page)]) == 1
-    assert "there is no place for the table of claims" in capsys.readouterr().err

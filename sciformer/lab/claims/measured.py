@@ -1,0 +1,181 @@
+"""Findings that come from records: what was measured, arm against arm."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from sciformer.lab.claims.computed import plain_additive_memory, well_name
+from sciformer.lab.claims.rules import (
+    ERRORS,
+    NOT_RECORDED,
+    Finding,
+    Relation,
+    against,
+    best_record,
+    compare,
+    described,
+)
+from sciformer.lab.metrics import known_metric, mean_and_error
+from sciformer.lab.records import figures
+from sciformer.scores import WELLS
+
+
+def wells_on(name: str, metric: str, form: str, data: str) -> list[Finding]:
+    """Each well against the dot product in the same model."""
+    return [
+        compare(name, metric, f"{well}, {form}", "dot", condition=f"{data}, {well_name(well)}") for well in WELLS
+    ]  # fmt: skip
+
+
+BAKE_OFFS = {"patches": "test accuracy", "pixels": "test accuracy", "text": "validation loss"}
+STEP_TIME, PEAK = "step time against dot", "peak MB"
+
+
+def in_bake_offs(score: str, relation: Relation, metric: str | None = None, *, of: str = "") -> list[Finding]:
+    """A score against the dot product on every task of the bake-off."""
+    return [
+        compare(f"bake-off-{task}", metric or own, score, "dot", relation=relation, condition=f"on {task}{of}")
+        for task, own in BAKE_OFFS.items()
+    ]
+
+
+def wells_in_time() -> Iterator[Finding]:
+    """A step of each well, as stated, against one of the dot product."""
+    for well in WELLS:
+        yield from in_bake_offs(f"{well}_well", "better", STEP_TIME, of=f", {well_name(well)}")
+
+
+PIXELS, LENGTHS = "mnist-pixels", "shakespeare-lengths"
+TWO, LITTLE_TEXT = "additive-2x2", "additive-2x2-little-text"
+
+
+def no_worse_than_positions() -> list[Finding]:
+    """The distance bias without positions against the dot product with each kind of them."""
+    on_pixels = [
+        compare(PIXELS, "test accuracy", "distance", kind, relation="no worse", condition=f"on pixels, against {kind}")
+        for kind in ("sinusoidal", "learned", "none")
+    ]
+    on_text = [
+        compare(LENGTHS, "validation loss", "distance", kind, relation="no worse", condition=f"on text, against {kind}")
+        for kind in ("sinusoidal", "learned", "none", "rotary")
+    ]
+    return on_pixels + on_text
+
+
+def slopes_for_far_tokens() -> Iterator[Finding]:
+    """The smallest slope that training found: below 0, a head seeks far tokens."""
+    content = best_record(PIXELS)
+    for arm, condition in (("distance", "with a slope for each side"), ("published", "as published")):
+        if content is None:
+            yield Finding(None, NOT_RECORDED, f"`{PIXELS}`", condition)
+            continue
+        runs = [run for run in content["runs"] if run.get("arm") == arm]
+        slopes = [min(torch.tensor(layer).min().item() for layer in run["details"]["strength"]) for run in runs]
+        mean, error = mean_and_error(slopes)
+        measured = f"smallest slope {mean:.2f} ± {error:.2f}".replace("-", "−")
+        yield Finding(mean < -ERRORS * error, measured, described(content), condition)
+
+
+def longer_texts() -> list[Finding]:
+    """The loss on texts eight times as long as those trained on, against that at the trained length."""
+    content = best_record(LENGTHS)
+    if content is None:
+        return [Finding(None, NOT_RECORDED, f"`{LENGTHS}`")]
+    findings = []
+    for arm in ("distance", "sinusoidal", "learned", "none", "rotary"):
+        length = content["config"][arm]["length"]
+        near, far = (figures(content, f"validation loss at {factor * length}", arm) for factor in (1, 8))
+        findings.append(Finding(*against(far, near, "loss", "no worse"), described(content), f"with {arm}"))
+    return findings
+
+
+def overfits() -> list[Finding]:
+    """Whether the dot product's last loss lies above its lowest, and the separable score's does not."""
+    content = best_record(TWO, ("full",)) or best_record(LITTLE_TEXT)
+    if content is None:
+        return [Finding(None, NOT_RECORDED, f"`{TWO}`, full")]
+    findings = []
+    for positions in ("sinusoidal", "learned"):
+        rises = []
+        for score in ("dot", "separable"):
+            last, lowest = (figures(content, which, f"{positions}, {score}") for which in (LOSS, f"lowest {LOSS}"))
+            rises.append([a - b for a, b in zip(last, lowest, strict=True)])
+        (mean, error), (other, its_error) = map(mean_and_error, rises)
+        dot_rises, separable_rises = mean > ERRORS * error, other > ERRORS * its_error
+        rises_less, measured = against(rises[1], rises[0], "loss")
+        holds = rises_less and dot_rises and not separable_rises
+        findings.append(Finding(holds, f"the loss rises by {measured}", described(content), f"with {positions}"))
+    return findings
+
+
+LOSS, ACCURACY, MATCH = "validation loss", "test accuracy", "test exact match"
+SEARCHED, VALIDATION, RISE = "search-claims", "validation accuracy", "rise of accuracy per doubling"
+
+
+def searched_arm(kind: str, value: int) -> str:
+    """The name of an arm in which one hyper-parameter has a value; that of the base where it has the base's."""
+    name, *same_size = kind.split(", ")
+    base = {"heads": 4, "head dimension": 8, "tokens": 49, "blocks": 2}[name]
+    return "base" if value == base else ", ".join([f"{name} {value}", *same_size])
+
+
+def rise_per_doubling(content: dict[str, Any], kind: str, values: Sequence[int]) -> list[float]:
+    """Of the validation accuracy when a hyper-parameter doubles: the slope of a line, for each seed."""
+    x = torch.tensor(values, dtype=torch.float64).log2()
+    y = torch.tensor([figures(content, VALIDATION, searched_arm(kind, value)) for value in values]).double()
+    return ((x - x.mean()) @ (y - y.mean(dim=0)) / (x - x.mean()).square().sum()).tolist()
+
+
+#: In the order in which accuracy is said to depend on them.
+SIZES = {"heads": (1, 2, 4, 8), "head dimension": (2, 4, 8, 16), "tokens": (1, 4, 16, 49, 196)}
+
+
+def rises_with_sizes() -> Iterator[Finding]:
+    """Whether accuracy rises with each size, and whether more of each is worth more than of the one after it."""
+    content = best_record(SEARCHED)
+    rises = {} if content is None else {kind: rise_per_doubling(content, kind, SIZES[kind]) for kind in SIZES}
+    for kind in SIZES:
+        condition = f"for twice the {kind}"
+        if content is None:
+            yield Finding(None, NOT_RECORDED, f"`{SEARCHED}`", condition)
+            continue
+        mean, error = mean_and_error(rises[kind])
+        measured = known_metric(RISE).describe(rises[kind])
+        yield Finding(mean > ERRORS * error, measured, described(content), condition)
+    for more, less in (("heads", "head dimension"), ("head dimension", "tokens")):
+        condition = f"{more} before {less}"
+        if content is None:
+            yield Finding(None, NOT_RECORDED, f"`{SEARCHED}`", condition)
+        else:
+            yield Finding(*against(rises[more], rises[less], RISE), described(content), condition)
+
+
+def every_doubling_of_blocks() -> list[Finding]:
+    """Twice the blocks against half as many, in models that grow with them and in models of the same size."""
+    return [
+        compare(
+            SEARCHED, VALIDATION, searched_arm(kind, 2 * n), searched_arm(kind, n), condition=f"{n} → {2 * n}{size}"
+        )
+        for kind, size in (("blocks", ""), ("blocks, same size", ", at the same size"))
+        for n in (1, 2, 4)
+    ]
+
+
+def additive_memory() -> list[Finding]:
+    """The additive score written plainly, and in blocks of queries as it runs."""
+    return [plain_additive_memory(), blocks_of_queries()]
+
+
+def blocks_of_queries() -> Finding:
+    """The additive score's peak memory over the dot product's, beside the head size D that it would be plainly."""
+    condition, name = "in blocks of queries", "bake-off-pixels"
+    content = best_record(name)
+    if content is None:
+        return Finding(None, NOT_RECORDED, f"`{name}`", condition)
+    config = content["config"]["additive"]
+    D = config["embed_dim"] // config["num_heads"]
+    pairs = zip(figures(content, PEAK, "additive"), figures(content, PEAK, "dot"), strict=True)
+    mean, error = mean_and_error([additive / dot for additive, dot in pairs])
+    measured = f"{mean:.1f} ± {error:.1f} times the peak of dot product, for D = {D}"
+    return Finding(mean + ERRORS * error >= D, measured, described(content), condition)

@@ -1,0 +1,155 @@
+"""The tables of the READMEs, made from findings and records."""
+
+from collections.abc import Callable, Sequence
+from typing import get_args
+
+from sciformer.functional import InputError
+from sciformer.lab.claims.catalog import CLAIMS
+from sciformer.lab.claims.measured import (
+    ACCURACY,
+    BAKE_OFFS,
+    LENGTHS,
+    LITTLE_TEXT,
+    LOSS,
+    MATCH,
+    PEAK,
+    PIXELS,
+    SEARCHED,
+    STEP_TIME,
+    TWO,
+    VALIDATION,
+)
+from sciformer.lab.claims.rules import NOT_RECORDED, best_record, verdict
+from sciformer.lab.experiments import EXPERIMENTS
+from sciformer.lab.metrics import known_metric
+from sciformer.lab.records import describe_runs, figures, load_record
+from sciformer.lab.settings import Profile
+from sciformer.scores import SCORES
+
+
+def row(cells: Sequence[str]) -> str:
+    """A row of a Markdown table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def claims_table() -> str:
+    """One row a claim: what was claimed, our setting, what was measured, the verdict, the notebook that shows why."""
+    lines = [row(["claim", "whose", "our setting", "measured", "verdict", "notebook"]), "|---|---|---|---|---|---|"]
+    for claim in CLAIMS:
+        found = list(claim.findings())
+        settings = "<br>".join(dict.fromkeys(finding.setting for finding in found))
+        measured = "<br>".join(f"{f.condition}: {f.measured}" if f.condition else f.measured for f in found)
+        if all(finding.holds is None for finding in found):
+            measured = NOT_RECORDED
+        cells = [claim.claimed, claim.system, settings, measured, verdict(found), f"{claim.notebook:02}"]
+        lines.append(row(cells))
+    return "\n".join(lines)
+
+
+def bake_off_table(profile: Profile | None = None) -> str:
+    """Every score on every task: how good, how long a step takes, and how much memory.
+
+    Args:
+        profile: of the records; the largest one that is recorded if not given.
+    """
+    profiles = get_args(Profile)[::-1] if profile is None else (profile,)
+    contents = {task: best_record(f"bake-off-{task}", profiles) for task in BAKE_OFFS}
+    heads = [
+        f"{task}, {metric}" + (f" ({content['profile']}, {len(content['seeds'])} seeds)" if content else "")
+        for (task, metric), content in zip(BAKE_OFFS.items(), contents.values(), strict=True)
+    ]
+    lines = [row(["score", *heads]), "|---|" + "---|" * len(heads)]
+    for score in SCORES:
+        cells = [f"`{score}`"]
+        for task, content in contents.items():
+            if content is None:
+                cells.append(NOT_RECORDED)
+                continue
+            shown = (BAKE_OFFS[task], STEP_TIME, PEAK)
+            cells.append(
+                "<br>".join(known_metric(metric).describe(figures(content, metric, score)) for metric in shown)
+            )
+        lines.append(row(cells))
+    return "\n".join(lines)
+
+
+#: What the table of records quotes of each experiment; the bake-off has a table of its own.
+QUOTED: dict[str, tuple[str, ...]] = {
+    "mnist-image-transformer": (ACCURACY,),
+    PIXELS: (ACCURACY,),
+    "mnist-784": (ACCURACY, f"{ACCURACY} enlarged", f"{ACCURACY} on small digits"),
+    "mnist-784-published": (ACCURACY,),
+    "shakespeare": (LOSS,),
+    TWO: (LOSS,),
+    LITTLE_TEXT: (LOSS, f"lowest {LOSS}"),
+    LENGTHS: ("validation loss at 64", "validation loss at 512", "validation loss at 2048"),
+    "energy-wells": (ACCURACY,),
+    "energy-wells-text": (LOSS,),
+    SEARCHED: (VALIDATION,),
+    "masked-images": ("probe accuracy", "probe accuracy untrained", "probe accuracy of pixels"),
+    "reversal": (MATCH, f"{MATCH} at ten times the length"),
+    "dates": (MATCH, f"{MATCH} on new forms", f"{MATCH} on new days and forms"),
+}
+
+
+def records_table() -> str:
+    """What every record says, in each profile."""
+    heads: dict[Profile, str] = {
+        "quick": "quick profile, two CPU cores",
+        "long": "long profile, CPU",
+        "full": "full profile, GPU",
+    }
+    lines = [row(["recorded", *heads.values()]), "|---|" + "---|" * len(heads)]
+    for name, quoted in QUOTED.items():
+        arms = dict.fromkeys(arm for profile in EXPERIMENTS[name].settings for arm in EXPERIMENTS[name].arms(profile))
+        for arm in arms:
+            for metric in quoted:
+                title = f"`{name}`, {metric}" if arm is None else f"`{name}`, {arm}, {metric}"
+                lines.append(row([title, *(recorded_cell(name, arm, metric, profile) for profile in heads)]))
+    return "\n".join(lines)
+
+
+def recorded_cell(name: str, arm: str | None, metric: str, profile: Profile) -> str:
+    """A metric with its seeds, parameters and seconds; "–" where the experiment has no such profile, arm or metric."""
+    what = EXPERIMENTS[name]
+    if profile not in what.settings or arm not in what.arms(profile):
+        return "–"
+    content = load_record(name, profile)
+    if content is None:
+        return NOT_RECORDED
+    runs = [run for run in content["runs"] if run.get("arm") == arm and metric in run["figures"]]
+    if not runs:  # the longest text of the quick profile is not the full one's
+        return "–"
+    return f"{known_metric(metric).describe([run['figures'][metric] for run in runs])} ({describe_runs(runs)})"
+
+
+#: The tables of the READMEs by the name between whose marks each stands.
+TABLES: dict[str, Callable[[], str]] = {"claims": claims_table, "bake-off": bake_off_table, "records": records_table}
+
+
+def with_tables(text: str) -> str:
+    """A text with its tables made anew, each between its marks.
+
+    Raises:
+        InputError: if there are marks of no table, or only one of the two.
+    """
+    here = [name for name in TABLES if f"<!-- {name} -->" in text or f"<!-- end of {name} -->" in text]
+    if not here:
+        raise InputError(f"no table has a place here: there are no marks of {', '.join(TABLES)}")
+    for name in here:
+        text = between_marks(text, name, TABLES[name]())
+    return text
+
+
+def between_marks(text: str, name: str, made: str) -> str:
+    """A text with what stands between ``<!-- NAME -->`` and ``<!-- end of NAME -->`` replaced.
+
+    Raises:
+        InputError: if the marks are missing.
+    """
+    start, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+    before, opened, rest = text.partition(start)
+    _, closed, rest = f"\n{rest}".partition(end)
+    if not opened or not closed:
+        raise InputError(f"there is no place for the table of {name}: it stands between {start!r} and {end!r}")
+    return f"{before}{start}\n{made}\n{end}{rest}"

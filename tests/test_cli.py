@@ -1,0 +1,307 @@
+"""The command line says what went wrong in one line, and never hides a bug behind one."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from sciformer import cli, data
+from sciformer.functional import InputError
+from sciformer.lab import records, search, trainers
+from sciformer.lab.experiments import EXPERIMENTS
+from sciformer.lab.records import load_record
+from sciformer.lab.settings import ImageSetting
+from sciformer.positions import POSITIONS
+from sciformer.teach import plotting
+
+NAME = "mnist-image-transformer"
+
+
+def run(capsys, *arguments):
+    """Exit status, stdout, stderr."""
+    status = cli.main([str(a) for a in arguments])
+    return status, *capsys.readouterr()
+
+
+def fails_with(error):
+    """A function that raises this error, whatever it is called with."""
+
+    def fail(*arguments, **options):
+        raise error
+
+    return fail
+
+
+BUGS = {
+    "plain": ValueError("planted"),
+    "key": KeyError("planted"),
+    "file of the package": FileNotFoundError(2, "planted", str(cli.PACKAGE / "planted")),
+    "no file": OSError("planted"),
+    "module of the package": ModuleNotFoundError("planted", name="sciformer.planted"),
+}
+
+
+@pytest.mark.parametrize("kind", BUGS)
+def test_a_planted_bug_is_a_traceback_and_not_one_line(tmp_path, monkeypatch, capsys, kind):
+    monkeypatch.setattr(ImageSetting, "model", fails_with(BUGS[kind]))
+    with pytest.raises(type(BUGS[kind]), match="planted"):
+        run(capsys, "train", "mnist", "--out", tmp_path)
+    assert capsys.readouterr().err == ""
+
+
+def test_an_error_that_python_raises_in_our_code_is_a_bug(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(ImageSetting, "model", lambda self: int("planted"))
+    with pytest.raises(ValueError, match="invalid literal for int"):
+        run(capsys, "train", "mnist", "--out", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InputError("planted"),
+        data.DataError("planted"),
+        FloatingPointError("planted"),
+        PermissionError(13, "planted", "out/of/reach"),
+        ModuleNotFoundError("planted", name="optuna"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_of_the_users_is_one_line_and_with_debug_a_traceback(tmp_path, monkeypatch, capsys, error):
+    monkeypatch.setattr(ImageSetting, "model", fails_with(error))
+    arguments = ("train", "mnist", "--out", tmp_path)
+    assert run(capsys, *arguments) == (1, "", f"sciformer: {error}\n")
+    with pytest.raises(type(error), match="planted") as shown:
+        run(capsys, "--debug", *arguments)
+    assert shown.traceback[-1].name == "fail"
+
+
+def test_what_ended_a_run_decides_whose_error_an_unfinished_record_is(tmp_path, monkeypatch, capsys):
+    def record(error):
+        monkeypatch.setitem(EXPERIMENTS, NAME, replace(EXPERIMENTS[NAME], run=fails_with(error)))
+        return run(capsys, "record", NAME, "--profile", "quick", "--seeds", 1, "--out", tmp_path, "--device", "cpu")
+
+    status, _, message = record(FloatingPointError("diverged"))
+    assert status == 1
+    assert "1 of 1 runs failed, the first is seed 0: diverged" in message
+    with pytest.raises(records.UnfinishedRecord, match="seed 0: a bug") as raised:
+        record(ValueError("a bug"))
+    assert isinstance(raised.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--dropout", "1.5", "1.5 does not lie in 0..1"),
+        ("--dropout", "nan", "nan does not lie in 0..1"),
+        ("--dropout", "much", "invalid probability value: 'much'"),
+    ],
+)
+def test_what_is_no_probability_is_refused_with_the_option(capsys, option, value, message):
+    with pytest.raises(SystemExit):
+        run(capsys, "train", "mnist", option, value)
+    assert f"argument {option}: {message}" in capsys.readouterr().err
+
+
+def test_no_jobs_are_refused_with_the_option(capsys):
+    with pytest.raises(SystemExit):
+        run(capsys, "record", NAME, "--jobs", 0)
+    assert "argument --jobs: 0 is below 1" in capsys.readouterr().err
+
+
+def test_a_page_that_is_no_text_is_refused(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_bytes(b"\xff\xfe")
+    status, _, message = run(capsys, "claims", "--write", page)
+    assert status == 1
+    assert "page.md is not a text file" in message
+    assert page.read_bytes() == b"\xff\xfe"
+
+
+TINY = ["--embed-dim", "8", "--num-heads", "2", "--num-layers", "1", "--profile", "quick", "--device", "cpu"]
+
+
+def test_train_writes_what_it_says(tmp_path, capsys):
+    out = tmp_path / "run"
+    status, printed, _ = run(capsys, "train", "mnist", "--steps", 5, "--lr", 0.001, "--out", out, *TINY)
+    assert status == 0
+    assert printed.startswith("test accuracy ")
+    assert sorted(f.name for f in out.iterdir()) == ["history.json", "loss.png", "model.pt"]
+    content = json.loads((out / "history.json").read_text())
+    assert len(content["loss"]) == 5
+    assert content["config"]["train"]["lr"] == 0.001
+    assert content["config"]["embed_dim"] == 8
+    assert "positions.table" in torch.load(out / "model.pt", weights_only=True)
+
+
+TINY_TEXT = ["--embed-dim", 8, "--num-heads", 2, "--num-layers", 1, "--profile", "quick", "--device", "cpu"]
+
+
+@pytest.mark.parametrize("positions", [*POSITIONS, "rotary"])
+@pytest.mark.usefixtures("short_text")
+def test_train_shakespeare(tmp_path, monkeypatch, capsys, positions):
+    """One cell of the two by two; without --out it goes to a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    arguments = ("--positions", positions, "--attention", "distance", "--steps", 3, "--length", 16, "--dropout", 0.1)
+    status, printed, _ = run(capsys, "train", "shakespeare", *arguments, *TINY_TEXT)
+    assert status == 0
+    assert printed.startswith("validation loss ")
+    folder = tmp_path / "runs" / f"shakespeare-{positions}-distance-0"
+    assert sorted(f.name for f in folder.iterdir()) == ["history.json", "loss.png", "model.pt"]
+    content = json.loads((folder / "history.json").read_text())
+    assert (
+        content["config"] | {"positions": positions, "score": "distance", "length": 16, "dropout": 0.1}
+        == (content["config"])
+    )
+    assert [step for step, _ in content["metrics"]["validation loss"]] == [1, 2, 3]
+    assert content["figures"]["lowest validation loss"] <= content["figures"]["validation loss"]
+
+
+@pytest.mark.usefixtures("short_text")
+def test_a_text_shorter_than_one_batch_is_refused(capsys):
+    status, _, error = run(capsys, "train", "shakespeare", "--length", 500, *TINY_TEXT)
+    assert status == 1
+    assert "12 pieces of 500 tokens need a text of 6500 or more, got 2000 tokens" in error
+
+
+def test_train_resumes_from_its_checkpoint(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    arguments = ("train", "mnist", "--steps", 4, "--checkpoint", tmp_path / "c.pt", *TINY)
+    first, again = run(capsys, *arguments), run(capsys, *arguments)
+    assert first[0] == again[0] == 0
+    assert first[1].splitlines()[0] == again[1].splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("train", "mnist", "--patch-size", "5"), "image_size 28 is not divisible by patch_size 5"),
+        (("train", "mnist", "--num-heads", "3"), "embed_dim 64 is not divisible by num_heads 3"),
+        (("train", "mnist", "--steps", "0"), "got 0 steps"),
+        (("train", "mnist", "--batch-size", "20000"), "20000"),
+        (("train", "mnist", "--length", "64"), "--length is no option of mnist"),
+        (("train", "mnist", "--positions", "rotary"), "'rotary' is unknown; there are sinusoidal, learned, none"),
+        (("train", "shakespeare", "--patch-size", "7"), "--patch-size is no option of shakespeare"),
+        (("train", "mnist", "--device", "nonsense"), "--device 'nonsense' is unknown"),
+        (("train", "mnist", "--device", "cuda:99"), "--device cuda:99: this machine has "),
+        (("record", "mnist"), f"no experiment 'mnist'; there are {NAME}"),
+        (("record",), "record what?"),
+        (("record", NAME, "--seeds", "0"), "at least 1 seed, got 0"),
+        (("record", NAME, "--steps", "3"), "give it an --out"),
+        (("record", "dates", "--profile", "long"), "no profile 'long' of it; there are quick, full"),
+        (("train", "shakespeare", "--profile", "long"), "shakespeare has no long profile; there are quick, full"),
+    ],
+)
+def test_bad_input_is_one_line(capsys, arguments, message):
+    status, printed, error = run(capsys, *arguments)
+    assert status == 1
+    assert printed == ""
+    assert error.startswith("sciformer: ")
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("option", ["--embed-dim", "--num-layers", "--length"])
+def test_a_size_below_1_is_refused_with_the_option(capsys, option):
+    with pytest.raises(SystemExit):
+        run(capsys, "train", "shakespeare", option, "-64")
+    assert f"argument {option}: -64 is below 1" in capsys.readouterr().err
+
+
+def test_what_cannot_be_written_is_told_before_the_training(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(trainers, "fit", lambda *arguments, **options: pytest.fail("it trains"))
+    (tmp_path / "file").touch()
+    for arguments in (("train", "mnist"), ("record", NAME)):
+        status, _, error = run(capsys, *arguments, "--steps", "1", "--out", tmp_path / "file")
+        assert status == 1
+        assert error.startswith("sciformer: [Errno")
+
+
+def test_record_list(capsys):
+    status, printed, _ = run(capsys, "record", "--list")
+    assert status == 0
+    every = {name: each.settings for name, each in EXPERIMENTS.items()} | {"search": search.SEARCH}
+    assert [line.split()[:2] for line in printed.splitlines()] == [
+        [name, profile] for name, profiles in every.items() for profile in profiles
+    ]
+
+
+def test_record_draws_every_arm(tmp_path, monkeypatch, capsys, tiny_pixels):
+    drawn = []
+    bands = plotting.bands
+    monkeypatch.setattr(
+        plotting, "bands", lambda runs, **options: drawn.append((runs, options)) or bands(runs, **options)
+    )
+    out = ("--out", tmp_path, "--device", "cpu")
+    status, printed, _ = run(capsys, "record", "mnist-pixels", "--profile", "quick", "--seeds", 2, "--steps", 4, *out)
+    assert status == 0
+    written = [tmp_path / "mnist-pixels.quick.json", tmp_path / "mnist-pixels.quick.png"]
+    assert printed.splitlines() == [f"written: {path}" for path in written]
+    assert set(tmp_path.iterdir()) == set(written)
+    ((runs, options),) = drawn
+    assert list(runs) == tiny_pixels
+    assert options["x"] == [0.25, 0.5, 0.75, 1.0]
+    last = [r["figures"]["test accuracy"] for r in load_record("mnist-pixels", "quick", tmp_path)["runs"][:2]]
+    assert runs["distance"][:, -1].tolist() == pytest.approx(last)
+
+
+def test_record_list_goes_on_after_a_damaged_record(tmp_path, monkeypatch, capsys):
+    for name in (NAME, "search"):
+        (tmp_path / f"{name}.json").write_text("{")
+    for module in (records, search):
+        monkeypatch.setattr(module, "results_folder", lambda: tmp_path)
+    status, printed, _ = run(capsys, "record", "--list")
+    assert status == 0
+    damaged = [line for line in printed.splitlines() if "not recorded yet" not in line]
+    for name, line in zip((NAME, "search"), damaged, strict=True):
+        assert re.match(rf"{name} +full +DAMAGED: .+{name}\.json is not a whole record", line)
+
+
+def test_data_shows_what_is_where(tmp_path, capsys):
+    status, printed, _ = run(capsys, "data", "--root", tmp_path)
+    assert status == 0
+    assert printed.count("embedded") == 3
+    assert printed.count("missing") == len(data.MNIST_FILES) + 1
+
+
+def test_places_are_shown_without_what_lies_above(tmp_path):
+    assert cli.short(data.ASSETS / "a.bz2") == Path("sciformer/assets/a.bz2")
+    assert cli.short(Path.home() / ".cache" / "b") == Path("~/.cache/b")
+    assert cli.short(tmp_path / "c") == tmp_path / "c"
+
+
+def test_data_says_when_it_cannot_fetch(tmp_path, capsys, monkeypatch):
+    from torchvision.datasets import MNIST
+
+    monkeypatch.setattr(MNIST, "mirrors", ["http://127.0.0.1:9/"])
+    status, _, error = run(capsys, "data", "--fetch", "--root", tmp_path)
+    assert status == 1
+    assert "could not be fetched" in error
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_doctor_says_what_a_bug_report_needs(capsys):
+    status, printed, _ = run(capsys, "doctor")
+    assert status == 0
+    for word in ("sciformer", "python", "torch", "ipywidgets", "cuda", "threads", "profile", "embedded"):
+        assert word in printed
+
+
+def test_claims_command(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tables, "TABLES", {"claims": lambda: "| new |"})
+    monkeypatch.setattr(claims, "claims_table", lambda: "| printed |")
+    assert cli.main(["claims"]) == 0
+    assert capsys.readouterr().out == "| printed |\n"
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- claims -->\nold\nold\n<!-- end of claims -->\nafter\n")
+    for _ in range(2):
+        assert cli.main(["claims", "--write", str(page)]) == 0
+        assert page.read_text() == "before\n<!-- claims -->\n\n| new |\n\n<!-- end of claims -->\nafter\n"
+    page.write_text("nothing")
+    assert cli.main(["claims", "--write", str(page)]) == 1
+    assert "no table has a place here" in capsys.readouterr().err
+    page.write_text("<!-- claims -->\n")
+    assert cli.main(["claims", "--write", str(page)]) == 1
+    assert "there is no place for the table of claims" in capsys.readouterr().err

@@ -1,0 +1,123 @@
+"""Experiments keep to the published sizes, and their arms differ in what is compared alone."""
+
+from dataclasses import replace
+from typing import get_args
+
+import pytest
+import torch
+
+from sciformer import EnergyWellScore, NoPositions
+from sciformer.lab import experiments, settings
+from sciformer.lab.experiments import EXPERIMENTS
+from sciformer.scores import SCORES
+
+PROFILES = get_args(settings.Profile)
+
+
+def test_full_image_transformer_keeps_to_its_budget():
+    model = experiments.MNIST_IMAGE_TRANSFORMER["full"].model()
+    assert sum(p.numel() for p in model.parameters()) <= 210_000
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_pixel_models_keep_to_the_published_budget(profile):
+    arms = experiments.MNIST_PIXELS[profile]
+    sizes = {arm: sum(p.numel() for p in setting.model().parameters()) for arm, setting in arms.items()}
+    assert sizes["published"] == 59_404
+    assert sizes["distance"] <= 59_404
+    assert all(arms[arm].positions == "none" for arm in ("distance", "published"))
+    assert arms["published"].model().blocks[1].attention.score.strength.tolist() == pytest.approx([0.1])
+
+
+def test_published_pixel_model_by_hand():
+    """Post-norm with torch's own layer, whose output projection is set to do nothing, and no norm before the end."""
+    torch.manual_seed(0)
+    ours = experiments.MNIST_PIXELS["quick"]["published"].model().eval()
+    images = torch.randn(2, 1, 14, 14)
+    tokens = images.flatten(1)[..., None] @ ours.to_sequence.projection.weight[:, 0, 0].T
+    tokens = tokens + ours.to_sequence.projection.bias
+    for block in ours.blocks:
+        projections = block.attention.q_proj, block.attention.k_proj, block.attention.v_proj
+        query, key, value = (projection(tokens) for projection in projections)
+        place = torch.arange(196)
+        scores = query @ key.mT / 8 - block.attention.score.strength * (place[:, None] - place).abs()
+        tokens = block.attention_norm(tokens + scores.softmax(dim=-1) @ value)
+        hidden = torch.relu(block.feed_forward.up(tokens))
+        tokens = block.feed_forward_norm(tokens + block.feed_forward.down(hidden))
+    torch.testing.assert_close(ours(images), ours.classifier.linear(tokens.mean(dim=1)))
+
+
+@pytest.mark.parametrize("profile", ["quick", "full"])
+def test_language_models_keep_to_nanogpts_size(profile):
+    """0.8M and 10.7M parameters; in the two by two, separable attention adds its weights to that."""
+    size = {"quick": 804_096, "full": 10_745_088}[profile]
+    for setting in experiments.SHAKESPEARE[profile].values():
+        model = setting.model()
+        assert sum(p.numel() for p in model.parameters()) <= size + 3_000 * (profile == "quick")  # token shifts
+        assert (setting.positions == "rotary") == isinstance(model.positions, NoPositions)
+    for setting in experiments.ADDITIVE_2X2[profile].values():
+        extra = setting.num_layers * setting.embed_dim * (setting.score == "separable")
+        table = setting.length * setting.embed_dim * (setting.positions == "sinusoidal")
+        read_out = 65 * setting.embed_dim
+        assert sum(p.numel() for p in setting.model().parameters()) == size + read_out + extra - table
+    plain = experiments.SHAKESPEARE[profile]["plain"]
+    assert (plain.train.steps, plain.batch_size, plain.length) == {"quick": (2000, 12, 64), "full": (5000, 64, 256)}[
+        profile
+    ]
+
+
+def test_the_long_language_model_keeps_to_the_full_ones_budget():
+    full = experiments.SHAKESPEARE["full"]["plain"]
+    for setting in experiments.SHAKESPEARE["long"].values():
+        assert setting.length == full.length
+        assert setting.train.steps <= full.train.steps
+        assert sum(p.numel() for p in setting.model().parameters()) <= 10_745_088
+
+
+@pytest.mark.parametrize("profile", ["quick", "full"])
+@pytest.mark.parametrize("arms", [experiments.ENERGY_WELLS, experiments.ENERGY_WELLS_TEXT], ids=["images", "text"])
+def test_arms_of_energy_wells_differ_in_the_score_alone(arms, profile):
+    """Beside the sharpness of each head and, where tokens have a weight, a vector for each head, nothing is added."""
+    arms = arms[profile]
+    assert len(arms) == 10
+    plain = sum(p.numel() for p in arms["dot"].model().parameters())
+    for name, setting in arms.items():
+        assert replace(setting, score="dot", score_options={}) == arms["dot"]
+        model = setting.model()
+        extra = sum(p.numel() for p in model.parameters()) - plain
+        scores = [block.attention.score for block in model.blocks]
+        assert extra == sum(p.numel() for score in scores for p in score.parameters())
+        assert extra <= setting.num_layers * (setting.embed_dim + setting.num_heads)
+        if isinstance(scores[0], EnergyWellScore):
+            assert name == f"{scores[0].well.__name__.removesuffix('_well')}, {scores[0].form}"
+        else:
+            assert (scores[0].scale == 0) == (name == "uniform")
+
+
+BAKE_OFFS = {name: each for name, each in EXPERIMENTS.items() if name.startswith("bake-off")}
+
+
+@pytest.mark.parametrize(("name", "profile"), [(n, p) for n, each in BAKE_OFFS.items() for p in each.settings])
+def test_bake_offs_compare_nothing_but_the_score(name, profile):
+    """The score's own numbers, α, w and λ, are the only difference in parameters: under one in a hundred."""
+    arms = EXPERIMENTS[name].arms(profile)
+    assert list(arms) == list(SCORES)
+    assert {replace(setting, score="dot") for setting in map(hashable, arms.values())} == {hashable(arms["dot"])}
+    sizes = {}
+    for arm, setting in arms.items():
+        model = setting.model()
+        assert (arm, setting.score, setting.score_options) == (arm, arm, {})
+        scores = [module for key, module in model.named_modules() if key.endswith("attention.score")]
+        assert len(scores) == setting.num_layers
+        own = sum(p.numel() for score in scores for p in score.parameters())
+        sizes[arm] = sum(p.numel() for p in model.parameters())
+        assert sizes[arm] - own == sizes["dot"]
+    assert max(sizes.values()) < 1.01 * sizes["dot"]
+
+
+def hashable(setting):
+    """A setting without its dicts, which must be empty or the same for all."""
+    changes = {"score_options": None}
+    if hasattr(setting, "augmentation"):
+        changes["augmentation"] = tuple(setting.augmentation.items())
+    return replace(setting, **changes)

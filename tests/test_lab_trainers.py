@@ -1,0 +1,133 @@
+"""Trained models are judged on what was kept for testing, at the lengths and sizes that were asked for."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from sciformer import data
+from sciformer.lab import experiments, records, settings, trainers
+from sciformer.lab.experiments import EXPERIMENTS
+from sciformer.lab.records import describe_record, load_record, record
+
+
+def test_pixels_that_grow(tmp_path, monkeypatch):
+    """Small digits first, so many times the steps; then the same weights, with half the slopes, on large ones."""
+    setting = experiments.MNIST_784["long"]
+    tiny = replace(setting, size="small", pooling=7, score_options=setting.score_options | {"width": 4})
+    small = tiny.coarse()
+    assert (small.width, small.score_options["width"], small.train.steps, small.train.lr) == (2, 2, 9000, 0.02)
+    assert small.coarse_steps == 0
+    model = small.model()
+    large = trainers.enlarged(model, tiny)
+    assert large(torch.zeros(1, 1, 4, 4)).shape == (1, 10)
+    for (name, before), after in zip(model.named_parameters(), large.parameters(), strict=True):
+        torch.testing.assert_close(after, before / 2 if name.endswith("strength") else before)
+
+    monkeypatch.setitem(EXPERIMENTS, "mnist-784", replace(EXPERIMENTS["mnist-784"], settings={"long": tiny}))
+    record("mnist-784", "long", steps=2, out=tmp_path)
+    (run,) = load_record("mnist-784", "long", tmp_path)["runs"]
+    assert run["parameters"] == 53_594
+    assert set(run["figures"]) == {"test accuracy", "test accuracy enlarged", "test accuracy on small digits"}
+    assert [run["curves"]["loss"][-1][0], run["details"]["loss on small digits"][-1][0]] == [2, 180]
+
+
+def test_lengths_are_judged_by_models_that_can_look_so_far(tmp_path, monkeypatch, short_text):
+    tiny = {"embed_dim": 8, "num_heads": 2, "num_layers": 1, "length": 8, "max_length": 64, "batch_size": 2}
+    arms = {arm: replace(setting, **tiny) for arm, setting in experiments.SHAKESPEARE_LENGTHS["quick"].items()}
+    name = "shakespeare-lengths"
+    monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": arms}))
+    record(name, "quick", seeds=1, steps=2, out=tmp_path)
+    content = load_record(name, "quick", tmp_path)
+    assert content["arms"] == ["distance", "sinusoidal", "learned", "none", "rotary", "sinusoidal, small start"]
+    for one in content["runs"]:
+        assert {f"validation loss at {n}" for n in (8, 16, 32, 64)} < set(one["figures"])
+        assert one["figures"]["validation loss at 8"] == pytest.approx(one["figures"]["validation loss"], rel=1e-5)
+    monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
+    line = describe_record(name, "validation loss at 64", "quick", arm="rotary")
+    assert re.match(r"shakespeare-lengths, rotary, quick profile: validation loss at 64 \d\.\d{3} over 1 seed, ", line)
+
+
+def test_masked_images_are_probed(tmp_path, monkeypatch):
+    """With 50 digits to train on and 20 to test; the probes of pixels need no training, so every seed has the same."""
+    digits = {split: tuple(x[:count] for x in data.mnist(split)) for split, count in (("train", 50), ("test", 20))}
+    for module in (settings, trainers):
+        monkeypatch.setattr(module, "mnist", lambda split, size: digits[split])
+    name = "masked-images"
+    tiny = replace(experiments.MASKED_IMAGES["quick"], embed_dim=8, num_heads=2, num_layers=1, batch_size=10)
+    monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": tiny}))
+    record(name, "quick", seeds=2, steps=2, out=tmp_path)
+    first, second = load_record(name, "quick", tmp_path)["runs"]
+    assert list(first["figures"]) == [
+        "probe accuracy", "probe accuracy of pixels", "probe accuracy untrained", "test loss"
+    ]  # fmt: skip
+    assert all(0 <= value <= 1 for value in first["figures"].values())
+    assert first["figures"]["probe accuracy of pixels"] == second["figures"]["probe accuracy of pixels"]
+    assert first["curves"]["test loss"][-1][1] == first["figures"]["test loss"] != second["figures"]["test loss"]
+
+
+@pytest.mark.parametrize("task", ["reversal", "dates"])
+def test_sequence_models_are_judged_on_what_was_kept_for_testing(tmp_path, monkeypatch, task):
+    tiny = {"embed_dim": 8, "num_heads": 2, "num_layers": 1, "batch_size": 4, "examples": 50}
+    whole = EXPERIMENTS[task].arms("quick")
+    arms = {arm: replace(setting, **tiny) for arm, setting in whole.items()}
+    monkeypatch.setitem(EXPERIMENTS, task, replace(EXPERIMENTS[task], settings={"quick": arms.get(None, arms)}))
+    asked = []
+    monkeypatch.setattr(
+        trainers, "exact_match", lambda model, setting, texts, answers: asked.append((texts, answers)) or 0.5
+    )
+    record(task, "quick", seeds=1, steps=2, out=tmp_path)
+    content = load_record(task, "quick", tmp_path)
+    assert content.get("arms", [None]) == list(whole)
+    kinds = {"reversal": ["", " at ten times the length"], "dates": ["", " on new forms", " on new days and forms"]}
+    for one in content["runs"]:
+        assert list(one["figures"]) == [f"test exact match{kind}" for kind in kinds[task]]
+        assert one["curves"]["exact match of 1,000"] == [[1, 0.5], [2, 0.5]]
+    assert len(asked) == len(arms) * (2 + len(kinds[task]))
+    setting = next(iter(arms.values()))
+    for texts, answers in asked:
+        source, target = setting.tokens(texts, answers)
+        assert max(source.shape[1], target.shape[1]) <= setting.max_length
+        if task == "reversal":
+            assert not set(texts) & set(data.reversals(50, seed=0, longest=10)[0])
+            assert answers == [text[::-1] for text in texts]
+    assert [len(texts) for texts, _ in asked[:3]] == [1000, 1000, 10_000]
+
+
+def test_exact_match_counts_what_is_right_to_the_last_character():
+    setting = experiments.REVERSAL["quick"]["sinusoidal"]
+
+    class Reverser(nn.Module):
+        """Reverses what begins with a letter up to m, and forgets to stop after the rest."""
+
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(1))
+
+        def greedy(self, source, count):
+            texts = [data.LETTERS.decode(row).strip("_>") for row in source]
+            return data.token_rows([f"<{t[::-1]}{'>' if t[0] < 'n' else 'a'}" for t in texts], data.LETTERS)[
+                :, : count + 1
+            ]
+
+    texts, answers = data.reversals(1500, seed=0)
+    expected = sum(text[0] < "n" for text in texts) / 1500
+    assert trainers.exact_match(Reverser(), setting, texts, answers) == pytest.approx(expected)
+
+
+@pytest.mark.usefixtures("short_text")
+@pytest.mark.parametrize("name", ["bake-off-pixels", "bake-off-text"])
+def test_a_bake_off_weighs_each_score(tmp_path, monkeypatch, name):
+    """A run of the additive score holds more, and takes longer, than one of the dot product."""
+    tiny = {"pooling": 7} if name == "bake-off-pixels" else {"embed_dim": 16, "num_layers": 1}
+    whole = EXPERIMENTS[name].arms("quick")
+    arms = {arm: replace(whole[arm], **tiny) for arm in ("dot", "additive")}
+    monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": arms}))
+    record(name, "quick", seeds=1, steps=2, out=tmp_path)
+    dot, additive = (run["figures"] for run in load_record(name, "quick", tmp_path)["runs"])
+    assert dot["peak MB"] > 0
+    assert dot["step time against dot"] > 0
+    assert additive["peak MB"] > dot["peak MB"]
+    assert additive["step time against dot"] > dot["step time against dot"] / 2  # a loaded machine says no more
