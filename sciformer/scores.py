@@ -1,14 +1,5 @@
-"""The learnable scores. Each is ``Score(num_heads, head_dim)`` and maps queries and keys to scores.
+"""The scores as modules: each holds what its formula learns, and all keep the contract of :class:`Score`."""
 
-A score owns everything up to the softmax's input, the scale included, so that no mechanism copies another's forward.
-Models take the recipe, not an instance (``score=DotProductScore`` or ``functools.partial(...)``), so that layers never
-share a parameter by accident.
-
-A score that compares the places of query and key says ``measures_places = True``: it needs both to stand in one
-sequence, and so cannot serve attention from a target to a source.
-"""
-
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,6 +11,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sciformer.functional import (
+    Form,
+    Well,
     additive_scores,
     distance_biased_scores,
     dot_product_scores,
@@ -30,10 +23,51 @@ from sciformer.functional import (
     rotate,
     separable_additive_scores,
     softmax_exponential_well,
+    unpack_partial,
 )
 
 
-class DotProductScore(nn.Module):
+class Score(nn.Module):
+    """The contract of a score: ``Score(num_heads, head_dim)`` maps queries and keys to scores.
+
+    A score owns everything up to the softmax's input, the scale included, so that no mechanism copies another's
+    forward. Those below derive from this class; any other module that keeps the contract serves as well.
+
+    Attributes:
+        measures_places: whether the score compares the positions of query and key. Both must then belong to one
+            sequence, so that such a score cannot serve attention from a target to a source.
+    """
+
+    measures_places = False
+
+    def __init__(self, num_heads: int, head_dim: int):
+        super().__init__()
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Bool[Tensor, "*#B #H #L #S"] | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
+        """The score of every query against every key. Masking comes later, with the softmax.
+
+        Args:
+            attn_mask: True where a query may attend. A formula that runs over the keys, such as a sum, has to leave out
+                the others; every other score ignores the mask.
+            query_offset: position of the first query among the keys; S - L when decoding with a cache. A score that
+                does not compare positions ignores it.
+        """
+        raise NotImplementedError
+
+
+#: How a score is made: ``recipe(num_heads, head_dim)``. Models take the recipe, not an instance (a class such as
+#: ``DotProductScore``, or ``functools.partial(...)`` of one), so that layers never share a parameter by accident.
+ScoreRecipe = Callable[[int, int], nn.Module]
+
+
+class DotProductScore(Score):
     """:func:`~sciformer.functional.dot_product_scores` as a module; it has nothing to learn.
 
     Args:
@@ -41,27 +75,14 @@ class DotProductScore(nn.Module):
     """
 
     def __init__(self, num_heads: int, head_dim: int, *, scale: float | None = None):
-        super().__init__()
+        super().__init__(num_heads, head_dim)
         self.scale = head_dim**-0.5 if scale is None else scale
 
-    def forward(
-        self,
-        query: Float[Tensor, "B H L D"],
-        key: Float[Tensor, "B H S D"],
-        *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
-        query_offset: int = 0,
-    ) -> Float[Tensor, "B H L S"]:
-        """Scores of every query against every key.
-
-        Args:
-            attn_mask: what a query may attend to. Only a score whose formula runs over the keys looks at it.
-            query_offset: place of the first query among the keys. Only a score that measures distances looks at it.
-        """
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         return dot_product_scores(query, key, scale=self.scale)
 
 
-class DistanceBiasedScore(nn.Module):
+class DistanceBiasedScore(Score):
     r""":func:`~sciformer.functional.distance_biased_scores` with a trainable slope λ for each head.
 
     .. math:: s_{ij} = q_i \cdot k_j / \sqrt{D} - \lambda_h |i - j|
@@ -90,7 +111,7 @@ class DistanceBiasedScore(nn.Module):
         start: float | Sequence[Any] | Literal["geometric"] = 0.1,
         width: int | None = None,
     ):
-        super().__init__()
+        super().__init__(num_heads, head_dim)
         self.width = width
         shape = (num_heads, 2 if width is None else 4) if each_side else (num_heads,)
         if start == "geometric":
@@ -103,15 +124,7 @@ class DistanceBiasedScore(nn.Module):
         except RuntimeError as error:
             raise ValueError(f"start of shape {tuple(slopes.shape)} does not broadcast to strength {shape}") from error
 
-    def forward(
-        self,
-        query: Float[Tensor, "B H L D"],
-        key: Float[Tensor, "B H S D"],
-        *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
-        query_offset: int = 0,
-    ) -> Float[Tensor, "B H L S"]:
-        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`."""
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         return distance_biased_scores(query, key, self.strength, query_offset=query_offset, width=self.width)
 
 
@@ -124,7 +137,7 @@ def additive_weight(num_heads: int, head_dim: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(num_heads, head_dim) * nn.init.calculate_gain("tanh") * head_dim**-0.5)
 
 
-class AdditiveScore(nn.Module):
+class AdditiveScore(Score):
     r""":func:`~sciformer.functional.additive_scores` with a trainable weight w, (H, D).
 
     .. math:: s_{ij} = w_h \cdot \tanh(q_i + k_j)
@@ -133,61 +146,40 @@ class AdditiveScore(nn.Module):
     """
 
     def __init__(self, num_heads: int, head_dim: int):
-        super().__init__()
+        super().__init__(num_heads, head_dim)
         self.weight = additive_weight(num_heads, head_dim)
 
-    def forward(
-        self,
-        query: Float[Tensor, "B H L D"],
-        key: Float[Tensor, "B H S D"],
-        *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
-        query_offset: int = 0,
-    ) -> Float[Tensor, "B H L S"]:
-        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`."""
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         return additive_scores(query, key, self.weight)
 
 
-class SeparableAdditiveScore(nn.Module):
+class SeparableAdditiveScore(Score):
     r""":func:`~sciformer.functional.separable_additive_scores` with a trainable weight w, (H, D).
 
     .. math:: s_{ij} = w_h \cdot \tanh(q_i) + w_h \cdot \tanh(k_j)
 
     w starts as in :func:`additive_weight`. The softmax cancels the query's term, so that attention does not depend on
-    the query. From a target to a source, every place of the target then sees the same summary of the source.
+    the query. From a target to a source, every position of the target then sees the same summary of the source.
     """
 
     def __init__(self, num_heads: int, head_dim: int):
-        super().__init__()
+        super().__init__(num_heads, head_dim)
         self.weight = additive_weight(num_heads, head_dim)
 
-    def forward(
-        self,
-        query: Float[Tensor, "B H L D"],
-        key: Float[Tensor, "B H S D"],
-        *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
-        query_offset: int = 0,
-    ) -> Float[Tensor, "B H L S"]:
-        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`."""
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         return separable_additive_scores(query, key, self.weight)
 
 
 #: Every well by name.
-WELLS: dict[str, Callable[..., Tensor]] = {
-    "gaussian": gaussian_well,
-    "inverse_square": inverse_square_well,
-    "softmax_exponential": softmax_exponential_well,
-    "lorentzian": lorentzian_well,
-}
+WELLS = {well.name: well for well in (gaussian_well, inverse_square_well, softmax_exponential_well, lorentzian_well)}
 
 
-class EnergyWellScore(nn.Module):
+class EnergyWellScore(Score):
     r""":func:`~sciformer.functional.energy_well_scores` with what the well's formula has to learn.
 
     - ``alpha``, the sharpness α of each head, where there is one: all wells but the inverse square. It is learned as
-      log α. So α stays above 0, and a step of training changes it by a share of itself: right for a number whose size
-      hangs on the unit of distance.
+      log α, so that α stays above 0 and a step of training changes it by a fraction of itself, which suits a number
+      whose size depends on the unit of distance.
     - ``importance``, a vector u for each head, where a token has a weight: inverse square and Lorentzian. Key j weighs
       :math:`w_j = e^{u \cdot k_j}`, above 0, and u starts at 0, so that all weigh 1.
 
@@ -195,21 +187,22 @@ class EnergyWellScore(nn.Module):
     D = 32. There a Gaussian with α = 1 has the energy e⁻⁶⁴: all scores are 0 in the ``"gradient"`` form, and in the
     ``"field"`` form the two nearest of 256 keys take all. So by default:
 
-    - ``"gradient"``: the moat's middle lies at twice that distance, 2√(2D). Most tokens are then inside it, where the
+    - ``"gradient"``: the moat's middle lies at twice that distance, √(8D). Most tokens are then inside it, where the
       nearer has the higher weight.
     - ``"field"``: α times what it multiplies spreads by 1 over such keys, as a scaled dot product does. It multiplies
       d², which spreads by √(8D), or, for the softmax-exponential well, d, which spreads by 1.
 
     Args:
-        well: ``"gaussian"``, ``"inverse_square"``, ``"softmax_exponential"`` or ``"lorentzian"``.
+        well: a name among :data:`WELLS`, a :class:`~sciformer.functional.Well`, a ``functools.partial`` of one, which
+            learns what is not fixed, or any other function of a distance. That has nothing to learn and sees no mask.
         form: ``"gradient"``, as energy wells were proposed, or ``"field"``, kernel attention.
-        start: α before training, above 0: one number or one for each head. By default, for r = 2√(2D), 1/(2r²), 1/r
-            and 1/r² (Gaussian, softmax-exponential, Lorentzian) in the ``"gradient"`` form, and 1/√(8D), 1 and 1/√(8D)
-            in the ``"field"`` form.
+        start: α before training, above 0: one number or one for each head. By default, for r = √(8D), 1/(2r²), 1/r and
+            1/r² (Gaussian, softmax-exponential, Lorentzian) in the ``"gradient"`` form, 1/r, 1 and 1/r in the
+            ``"field"`` form.
 
     Raises:
         ValueError: if the well or the form is unknown, ``start`` is not above 0, is neither one number nor one for each
-            head, or is given to a well without α.
+            head, or is given to a well without an α to learn.
     """
 
     def __init__(
@@ -217,33 +210,30 @@ class EnergyWellScore(nn.Module):
         num_heads: int,
         head_dim: int,
         *,
-        well: Literal["gaussian", "inverse_square", "softmax_exponential", "lorentzian"] = "gaussian",
-        form: Literal["gradient", "field"] = "gradient",
+        well: str | Callable[..., Tensor] = "gaussian",
+        form: Form = "gradient",
         start: float | Sequence[float] | None = None,
     ):
-        super().__init__()
-        if well not in WELLS:
-            raise ValueError(f"well must be one of {', '.join(WELLS)}, got {well!r}")
+        super().__init__(num_heads, head_dim)
+        if not callable(well) and well not in WELLS:
+            raise ValueError(f"well must be a function of a distance or one of {', '.join(WELLS)}, got {well!r}")
         if form not in ("gradient", "field"):
             raise ValueError(f'form must be "gradient" or "field", got {form!r}')
-        self.well, self.form = WELLS[well], form
-        learnable = inspect.signature(self.well).parameters
+        self.well, self.form = WELLS[well] if isinstance(well, str) else well, form
+        formula, fixed = unpack_partial(self.well)
+        self.takes = set(formula.takes) - fixed.keys() if isinstance(formula, Well) else set()
         self.log_alpha = self.importance = None
-        if "alpha" in learnable:
-            if start is None:
-                moat, spread = 2 * math.sqrt(2 * head_dim), math.sqrt(8 * head_dim)
-                start = {
-                    "gaussian": {"gradient": 1 / (2 * moat**2), "field": 1 / spread},
-                    "softmax_exponential": {"gradient": 1 / moat, "field": 1.0},
-                    "lorentzian": {"gradient": 1 / moat**2, "field": 1 / spread},
-                }[well][form]
+        if "alpha" in self.takes:
+            if start is None and isinstance(formula, Well):
+                far = math.sqrt(8 * head_dim)  # twice the distance of random vectors, and the spread of their d²
+                start = formula.moat / far**formula.power if form == "gradient" else far ** (1 - formula.power)
             alpha = torch.as_tensor(start, dtype=torch.get_default_dtype())
             if alpha.shape not in ((), (num_heads,)) or not (alpha > 0).all():
                 raise ValueError(f"start must be above 0, one number or one for each of {num_heads} heads, got {start}")
             self.log_alpha = nn.Parameter(alpha.log().expand(num_heads).clone())
         elif start is not None:
             raise ValueError(f"the {well} well has no alpha that could start at {start}")
-        if "weight" in learnable:
+        if "weight" in self.takes:
             self.importance = nn.Parameter(torch.zeros(num_heads, head_dim))
 
     @property
@@ -251,61 +241,42 @@ class EnergyWellScore(nn.Module):
         """Sharpness of each head's well, or None where the formula has none."""
         return None if self.log_alpha is None else self.log_alpha.exp()
 
-    def forward(
-        self,
-        query: Float[Tensor, "B H L D"],
-        key: Float[Tensor, "B H S D"],
-        *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
-        query_offset: int = 0,
-    ) -> Float[Tensor, "B H L S"]:
-        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`.
-
-        The softmax-exponential well divides by a sum over the keys that ``attn_mask`` leaves.
-        """
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         parameters: dict[str, Any] = {}
         alpha = self.alpha
         if alpha is not None:
             parameters["alpha"] = alpha[:, None, None]
         if self.importance is not None:
             parameters["weight"] = (key * self.importance[:, None]).sum(dim=-1)[..., None, :].exp()  # (B, H, 1, S)
-        if self.well is softmax_exponential_well:
+        if "attn_mask" in self.takes:
             parameters["attn_mask"] = attn_mask
         return energy_well_scores(query, key, self.well, form=self.form, **parameters)
 
 
-class PreparedScore(nn.Module):
+class PreparedScore(Score):
     """Another score, of queries and keys that were changed first. What the change is, ``prepare`` says.
 
     Args:
         score: recipe for the score that comes after.
     """
 
-    def __init__(self, num_heads: int, head_dim: int, *, score: Callable[[int, int], nn.Module] = DotProductScore):
-        super().__init__()
+    def __init__(self, num_heads: int, head_dim: int, *, score: ScoreRecipe = DotProductScore):
+        super().__init__(num_heads, head_dim)
         self.score = score(num_heads, head_dim)
 
     def prepare(
         self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
     ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
-        """The queries and keys that the score sees."""
+        """The queries and keys that the other score sees."""
         raise NotImplementedError
 
-    def forward(
-        self,
-        query: Float[Tensor, "B H L D"],
-        key: Float[Tensor, "B H S D"],
-        *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
-        query_offset: int = 0,
-    ) -> Float[Tensor, "B H L S"]:
-        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`."""
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         query, key = self.prepare(query, key, query_offset)
         return self.score(query, key, attn_mask=attn_mask, query_offset=query_offset)
 
 
 class RotaryScore(PreparedScore):
-    r"""Any score of queries and keys that are turned by their places: relative positions without a vector for each.
+    r"""Any score of queries and keys that are turned by their positions: relative positions without a vector for each.
 
     .. math:: s_{ij} = \text{score}(R_i q_i, R_j k_j)
 
@@ -314,11 +285,8 @@ class RotaryScore(PreparedScore):
 
     measures_places = True
 
-    def prepare(
-        self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
-    ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
-        """Turn both; the keys count from 0."""
-        return rotate(query, offset=query_offset), rotate(key)
+    def prepare(self, query: Tensor, key: Tensor, query_offset: int = 0) -> tuple[Tensor, Tensor]:
+        return rotate(query, offset=query_offset), rotate(key)  # keys count from 0
 
 
 class NormalizedScore(PreparedScore):
@@ -330,10 +298,7 @@ class NormalizedScore(PreparedScore):
     Source: Henry et al. 2020, arXiv:2010.04245.
     """
 
-    def prepare(
-        self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
-    ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
-        """Bring both to length √D."""
+    def prepare(self, query: Tensor, key: Tensor, query_offset: int = 0) -> tuple[Tensor, Tensor]:
         # On CUDA autocast makes norms float32, and then values would differ from queries and keys.
         return F.rms_norm(query, query.shape[-1:]).to(query.dtype), F.rms_norm(key, key.shape[-1:]).to(key.dtype)
 
@@ -352,5 +317,5 @@ SCORES: dict[str, Callable[..., nn.Module]] = {
 
 
 def measuring_places(module: nn.Module) -> list[str]:
-    """Names of the scores in a module that compare places, and so need one sequence with nothing left out."""
+    """Names of the scores in a module that compare positions, and so need one sequence with nothing left out."""
     return [type(part).__name__ for part in module.modules() if getattr(part, "measures_places", False)]

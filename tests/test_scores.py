@@ -1,5 +1,8 @@
 """The property suite: every entry of SCORES, those of today and those to come, keeps the same promises."""
 
+import copy
+import inspect
+import math
 from functools import partial
 
 import pytest
@@ -20,13 +23,21 @@ from sciformer import (
     NormalizedScore,
     PreparedScore,
     RotaryScore,
+    Score,
     SeparableAdditiveScore,
     attend,
     causal_mask,
     fast,
+    gaussian_well,
+    lorentzian_well,
+    pairwise_distances,
+    softmax_exponential_well,
 )
 from sciformer.fast import FAST, attention
-from sciformer.teach.properties import PROPERTIES, B, D, H, L, built, knows_places, random_mask, random_qkv
+from sciformer.fast.cache import memory_for
+from sciformer.functional import Well, safe_root
+from sciformer.scores import WELLS, measuring_places
+from sciformer.teach.properties import PROPERTIES, B, D, H, L, built, examine, knows_places, random_mask, random_qkv
 
 #: The properties that take the fast path.
 IN_BLOCKS = ("hides the future", "empty rows give 0", "decoding is the whole pass", "fast path is exact")
@@ -62,7 +73,7 @@ def blocks(request, monkeypatch, score):
     """
     per_score = D if isinstance(score, AdditiveScore) else 1
     monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", request.param * H * L * per_score)
-    monkeypatch.setattr(fast, "RUN", max(2, request.param))
+    monkeypatch.setattr(fast.separable, "RUN", max(2, request.param))
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
@@ -96,6 +107,40 @@ def test_readable_path_is_the_four_lines(score):
     assert_close((output, weights), expected)
 
 
+@pytest.mark.parametrize("in_a_block", [None, 1], ids=["whole", "query by query"])
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
+@pytest.mark.parametrize("extreme", [math.inf, math.nan], ids=str)
+def test_a_query_that_is_not_finite_touches_no_other_row(score, extreme, is_causal, in_a_block, monkeypatch):
+    if in_a_block:
+        monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", in_a_block)
+    query, key, value = random_qkv(B, H, L, L, D)
+    finite, _ = attention(score, query, key, value, is_causal=is_causal)
+    for row in (0, 3):
+        broken, others = query.clone(), torch.arange(L) != row
+        broken[:, :, row, 1] = extreme
+        for need_weights in (False, True):
+            output, _ = attention(score, broken, key, value, is_causal=is_causal, need_weights=need_weights)
+            assert_close(output[:, :, others], finite[:, :, others])
+        if is_causal:  # and decoded token by token
+            memory = memory_for(score)
+            output = [memory.attend(score, *(x[:, :, i : i + 1] for x in (broken, key, value))) for i in range(L)]
+            assert_close(torch.cat(output, dim=2)[:, :, others], finite[:, :, others])
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
+def test_separable_attention_does_not_look_at_a_query(is_causal):
+    """The tanh of ∞ is 1, so an infinite query has a row like any other; so has one with a NaN, on the fast path."""
+    score, (query, key, value) = built(SeparableAdditiveScore), random_qkv(B, H, L, L, D)
+    finite, _ = attention(score, query, key, value, is_causal=is_causal)
+    for extreme in (math.inf, math.nan):
+        broken = query.index_fill(2, torch.tensor(0), extreme).requires_grad_()
+        output, _ = attention(score, broken, key, value, is_causal=is_causal)
+        assert_close(output, finite)
+        assert not torch.autograd.grad(output.square().sum(), broken)[0].any()
+        readable, _ = attention(score, broken, key, value, is_causal=is_causal, need_weights=True)
+        assert readable[:, :, 0].isfinite().all() == (extreme == math.inf)
+
+
 def test_a_subclass_is_never_served_by_its_parents_shortcut():
     class Doubled(DotProductScore):
         def forward(self, query, key, **options):
@@ -120,17 +165,35 @@ def test_every_fast_path_belongs_to_a_score():
     assert set(FAST) <= {*scores, *PreparedScore.__subclasses__()}
 
 
-def test_a_score_of_ones_own_drops_in():
-    class Constant(nn.Module):
-        def __init__(self, num_heads, head_dim):
-            super().__init__()
+class OwnModule(nn.Module):
+    """The contract kept without :class:`Score`."""
 
+    def __init__(self, num_heads, head_dim):
+        super().__init__()
+
+
+@pytest.mark.parametrize("base", [Score, OwnModule])
+def test_a_score_of_ones_own_drops_in(base):
+    class Constant(base):
         def forward(self, query, key, *, attn_mask=None, query_offset=0):
             return torch.zeros(*query.shape[:-1], key.shape[-2], dtype=query.dtype)
 
     layer = MultiHeadAttention(6, 2, score=Constant)
     _, weights = layer(torch.randn(2, 4, 6), need_weights=True)
     assert_close(weights, torch.full((2, 2, 4, 4), 0.25))
+    assert measuring_places(layer) == []
+
+
+def test_every_score_keeps_the_one_contract(score):
+    """Its arguments are those of :class:`Score`, which alone documents them."""
+    assert isinstance(score, Score)
+    names = [list(inspect.signature(s.forward).parameters) for s in (score, Score(H, D))]
+    assert names[0] == names[1]
+    assert inspect.getdoc(type(score).forward) == inspect.getdoc(Score.forward)
+
+
+def test_a_score_without_a_formula_is_not_attempted():
+    assert not examine(Score).attempted
 
 
 @pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
@@ -442,6 +505,7 @@ def test_a_heavy_token_draws_attention(well):
     ("options", "message"),
     [
         ({"well": "gauss"}, "gaussian, inverse_square, softmax_exponential, lorentzian, got 'gauss'"),
+        ({"well": None}, "a function of a distance or one of gaussian, .*, got None"),
         ({"form": "kernel"}, "got 'kernel'"),
         ({"start": 0.0}, r"above 0, .* 3 heads, got 0\.0"),
         ({"start": [0.1, -0.2, 0.3]}, r"above 0, .* got \[0\.1, -0\.2, 0\.3\]"),
@@ -452,6 +516,68 @@ def test_a_heavy_token_draws_attention(well):
 def test_energy_well_score_refuses(options, message):
     with pytest.raises(ValueError, match=message):
         EnergyWellScore(3, 5, **options)
+
+
+@pytest.mark.parametrize("form", ["gradient", "field"])
+@pytest.mark.parametrize("name", WELLS)
+def test_a_well_itself_serves_as_its_name_does(name, form):
+    query, key, _ = random_qkv(B, H, L, L, D)
+    by_name, itself = (built(partial(EnergyWellScore, well=well, form=form)) for well in (name, WELLS[name]))
+    assert_close(itself(query, key), by_name(query, key), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("form", ["gradient", "field"])
+def test_a_function_of_a_distance_serves_as_a_well_and_learns_nothing(form):
+    query, key, _ = random_qkv(B, H, L, L, D)
+    score = EnergyWellScore(H, D, well=torch.reciprocal, form=form)
+    assert list(score.parameters()) == []
+    distance = pairwise_distances(query, key)
+    assert_close(score(query, key), -torch.ones_like(distance) if form == "gradient" else -distance.log())
+
+
+def test_what_a_partial_fixes_is_not_learned():
+    """Whatever else the well takes it still gets: the mask, for one, without which it would tell the future."""
+    heavy = EnergyWellScore(H, D, well=partial(lorentzian_well, alpha=0.7))
+    assert [name for name, _ in heavy.named_parameters()] == ["importance"]
+    query, key, _ = random_qkv(B, H, L, L, D)
+    fixed = EnergyWellScore(H, D, well=partial(softmax_exponential_well, alpha=0.7))
+    learned = EnergyWellScore(H, D, well="softmax_exponential", start=0.7)
+    scores = [score(query, key, attn_mask=causal_mask(L)) for score in (fixed, learned)]
+    assert_close(*scores, rtol=1e-6, atol=1e-6)
+    assert list(fixed.parameters()) == []
+    with pytest.raises(ValueError, match=r"has no alpha that could start at 0\.3"):
+        EnergyWellScore(H, D, well=partial(gaussian_well, alpha=0.7), start=0.3)
+    for form in ("gradient", "field"):
+        PROPERTIES["fast path is exact"].test(
+            partial(EnergyWellScore, well=partial(gaussian_well, alpha=0.7), form=form)
+        )
+
+
+class OwnWell(Well):
+    """A well of one's own, whose α is learned."""
+
+    name, takes, power, moat = "own", ("alpha",), 1, 1.0
+
+    def __call__(self, distance, alpha):
+        return 1 / (1 + alpha * distance) ** 2
+
+    def log_energy(self, squared_distance, alpha):
+        return -2 * (alpha * safe_root(squared_distance)).log1p()
+
+
+@pytest.mark.parametrize("form", ["gradient", "field"])
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_a_well_of_ones_own_keeps_every_promise(name, form):
+    assert EnergyWellScore(1, 8, well=OwnWell(), form=form).alpha.item() == pytest.approx(
+        1 if form == "field" else 1 / 8
+    )
+    PROPERTIES[name].test(partial(EnergyWellScore, well=OwnWell(), form=form))
+
+
+def test_a_copied_gaussian_field_takes_the_flash_kernel():
+    inputs = random_qkv(B, H, L, L, D, dtype=torch.float32)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # refuses any other kernel
+        attention(copy.deepcopy(RECIPES["gaussian field"](H, D)), *inputs)
 
 
 @pytest.mark.parametrize("is_causal", [True, False])
@@ -490,7 +616,7 @@ def test_both_paths_refuse_what_has_no_distance(score, is_causal, monkeypatch):
             with pytest.raises(ValueError, match="7 queries and 5 keys"):
                 attention(score, query, key[:, :, :5], value[:, :, :5], is_causal=True, need_weights=need_weights)
         elif isinstance(score, DistanceBiasedScore):
-            with pytest.raises(ValueError, match=r"queries from place \d reach past 5 keys"):
+            with pytest.raises(ValueError, match=r"queries from position \d reach past 5 keys"):
                 attention(score, query, key[:, :, :5], value[:, :, :5], need_weights=need_weights)
 
 
