@@ -44,9 +44,11 @@ from sciformer.data import (
     DateForm,
     Vocabulary,
     affine,
+    augmentation,
     batches,
     clustered_tokens,
     dates,
+    fetching,
     lookup,
     random_affine,
     reversals,
@@ -108,7 +110,7 @@ def server(monkeypatch):
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with Server() as server:
         server.contents["input.txt"] = TEXT
-        monkeypatch.setattr(data, "SHAKESPEARE_URL", server.url + "input.txt")
+        monkeypatch.setattr(fetching, "SHAKESPEARE_URL", server.url + "input.txt")
         monkeypatch.setattr(MNIST, "mirrors", [server.url])
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -124,7 +126,7 @@ def no_network(monkeypatch):
     with socket.socket() as bound:  # bound, so that nobody else gets the port, but not listening
         bound.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{bound.getsockname()[1]}/"
-        monkeypatch.setattr(data, "SHAKESPEARE_URL", url + "input.txt")
+        monkeypatch.setattr(fetching, "SHAKESPEARE_URL", url + "input.txt")
         monkeypatch.setattr(MNIST, "mirrors", [url])
         yield
 
@@ -145,7 +147,7 @@ def tiny_mnist(monkeypatch) -> dict[str, bytes]:
         contents[f"MNIST/raw/{prefix}-images-idx3-ubyte"] = idx(torch.randint(256, (count, 28, 28)))
         contents[f"MNIST/raw/{prefix}-labels-idx1-ubyte"] = idx(torch.arange(count))
     known = [DataFile(name, len(c), hashlib.sha256(c).hexdigest()) for name, c in contents.items()]
-    monkeypatch.setattr(data, "MNIST_FILES", tuple(known))
+    monkeypatch.setattr(fetching, "MNIST_FILES", tuple(known))
     return contents
 
 
@@ -227,7 +229,7 @@ def test_wrong_split_and_size():
 @pytest.fixture
 def assets(tmp_path, monkeypatch) -> Path:
     folder = Path(shutil.copytree(data.ASSETS, tmp_path / "assets"))
-    monkeypatch.setattr(data, "ASSETS", folder)
+    monkeypatch.setattr(fetching, "ASSETS", folder)
     return folder
 
 
@@ -411,7 +413,7 @@ def test_server_that_speaks_no_http(monkeypatch, tmp_path):
     def download(folder):
         raise BadStatusLine("nonsense")
 
-    monkeypatch.setattr(data, "_download_shakespeare", download)
+    monkeypatch.setattr(fetching, "_download_shakespeare", download)
     with pytest.raises(DataError, match=r"input\.txt could not be fetched .*nonsense.*Check the network"):
         data.shakespeare(root=tmp_path)
 
@@ -632,7 +634,7 @@ def test_random_affine_stays_in_its_bounds():
     ids=["default", "as told"],
 )
 def test_random_affine_draws_four_numbers_for_each_image(monkeypatch, options, bounds):
-    monkeypatch.setattr(data, "affine", lambda images, **amounts: amounts)
+    monkeypatch.setattr(augmentation, "affine", lambda images, **amounts: amounts)
     amounts = random_affine(torch.zeros(4000, 1, 5, 5), torch.Generator().manual_seed(0), **options)
     degrees, scale, translate = bounds
     right, down = (amounts["shift"] / translate).unbind(dim=1)
