@@ -1,4 +1,7 @@
-"""Real data, there without a network and never silently damaged, and toy tasks; and batches of both."""
+"""Real data that needs no network and is never silently damaged, toy tasks, and batches of both.
+
+The files behind the real data, their sources and their licenses are described in ``fetching``.
+"""
 
 from sciformer.data.augmentation import affine, random_affine
 from sciformer.data.batching import batches

@@ -1,4 +1,4 @@
-"""Augmentation: images turned, zoomed and shifted."""
+"""Augmentation: images rotated, zoomed and shifted."""
 
 import math
 
@@ -16,29 +16,29 @@ def affine(
     zoom: Float[Tensor, "B"],
     shift: Float[Tensor, "B 2"],
 ) -> Float[Tensor, "B C H W"]:
-    r"""Turn, zoom, then shift each image by its own amount: bilinear, with zeros where the image does not reach.
+    r"""Rotate, zoom, then shift each image by its own amount.
 
-    The pixel at p, measured from the centre, shows what was at
+    The pixel at p, measured from the center, takes the value that the original image has at
 
     .. math:: p' = R^{-1} (p - t) / z, \qquad R^{-1} = \begin{pmatrix} \cos θ & -\sin θ \\ \sin θ & \cos θ \end{pmatrix}
 
-    (with y pointing down, as rows do).
+    with y pointing down, as row indices do. Values are interpolated bilinearly and are 0 outside the original image.
 
     Args:
         degrees: θ, counter-clockwise, in degrees.
         zoom: z, a factor; 2 shows the image twice as large.
-        shift: t, in pixels: to the right, and down.
+        shift: t, in pixels, to the right and down.
 
     Returns:
-        The new images, in the images' dtype and on their device, without a gradient.
+        The new images (B, C, H, W), with the dtype and device of ``images`` and without a gradient.
     """
     height, width = images.shape[-2:]
-    half = images.new_tensor([width / 2, height / 2])  # pixels in one unit of grid_sample's coordinates
+    half = images.new_tensor([width / 2, height / 2])  # pixels per unit of grid_sample's coordinates
     angle = degrees.to(half) * (math.pi / 180)
     cos, sin = angle.cos(), angle.sin()
     inverse = torch.stack([cos, -sin, sin, cos], dim=-1).view(-1, 2, 2) / zoom.to(half)[:, None, None]  # (B, 2, 2)
     offset = -inverse @ shift.to(half)[:, :, None]  # (B, 2, 1)
-    # From pixels to grid_sample's coordinates, in which the image reaches from -1 to 1 in both directions.
+    # From pixels to grid_sample's coordinates, in which the image extends from -1 to 1 in both directions.
     theta = torch.cat([inverse * half / half[:, None], offset / half[:, None]], dim=-1)  # (B, 2, 3)
     grid = F.affine_grid(theta, list(images.shape), align_corners=False)  # (B, H, W, 2)
     return F.grid_sample(images, grid, align_corners=False)
@@ -52,12 +52,12 @@ def random_affine(
     translate: float = 2.0,
     scale: float = 0.1,
 ) -> Float[Tensor, "B C H W"]:
-    """Turn, zoom and shift each image by its own random amount, all uniformly distributed; see ``affine``.
+    """Rotate, zoom and shift each image by its own random amounts, all uniformly distributed; see ``affine``.
 
     Args:
-        generator: on the CPU, whatever the images' device, so that every device sees the same numbers.
+        generator: on the CPU, whatever the images' device, so that every device gets the same random numbers.
         degrees: the angle lies in ±degrees.
-        translate: the shift lies in ±translate pixels, in both directions.
+        translate: the shift lies in ±translate pixels, horizontally and vertically.
         scale: the zoom lies in 1 ± scale.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Shuffled batches of any tensors."""
+"""Endless shuffled batches of tensors."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,13 +12,13 @@ def batches(
     seed: int,
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
 ) -> Iterator[tuple[Tensor, ...]]:
-    """Shuffled batches without end, in a new order every epoch; the last incomplete batch of an epoch is dropped.
+    """Endless shuffled batches, in a new order every epoch; the last incomplete batch of an epoch is dropped.
 
-    All randomness comes from a generator of its own, so that the same seed gives the same batches whatever else draws
-    random numbers: a run that was interrupted can go on exactly where it stopped.
+    All randomness comes from a generator of its own. The same seed therefore gives the same batches whatever else draws
+    random numbers, and an interrupted run can continue exactly where it stopped.
 
     Args:
-        tensors: of one common length N, on any device.
+        tensors: all of the same length N, on any device.
         augment: called as ``augment(batch, generator)`` on each batch of the first tensor, e.g. ``random_affine``.
 
     Yields:
@@ -32,7 +32,7 @@ def batches(
         raise ValueError(f"batches needs tensors of one common length, got lengths {lengths}")
     if not 1 <= batch_size <= lengths[0]:
         raise ValueError(f"batch_size must lie in 1..{lengths[0]}, the number of samples, got {batch_size}")
-    # A generator function of its own, so that the errors above come from the call and not from the first batch.
+    # The generator is a separate function, so that the errors above are raised by the call, not by the first batch.
     return _batches(tensors, batch_size, torch.Generator().manual_seed(seed), augment)
 
 

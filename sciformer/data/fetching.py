@@ -1,12 +1,12 @@
-"""The files behind the data: where they are, whether they are whole, and fetching what is missing.
+"""The data files: where they are stored, whether they are intact, and how missing ones are fetched.
 
-Two tiers:
+There are two tiers:
 
-- The package carries Tiny Shakespeare whole and a small MNIST of 10,000 + 2,000 digits (``assets/``).
+- The package contains all of Tiny Shakespeare and a small MNIST of 10,000 + 2,000 digits (``assets/``).
 - All of MNIST is fetched once into the data root and kept there.
 
-Every file is compared with its SHA-256 before a single byte of it is used. What goes wrong ends in a ``DataError``
-that names the file and what to do about it.
+Every file is compared with its SHA-256 checksum before any of its content is used. Every failure is reported as a
+``DataError`` that names the file and the remedy.
 
 Sources: MNIST by Yann LeCun and Corinna Cortes, CC BY-SA 3.0, http://yann.lecun.com/exdb/mnist.
 Tiny Shakespeare, public domain, https://github.com/karpathy/char-rnn.
@@ -25,11 +25,11 @@ from typing import Literal, NamedTuple
 
 
 class DataError(RuntimeError):
-    """A data file cannot be had. The message names the file and the remedy."""
+    """A data file is not available. The message names the file and the remedy."""
 
 
 class DataFile(NamedTuple):
-    """What a whole file looks like: its path below its folder, its size in bytes, and its checksum."""
+    """What an intact file looks like: its path relative to its folder, its size in bytes, and its SHA-256 checksum."""
 
     name: str
     size: int
@@ -51,7 +51,7 @@ SHAKESPEARE_SMALL_FILE = DataFile(
     "tinyshakespeare.txt.bz2", 328_477, "1167258cfe426cf0bcf2967609a7fabd9162b8e65d72f26f417abca677c220da"
 )
 
-# Below the data root, in the layout of torchvision.datasets.MNIST.
+# Relative to the data root, in the layout of torchvision.datasets.MNIST.
 MNIST_FILES = (
     DataFile(
         "MNIST/raw/train-images-idx3-ubyte",
@@ -83,7 +83,10 @@ SHAKESPEARE_URL = "https://raw.githubusercontent.com/karpathy/char-rnn/master/da
 
 
 def data_root(root: str | Path | None = None) -> Path:
-    """The folder of the full data: ``root``, else the environment's SCIFORMER_DATA, else the user's cache folder."""
+    """The folder of the full data: ``root``, else the environment's SCIFORMER_DATA, else the user's cache folder.
+
+    The cache folder is ``$XDG_CACHE_HOME/sciformer``, or ``~/.cache/sciformer`` where that variable is not set.
+    """
     if root is not None:
         return Path(root).expanduser()
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -91,7 +94,7 @@ def data_root(root: str | Path | None = None) -> Path:
 
 
 class DataRow(NamedTuple):
-    """One file of the data: where it is, in which state, and how many bytes of it are there."""
+    """One data file: its name, its path, its state, and how many bytes of it exist."""
 
     name: str
     place: Path
@@ -100,45 +103,45 @@ class DataRow(NamedTuple):
 
 
 def describe(root: str | Path | None = None) -> list[DataRow]:
-    """One row for each file, embedded ones first. Reads all of them, changes none, and needs no network."""
-    embedded = [_describe(ASSETS, file, "embedded") for file in (*MNIST_SMALL_FILES.values(), SHAKESPEARE_SMALL_FILE)]
-    return embedded + [_describe(data_root(root), file, "whole") for file in (*MNIST_FILES, SHAKESPEARE_FILE)]
+    """One row for each file, embedded files first. Reads every file, changes none, and needs no network."""
+    small = [_describe(ASSETS, file, "embedded") for file in (*MNIST_SMALL_FILES.values(), SHAKESPEARE_SMALL_FILE)]
+    return small + [_describe(data_root(root), file, "whole") for file in (*MNIST_FILES, SHAKESPEARE_FILE)]
 
 
-def _describe(folder: Path, file: DataFile, state_if_whole: Literal["embedded", "whole"]) -> DataRow:
+def _describe(folder: Path, file: DataFile, state_if_intact: Literal["embedded", "whole"]) -> DataRow:
     state: Literal["embedded", "whole", "missing", "damaged"]
     try:
         content, fault = _read(folder, file)
     except OSError:
         content, fault = b"", "cannot be read"
-    state = "missing" if fault == MISSING else "damaged" if fault else state_if_whole
+    state = "missing" if fault == MISSING else "damaged" if fault else state_if_intact
     return DataRow(file.name, folder / file.name, state, len(content))
 
 
 def fetch(root: str | Path | None = None) -> None:
-    """Fetch all of MNIST and Tiny Shakespeare into the data root, as far as they are not there whole.
+    """Fetch those files of MNIST and Tiny Shakespeare that are missing from the data root or damaged there.
 
     Raises:
-        DataError: if one of them cannot be had whole.
+        DataError: if a file cannot be read, fetched or saved.
     """
     full_mnist(root)
     full_shakespeare(root)
 
 
 def full_mnist(root: str | Path | None = None) -> dict[str, bytes]:
-    """The contents of the four files of MNIST by their names, fetched first if need be.
+    """The contents of the four MNIST files by name, fetched first if any of them is missing or damaged.
 
     Raises:
-        DataError: if one of them cannot be had whole.
+        DataError: if a file cannot be read, fetched or saved.
     """
     return _cached(data_root(root), MNIST_FILES, _download_mnist)
 
 
 def full_shakespeare(root: str | Path | None = None) -> bytes:
-    """The text of Tiny Shakespeare in the data root, fetched first if need be.
+    """The content of Tiny Shakespeare in the data root, fetched first if it is missing or damaged.
 
     Raises:
-        DataError: if it cannot be had whole.
+        DataError: if the file cannot be read, fetched or saved.
     """
     return _cached(data_root(root), (SHAKESPEARE_FILE,), _download_shakespeare)[SHAKESPEARE_FILE.name]
 
@@ -147,10 +150,10 @@ MISSING = "is missing"
 
 
 def _read(folder: Path, file: DataFile) -> tuple[bytes, str]:
-    """A file's content, and what is wrong with it, which is "" for a whole file.
+    """A file's content and its fault, which is "" for an intact file.
 
     Raises:
-        OSError: if there is something in the file's place that cannot be read.
+        OSError: if something with the file's name exists but cannot be read.
     """
     try:
         content = (folder / file.name).read_bytes()
@@ -164,7 +167,7 @@ def _read(folder: Path, file: DataFile) -> tuple[bytes, str]:
 
 
 def embedded(file: DataFile) -> bytes:
-    """The content of a file that the package carries, decompressed.
+    """The decompressed content of a file that is part of the package.
 
     Raises:
         DataError: if the file is missing, damaged or cannot be read.
@@ -178,12 +181,12 @@ def embedded(file: DataFile) -> bytes:
     return _decompressed(content)
 
 
-#: Some of the digits' readers ask for them again and again, and unpacking takes half a second.
+#: Cached because the digits are often loaded several times and decompressing them takes half a second.
 _decompressed = lru_cache(maxsize=4)(bz2.decompress)
 
 
 def _cached(root: Path, files: Sequence[DataFile], download: Callable[[Path], None]) -> dict[str, bytes]:
-    """The contents of the files below the data root, fetched first if one of them is missing or damaged."""
+    """The contents of files in the data root, all of them fetched first if any is missing or damaged."""
     contents, faulty = {}, []
     for file in files:
         path = root / file.name
@@ -203,7 +206,7 @@ def _cached(root: Path, files: Sequence[DataFile], download: Callable[[Path], No
 def _fetch(
     root: Path, files: Sequence[DataFile], faulty: Sequence[Path], download: Callable[[Path], None]
 ) -> dict[str, bytes]:
-    """Download into a temporary folder beside the files' place, check, and only then move in."""
+    """Download into a temporary folder on the same disk, check every file, and only then move them into ``root``."""
     folder = faulty[0].parent
     names = ", ".join(path.name for path in faulty)
     try:
@@ -215,7 +218,7 @@ def _fetch(
             "Pass another folder as root, or name one in the environment variable SCIFORMER_DATA."
         ) from error
     try:
-        with staging as temporary:  # removed at the end of this block, also after an error or Ctrl-C
+        with staging as temporary:  # removed at the end of this block, even after an error or Ctrl-C
             download(Path(temporary))
             contents = {}
             for file in files:
@@ -232,7 +235,7 @@ def _fetch(
     return contents
 
 
-# torchvision is imported where it is needed: that takes longer than loading the data.
+# torchvision is imported only where it is needed: importing it takes longer than loading the data.
 def _download_mnist(folder: Path) -> None:
     from torchvision.datasets import MNIST
 
@@ -242,5 +245,5 @@ def _download_mnist(folder: Path) -> None:
 def _download_shakespeare(folder: Path) -> None:
     from torchvision.datasets.utils import download_url
 
-    place = folder / SHAKESPEARE_FILE.name
-    download_url(SHAKESPEARE_URL, place.parent, place.name)
+    path = folder / SHAKESPEARE_FILE.name
+    download_url(SHAKESPEARE_URL, path.parent, path.name)

@@ -1,4 +1,4 @@
-"""Time series: past and future side by side."""
+"""Windows over a time series."""
 
 from jaxtyping import Float
 from torch import Tensor
@@ -7,15 +7,15 @@ from torch import Tensor
 def windows(
     series: Float[Tensor, "T"], context: int, horizon: int
 ) -> tuple[Float[Tensor, "N C"], Float[Tensor, "N F"]]:
-    """Every stretch of a series: ``context`` values to forecast from, and the ``horizon`` values that follow them.
+    """Every window of a series: ``context`` values to forecast from, and the ``horizon`` values that follow them.
 
-    Window n is past = series[n : n + C] and future = series[n + C : n + C + F], so there are N = T - C - F + 1 of them,
-    and neighbours share all but one value. To keep a part of the series out, cut the series before it is windowed: a
-    window that crosses the cut carries one side into the other.
+    Window n is past = series[n : n + C] and future = series[n + C : n + C + F]. There are N = T - C - F + 1 windows,
+    and neighboring windows share all but one value. To hold out part of a series, split the series first and window
+    each part: a window across the split would leak one part into the other.
 
     Args:
-        context: C, how many values a forecast may look at.
-        horizon: F, how many values it has to give.
+        context: C, the number of values that a forecast may use.
+        horizon: F, the number of values to forecast.
 
     Returns:
         The past (N, C) and the future (N, F), both views of the series.
@@ -33,5 +33,5 @@ def windows(
         raise ValueError(
             f"context {context} and horizon {horizon} need {context + horizon} values, the series has {len(series)}"
         )
-    stretches = series.unfold(0, context + horizon, 1)  # (N, C + F)
-    return stretches[:, :context], stretches[:, context:]
+    whole = series.unfold(0, context + horizon, 1)  # (N, C + F)
+    return whole[:, :context], whole[:, context:]
