@@ -31,10 +31,10 @@ def test_vocabulary():
     assert_close(vocabulary.encode("hole"), torch.tensor([1, 3, 2, 0]))
     assert_close(vocabulary.encode(""), torch.tensor([], dtype=torch.int64))
     assert vocabulary.decode(torch.tensor([1, 3, 2, 0])) == vocabulary.decode([1, 3, 2, 0]) == "hole"
-    with pytest.raises(ValueError, match="'!' at place 4 is not in the vocabulary"):
+    with pytest.raises(ValueError, match="'!' at position 4 is not in the vocabulary"):
         vocabulary.encode("hell!?")
     for token in (-1, 4):
-        with pytest.raises(ValueError, match=rf"token {token} at place 1 is not in 0\.\.3"):
+        with pytest.raises(ValueError, match=rf"token {token} at position 1 is not in 0\.\.3"):
             vocabulary.decode([0, token])
     with pytest.raises(AttributeError):
         vocabulary.characters = "abc"

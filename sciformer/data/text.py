@@ -43,7 +43,7 @@ class Vocabulary:
         token_of = {character: token for token, character in enumerate(self.characters)}
         if unknown := set(text) - token_of.keys():
             position = min(text.index(character) for character in unknown)
-            raise ValueError(f"character {text[position]!r} at place {position} is not in the vocabulary")
+            raise ValueError(f"character {text[position]!r} at position {position} is not in the vocabulary")
         return torch.tensor([token_of[character] for character in text], dtype=torch.int64)
 
     def decode(self, tokens: Int[Tensor, "N"] | Sequence[int]) -> str:
@@ -55,7 +55,7 @@ class Vocabulary:
         tokens = torch.as_tensor(tokens).tolist()
         for position, token in enumerate(tokens):
             if not 0 <= token < len(self):
-                raise ValueError(f"token {token} at place {position} is not in 0..{len(self) - 1}")
+                raise ValueError(f"token {token} at position {position} is not in 0..{len(self) - 1}")
         return "".join(self.characters[token] for token in tokens)
 
 
@@ -126,7 +126,7 @@ def text_batches(
     needed = batch_size * length + length  # the first chunk starts at offset L - 1 at most; one more for the target
     if min(length, batch_size) < 1 or len(tokens) < needed:
         raise ValueError(
-            f"{batch_size} pieces of {length} tokens need a text of {needed} or more, got {len(tokens)} tokens"
+            f"{batch_size} chunks of {length} tokens need a text of {needed} or more, got {len(tokens)} tokens"
         )
     return _text_batches(tokens, length, batch_size, torch.Generator().manual_seed(seed))
 
