@@ -290,7 +290,7 @@ def test_text_batches_read_every_token_before_any_twice():
     first = next(text_batches(tokens, 7, batch_size=3, seed=0))[0]
     assert torch.equal(first, inputs[0])
     assert not torch.equal(first, next(text_batches(tokens, 7, batch_size=3, seed=1))[0])
-    with pytest.raises(ValueError, match="3 pieces of 7 tokens need a text of 28 or more, got 27 tokens"):
+    with pytest.raises(ValueError, match="3 chunks of 7 tokens need a text of 28 or more, got 27 tokens"):
         text_batches(tokens[:27], 7, batch_size=3, seed=0)
     shortest = [next(text_batches(tokens[:28], 7, batch_size=3, seed=seed))[0] for seed in range(50)]
     assert {pieces.shape for pieces in shortest} == {(3, 7)}
