@@ -33,7 +33,7 @@ NAME = "additive-2x2"
 
 @pytest.mark.parametrize(("page", "tables"), [(README, ("claims", "bake-off")), (RESULTS, ("records",))])
 def test_no_page_is_stale(page, tables):
-    """Every figure of a table is made here from a record or a check; to renew them: claims --write."""
+    """Every number of a table is made here from a record or a check; to renew them: claims --write."""
     text = page.read_text()
     for name in tables:
         shown = text.split(f"<!-- {name} -->\n")[1].split(f"\n<!-- end of {name} -->")[0]
@@ -56,7 +56,7 @@ def test_arms_that_are_all_alike():
 
 
 def test_without_records_nothing_is_measured(tmp_path, monkeypatch):
-    """What is left is computed: no table holds a figure of its own."""
+    """What is left is computed: no table holds a number of its own."""
     monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
     for claim in CLAIMS:
         for finding in claim.findings():
@@ -86,9 +86,9 @@ def test_every_experiment_has_its_place():
 
 def test_the_tables_quote_the_record():
     line = describe_record("mnist-pixels", "test accuracy", "quick", arm="distance")
-    told = re.search(r"test accuracy (.+) over (\d+ seeds), ([\d,]+ parameters, \d+ s each)", line)
+    described = re.search(r"test accuracy (.+) over (\d+ seeds), ([\d,]+ parameters, \d+ s each)", line)
     (row,) = [row for row in claims.records_table().splitlines() if row.startswith("| `mnist-pixels`, distance,")]
-    assert row.split(" | ")[1] == f"{told[1]} ({told[2]}, {told[3]})"
+    assert row.split(" | ")[1] == f"{described[1]} ({described[2]}, {described[3]})"
     assert claims.recorded_cell("shakespeare-lengths", "none", "validation loss at 2048", "quick") == "–"
     (row,) = [row for row in claims.records_table().splitlines() if "1,000 steps" in row]
     assert row.endswith(" s each) | – |")

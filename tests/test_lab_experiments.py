@@ -39,8 +39,8 @@ def test_published_pixel_model_by_hand():
     for block in ours.blocks:
         projections = block.attention.q_proj, block.attention.k_proj, block.attention.v_proj
         query, key, value = (projection(tokens) for projection in projections)
-        place = torch.arange(196)
-        scores = query @ key.mT / 8 - block.attention.score.strength * (place[:, None] - place).abs()
+        position = torch.arange(196)
+        scores = query @ key.mT / 8 - block.attention.score.strength * (position[:, None] - position).abs()
         tokens = block.attention_norm(tokens + scores.softmax(dim=-1) @ value)
         hidden = torch.relu(block.feed_forward.up(tokens))
         tokens = block.feed_forward_norm(tokens + block.feed_forward.down(hidden))
@@ -99,7 +99,7 @@ BAKE_OFFS = {name: each for name, each in EXPERIMENTS.items() if name.startswith
 
 @pytest.mark.parametrize(("name", "profile"), [(n, p) for n, each in BAKE_OFFS.items() for p in each.settings])
 def test_bake_offs_compare_nothing_but_the_score(name, profile):
-    """The score's own numbers, α, w and λ, are the only difference in parameters: under one in a hundred."""
+    """The score's own parameters, α, w and λ, are the only difference in parameters: under one in a hundred."""
     arms = EXPERIMENTS[name].arms(profile)
     assert list(arms) == list(SCORES)
     assert {replace(setting, score="dot") for setting in map(hashable, arms.values())} == {hashable(arms["dot"])}

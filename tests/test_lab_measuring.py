@@ -1,4 +1,4 @@
-"""Time by a clock that is told what to say, and memory by tensors of known size."""
+"""Time by a clock that the test moves, and memory by tensors of known size."""
 
 import itertools
 from functools import partial

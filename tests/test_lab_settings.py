@@ -23,7 +23,7 @@ def test_a_share_of_the_text_is_its_beginning():
     setting = replace(experiments.SHAKESPEARE_CELL["quick"], text_share=0.001, length=8, batch_size=100)
     tokens, vocabulary = data.shakespeare("train")
     beginning = vocabulary.decode(tokens[: round(len(tokens) / 1000)])
-    inputs, _ = next(setting.training_batches(seed=0))  # most of it, in pieces
-    places = [beginning.find(vocabulary.decode(piece)) for piece in inputs]
-    assert min(places) >= 0
-    assert max(places) > 0.9 * len(beginning)
+    inputs, _ = next(setting.training_batches(seed=0))  # most of it, in chunks
+    starts = [beginning.find(vocabulary.decode(chunk)) for chunk in inputs]
+    assert min(starts) >= 0
+    assert max(starts) > 0.9 * len(beginning)

@@ -62,7 +62,7 @@ SHAKESPEARE: dict[Profile, dict[str, LanguageSetting]] = {
     "full": _language_arms(_PLAIN_LANGUAGE["full"], lr=8e-3, short=2500),
 }
 # For one CPU core: a seventh of the full model's parameters, the same context window, and each character five times.
-# Against memorisation it has more weight decay, which costs nothing; dropout makes a step on a core much longer.
+# Against memorization it has more weight decay, which costs nothing; dropout makes a step on a core much longer.
 _ONE_CORE = replace(
     SHAKESPEARE["full"]["even rows"], embed_dim=160, num_heads=5, num_layers=5, batch_size=8, dropout=0.0
 )
@@ -97,7 +97,7 @@ ADDITIVE_2X2: dict[Profile, dict[str, LanguageSetting]] = {
     profile: _two_by_two(cell) for profile, cell in SHAKESPEARE_CELL.items()
 }
 # Overfitting takes a text that is read often. The published runs read all of it 82 times; a CPU reads a 25th of it 40
-# times, with nothing against memorisation: no dropout, and a rate that does not fall.
+# times, with nothing against memorization: no dropout, and a rate that does not fall.
 ADDITIVE_LITTLE_TEXT: dict[Profile, dict[str, LanguageSetting]] = {
     "quick": _two_by_two(
         replace(
