@@ -36,9 +36,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from sciformer import DistanceBiasedScore, ImageTransformer, NoPositions, SinusoidalPositions
-from sciformer import check, course, experiments, metrics, plotting, records, trainers
+from sciformer import check, course, experiments, metrics, plotting, records
 from sciformer import attend, distance_biased_scores
 from sciformer.data import mnist
+from sciformer.lab import trainers
 from sciformer.teach import explore
 from sciformer.fast import attention
 from sciformer.training import evaluate, fit

@@ -38,10 +38,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from sciformer import POSITIONS, SCORES, CharTransformer, LearnedPositions, NoPositions, RotaryScore, TransformerBlock
-from sciformer import check, course, experiments, metrics, plotting, records, trainers
+from sciformer import check, course, experiments, metrics, plotting, records
 from sciformer import rotate, sample
 from sciformer.data import shakespeare, text_batches
 from sciformer.fast.cache import Cache
+from sciformer.lab import trainers
 from sciformer.teach import explore
 from sciformer.training import TrainConfig, fit, next_token_loss, text_loss
 

@@ -37,9 +37,10 @@ import torch
 from torch import nn
 
 from sciformer import DecoderBlock, DistanceBiasedScore, FeedForward, MultiHeadAttention, Transformer, attend
-from sciformer import check, course, experiments, metrics, plotting, records, trainers
+from sciformer import check, course, experiments, metrics, plotting, records
 from sciformer import causal_mask, dot_product_scores, padding_mask
 from sciformer.data import ISO_DATES, LETTERS, WRITTEN_DATES, dates, reversals, token_rows
+from sciformer.lab import trainers
 from sciformer.teach import explore
 from sciformer.training import fit, next_token_loss
 

@@ -38,8 +38,9 @@ from scipy.cluster.vq import kmeans2
 from torch import nn
 
 from sciformer import ImageToSequence, LearnedPositions, MaskedImageModel, TransformerBlock, random_visible
-from sciformer import check, course, experiments, metrics, plotting, records, settings
+from sciformer import check, course, experiments, metrics, plotting, records
 from sciformer.data import mnist
+from sciformer.lab import settings
 from sciformer.teach import explore
 from sciformer.training import TrainConfig, evaluate, fit
 

@@ -38,7 +38,8 @@ import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
 
-from sciformer import check, course, metrics, plotting, records, search, trainers
+from sciformer import check, course, metrics, plotting, records
+from sciformer.lab import search, trainers
 from sciformer.teach import explore
 from sciformer.training import TrainConfig, evaluate, fit
 

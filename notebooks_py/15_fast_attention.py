@@ -41,8 +41,9 @@ import torch.nn.functional as F
 from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.checkpoint import checkpoint
 
-from sciformer import DistanceBiasedScore, DotProductScore, SeparableAdditiveScore, attend, check, course, experiments, metrics, plotting, records, trainers
+from sciformer import DistanceBiasedScore, DotProductScore, SeparableAdditiveScore, attend, check, course, experiments, metrics, plotting, records
 from sciformer.data import batches
+from sciformer.lab import trainers
 from sciformer.teach import explore
 from sciformer.fast import attention, query_blocks
 from sciformer.lab.measuring import median_seconds_in_turns, peak_bytes

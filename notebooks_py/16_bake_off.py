@@ -36,7 +36,8 @@ import matplotlib.pyplot as plt
 import torch
 from IPython.display import Markdown
 
-from sciformer import SCORES, check, claims, course, experiments, metrics, plotting, trainers
+from sciformer import SCORES, check, course, experiments, metrics, plotting
+from sciformer.lab import claims, trainers
 from sciformer.teach import explore
 
 torch.manual_seed(0)
