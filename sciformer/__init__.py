@@ -48,6 +48,7 @@ from sciformer.scores import (
     NormalizedScore,
     PreparedScore,
     RotaryScore,
+    Score,
     SeparableAdditiveScore,
 )
 
@@ -73,6 +74,7 @@ __all__ = [
     "NormalizedScore",
     "PreparedScore",
     "RotaryScore",
+    "Score",
     "SeparableAdditiveScore",
     "SinusoidalPositions",
     "SquaredReLU",

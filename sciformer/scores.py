@@ -1,12 +1,4 @@
-"""The learnable scores. Each is ``Score(num_heads, head_dim)`` and maps queries and keys to scores.
-
-A score owns everything up to the softmax's input, the scale included, so that no mechanism copies another's forward.
-Models take the recipe, not an instance (``score=DotProductScore`` or ``functools.partial(...)``), so that layers never
-share a parameter by accident.
-
-A score that compares the places of query and key says ``measures_places = True``: it needs both to stand in one
-sequence, and so cannot serve attention from a target to a source.
-"""
+"""The scores as modules: each holds what its formula learns, and all keep the contract of :class:`Score`."""
 
 import inspect
 import math
@@ -33,7 +25,47 @@ from sciformer.functional import (
 )
 
 
-class DotProductScore(nn.Module):
+class Score(nn.Module):
+    """The contract of a score: ``Score(num_heads, head_dim)`` maps queries and keys to scores.
+
+    A score owns everything up to the softmax's input, the scale included, so that no mechanism copies another's
+    forward. Those below derive from this class; any other module that keeps the contract serves as well.
+
+    Attributes:
+        measures_places: whether the score compares the positions of query and key. Both must then belong to one
+            sequence, so that such a score cannot serve attention from a target to a source.
+    """
+
+    measures_places = False
+
+    def __init__(self, num_heads: int, head_dim: int):
+        super().__init__()
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Bool[Tensor, "*#B #H #L #S"] | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
+        """The score of every query against every key. Masking comes later, with the softmax.
+
+        Args:
+            attn_mask: True where a query may attend. A formula that runs over the keys, such as a sum, has to leave out
+                the others; every other score ignores the mask.
+            query_offset: position of the first query among the keys; S - L when decoding with a cache. A score that
+                does not compare positions ignores it.
+        """
+        raise NotImplementedError
+
+
+#: How a score is made: ``recipe(num_heads, head_dim)``. Models take the recipe, not an instance (a class such as
+#: ``DotProductScore``, or ``functools.partial(...)`` of one), so that layers never share a parameter by accident.
+ScoreRecipe = Callable[[int, int], nn.Module]
+
+
+class DotProductScore(Score):
     """:func:`~sciformer.functional.dot_product_scores` as a module; it has nothing to learn.
 
     Args:
@@ -41,27 +73,14 @@ class DotProductScore(nn.Module):
     """
 
     def __init__(self, num_heads: int, head_dim: int, *, scale: float | None = None):
-        super().__init__()
+        super().__init__(num_heads, head_dim)
         self.scale = head_dim**-0.5 if scale is None else scale
 
-    def forward(
-        self,
-        query: Float[Tensor, "B H L D"],
-        key: Float[Tensor, "B H S D"],
-        *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
-        query_offset: int = 0,
-    ) -> Float[Tensor, "B H L S"]:
-        """Scores of every query against every key.
-
-        Args:
-            attn_mask: what a query may attend to. Only a score whose formula runs over the keys looks at it.
-            query_offset: place of the first query among the keys. Only a score that measures distances looks at it.
-        """
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         return dot_product_scores(query, key, scale=self.scale)
 
 
-class DistanceBiasedScore(nn.Module):
+class DistanceBiasedScore(Score):
     r""":func:`~sciformer.functional.distance_biased_scores` with a trainable slope λ for each head.
 
     .. math:: s_{ij} = q_i \cdot k_j / \sqrt{D} - \lambda_h |i - j|
@@ -90,7 +109,7 @@ class DistanceBiasedScore(nn.Module):
         start: float | Sequence[Any] | Literal["geometric"] = 0.1,
         width: int | None = None,
     ):
-        super().__init__()
+        super().__init__(num_heads, head_dim)
         self.width = width
         shape = (num_heads, 2 if width is None else 4) if each_side else (num_heads,)
         if start == "geometric":
@@ -103,15 +122,7 @@ class DistanceBiasedScore(nn.Module):
         except RuntimeError as error:
             raise ValueError(f"start of shape {tuple(slopes.shape)} does not broadcast to strength {shape}") from error
 
-    def forward(
-        self,
-        query: Float[Tensor, "B H L D"],
-        key: Float[Tensor, "B H S D"],
-        *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
-        query_offset: int = 0,
-    ) -> Float[Tensor, "B H L S"]:
-        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`."""
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         return distance_biased_scores(query, key, self.strength, query_offset=query_offset, width=self.width)
 
 
@@ -124,7 +135,7 @@ def additive_weight(num_heads: int, head_dim: int) -> nn.Parameter:
     return nn.Parameter(torch.randn(num_heads, head_dim) * nn.init.calculate_gain("tanh") * head_dim**-0.5)
 
 
-class AdditiveScore(nn.Module):
+class AdditiveScore(Score):
     r""":func:`~sciformer.functional.additive_scores` with a trainable weight w, (H, D).
 
     .. math:: s_{ij} = w_h \cdot \tanh(q_i + k_j)
@@ -133,22 +144,14 @@ class AdditiveScore(nn.Module):
     """
 
     def __init__(self, num_heads: int, head_dim: int):
-        super().__init__()
+        super().__init__(num_heads, head_dim)
         self.weight = additive_weight(num_heads, head_dim)
 
-    def forward(
-        self,
-        query: Float[Tensor, "B H L D"],
-        key: Float[Tensor, "B H S D"],
-        *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
-        query_offset: int = 0,
-    ) -> Float[Tensor, "B H L S"]:
-        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`."""
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         return additive_scores(query, key, self.weight)
 
 
-class SeparableAdditiveScore(nn.Module):
+class SeparableAdditiveScore(Score):
     r""":func:`~sciformer.functional.separable_additive_scores` with a trainable weight w, (H, D).
 
     .. math:: s_{ij} = w_h \cdot \tanh(q_i) + w_h \cdot \tanh(k_j)
@@ -158,18 +161,10 @@ class SeparableAdditiveScore(nn.Module):
     """
 
     def __init__(self, num_heads: int, head_dim: int):
-        super().__init__()
+        super().__init__(num_heads, head_dim)
         self.weight = additive_weight(num_heads, head_dim)
 
-    def forward(
-        self,
-        query: Float[Tensor, "B H L D"],
-        key: Float[Tensor, "B H S D"],
-        *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
-        query_offset: int = 0,
-    ) -> Float[Tensor, "B H L S"]:
-        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`."""
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         return separable_additive_scores(query, key, self.weight)
 
 
@@ -182,7 +177,7 @@ WELLS: dict[str, Callable[..., Tensor]] = {
 }
 
 
-class EnergyWellScore(nn.Module):
+class EnergyWellScore(Score):
     r""":func:`~sciformer.functional.energy_well_scores` with what the well's formula has to learn.
 
     - ``alpha``, the sharpness α of each head, where there is one: all wells but the inverse square. It is learned as
@@ -221,7 +216,7 @@ class EnergyWellScore(nn.Module):
         form: Literal["gradient", "field"] = "gradient",
         start: float | Sequence[float] | None = None,
     ):
-        super().__init__()
+        super().__init__(num_heads, head_dim)
         if well not in WELLS:
             raise ValueError(f"well must be one of {', '.join(WELLS)}, got {well!r}")
         if form not in ("gradient", "field"):
@@ -251,18 +246,7 @@ class EnergyWellScore(nn.Module):
         """Sharpness of each head's well, or None where the formula has none."""
         return None if self.log_alpha is None else self.log_alpha.exp()
 
-    def forward(
-        self,
-        query: Float[Tensor, "B H L D"],
-        key: Float[Tensor, "B H S D"],
-        *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
-        query_offset: int = 0,
-    ) -> Float[Tensor, "B H L S"]:
-        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`.
-
-        The softmax-exponential well divides by a sum over the keys that ``attn_mask`` leaves.
-        """
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         parameters: dict[str, Any] = {}
         alpha = self.alpha
         if alpha is not None:
@@ -274,32 +258,24 @@ class EnergyWellScore(nn.Module):
         return energy_well_scores(query, key, self.well, form=self.form, **parameters)
 
 
-class PreparedScore(nn.Module):
+class PreparedScore(Score):
     """Another score, of queries and keys that were changed first. What the change is, ``prepare`` says.
 
     Args:
         score: recipe for the score that comes after.
     """
 
-    def __init__(self, num_heads: int, head_dim: int, *, score: Callable[[int, int], nn.Module] = DotProductScore):
-        super().__init__()
+    def __init__(self, num_heads: int, head_dim: int, *, score: ScoreRecipe = DotProductScore):
+        super().__init__(num_heads, head_dim)
         self.score = score(num_heads, head_dim)
 
     def prepare(
         self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
     ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
-        """The queries and keys that the score sees."""
+        """The queries and keys that the other score sees."""
         raise NotImplementedError
 
-    def forward(
-        self,
-        query: Float[Tensor, "B H L D"],
-        key: Float[Tensor, "B H S D"],
-        *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
-        query_offset: int = 0,
-    ) -> Float[Tensor, "B H L S"]:
-        """Scores of every query against every key; the arguments are those of :class:`DotProductScore`."""
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         query, key = self.prepare(query, key, query_offset)
         return self.score(query, key, attn_mask=attn_mask, query_offset=query_offset)
 

@@ -1,5 +1,6 @@
 """The property suite: every entry of SCORES, those of today and those to come, keeps the same promises."""
 
+import inspect
 from functools import partial
 
 import pytest
@@ -20,13 +21,15 @@ from sciformer import (
     NormalizedScore,
     PreparedScore,
     RotaryScore,
+    Score,
     SeparableAdditiveScore,
     attend,
     causal_mask,
     fast,
 )
 from sciformer.fast import FAST, attention
-from sciformer.teach.properties import PROPERTIES, B, D, H, L, built, knows_places, random_mask, random_qkv
+from sciformer.scores import measuring_places
+from sciformer.teach.properties import PROPERTIES, B, D, H, L, built, examine, knows_places, random_mask, random_qkv
 
 #: The properties that take the fast path.
 IN_BLOCKS = ("hides the future", "empty rows give 0", "decoding is the whole pass", "fast path is exact")
@@ -120,17 +123,35 @@ def test_every_fast_path_belongs_to_a_score():
     assert set(FAST) <= {*scores, *PreparedScore.__subclasses__()}
 
 
-def test_a_score_of_ones_own_drops_in():
-    class Constant(nn.Module):
-        def __init__(self, num_heads, head_dim):
-            super().__init__()
+class OwnModule(nn.Module):
+    """The contract kept without :class:`Score`."""
 
+    def __init__(self, num_heads, head_dim):
+        super().__init__()
+
+
+@pytest.mark.parametrize("base", [Score, OwnModule])
+def test_a_score_of_ones_own_drops_in(base):
+    class Constant(base):
         def forward(self, query, key, *, attn_mask=None, query_offset=0):
             return torch.zeros(*query.shape[:-1], key.shape[-2], dtype=query.dtype)
 
     layer = MultiHeadAttention(6, 2, score=Constant)
     _, weights = layer(torch.randn(2, 4, 6), need_weights=True)
     assert_close(weights, torch.full((2, 2, 4, 4), 0.25))
+    assert measuring_places(layer) == []
+
+
+def test_every_score_keeps_the_one_contract(score):
+    """Its arguments are those of :class:`Score`, which alone documents them."""
+    assert isinstance(score, Score)
+    names = [list(inspect.signature(s.forward).parameters) for s in (score, Score(H, D))]
+    assert names[0] == names[1]
+    assert inspect.getdoc(type(score).forward) == inspect.getdoc(Score.forward)
+
+
+def test_a_score_without_a_formula_is_not_attempted():
+    assert not examine(Score).attempted
 
 
 @pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])

@@ -4,7 +4,7 @@ A setting makes the model and the batches, and says how to train.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -30,13 +30,12 @@ from sciformer.data import (
 )
 from sciformer.models import CharTransformer, ImageTransformer, MaskedImageModel, Transformer, random_visible
 from sciformer.positions import POSITIONS, NoPositions
-from sciformer.scores import SCORES, NormalizedScore, RotaryScore
+from sciformer.scores import SCORES, NormalizedScore, RotaryScore, ScoreRecipe
 from sciformer.training import Batch, TrainConfig
 
 #: Quick is for a notebook on two CPU cores; long is what such cores do in twenty minutes to two hours a run,
 #: for those who have no GPU; full is for a GPU. Not every experiment has a long form.
 Profile = Literal["quick", "long", "full"]
-ScoreRecipe = Callable[[int, int], nn.Module]
 
 #: How far a digit may be turned, moved (in pixels) and stretched, and still be itself.
 SMALL_MOVES = {"degrees": 10.0, "translate": 2.0, "scale": 0.1}

@@ -23,9 +23,9 @@ from sciformer.lab.measuring import median_seconds_in_turns
 from sciformer.lab.metrics import mean_and_error
 from sciformer.lab.settings import ImageSetting, profile
 from sciformer.lab.trainers import Run, train_image_transformer, train_language
-from sciformer.scores import SCORES
+from sciformer.scores import SCORES, ScoreRecipe
 from sciformer.teach import plotting
-from sciformer.teach.properties import Recipe, Verdict, examine, name_of
+from sciformer.teach.properties import Verdict, examine, name_of
 
 #: With whom a score is trained side by side.
 RIVALS = ("dot", "distance", "gaussian_well")
@@ -63,7 +63,7 @@ class Cost:
 
 
 def cost(
-    recipe: Recipe,
+    recipe: ScoreRecipe,
     *,
     against: Sequence[str] = tuple(SCORES),
     length: int = 256,
@@ -123,7 +123,7 @@ def kept_bytes(forward: Callable[[], Tensor], inputs: Sequence[Tensor] = ()) -> 
     return sum(size for place, size in kept.items() if place not in given)
 
 
-def _check_name(recipe: Recipe) -> None:
+def _check_name(recipe: ScoreRecipe) -> None:
     if (name := name_of(recipe)) in SCORES:
         raise ValueError(f"{name!r} is the name of a built-in score, which would take its place; call yours otherwise")
 
@@ -133,7 +133,7 @@ Runs = dict[str, dict[str, list[Run]]]
 
 
 def learn(
-    recipe: Recipe,
+    recipe: ScoreRecipe,
     *,
     against: Sequence[str] = RIVALS,
     seeds: int = 3,
@@ -274,7 +274,7 @@ def compare(runs: Runs, task: str) -> list[str]:
 
 
 def report(
-    recipe: Recipe,
+    recipe: ScoreRecipe,
     *,
     against: Sequence[str] = RIVALS,
     seeds: int = 3,

@@ -18,10 +18,7 @@ from sciformer.attention import MultiHeadAttention
 from sciformer.fast import attention, readable_attention
 from sciformer.fast.cache import memory_for
 from sciformer.functional import causal_mask
-from sciformer.scores import measuring_places
-
-#: How a score is made: ``recipe(num_heads, head_dim)``.
-Recipe = Callable[[int, int], nn.Module]
+from sciformer.scores import ScoreRecipe, measuring_places
 
 #: Sizes of what the properties try: batch, heads, tokens, head_dim (even, as rotary positions want it).
 B, H, L, D = 2, 3, 7, 6
@@ -32,6 +29,10 @@ MASKS = ("none", "causal", "mask", "mask and causal", "padding", "padding in fro
 
 class Broken(AssertionError):
     """A property does not hold; the message is what was seen."""
+
+
+#: What asks one property of a score.
+Test = Callable[[ScoreRecipe], None]
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,15 @@ class Property:
     name: str
     holds: str
     look_for: str
-    test: Callable[[Recipe], None]
+    test: Test
 
 
 #: Every property by name, in the order in which they are asked.
 PROPERTIES: dict[str, Property] = {}
 
 
-def _promise(name: str, holds: str, look_for: str) -> Callable[[Callable[[Recipe], None]], Callable[[Recipe], None]]:
-    def register(test: Callable[[Recipe], None]) -> Callable[[Recipe], None]:
+def _promise(name: str, holds: str, look_for: str) -> Callable[[Test], Test]:
+    def register(test: Test) -> Test:
         PROPERTIES[name] = Property(name, holds, look_for, test)
         return test
 
@@ -127,7 +128,7 @@ def _seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def built(recipe: Recipe) -> nn.Module:
+def built(recipe: ScoreRecipe) -> nn.Module:
     """A score in float64 whose learnable numbers are away from where they start, so that none is idle by chance."""
     with _seeded(0), torch.no_grad():
         score = recipe(H, D).double()
@@ -156,7 +157,7 @@ def _probe(x: Tensor) -> Tensor:
     "an axis summed or swapped: `query @ key.transpose(-2, -1)`, or einsum's 'bhld,bhsd->bhls'; the keyword arguments "
     "attn_mask and query_offset missing in forward",
 )
-def _shape(recipe: Recipe) -> None:
+def _shape(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     sizes = [(L, L, 0), (3, L, 4), (1, 1, 0)]
     if not measuring_places(score):
@@ -175,7 +176,7 @@ def _shape(recipe: Recipe) -> None:
     "a number or a tensor made without `dtype=query.dtype`; a learnable tensor that is neither nn.Parameter nor "
     "buffer, and so does not move with the module",
 )
-def _dtype(recipe: Recipe) -> None:
+def _dtype(recipe: ScoreRecipe) -> None:
     for dtype in (torch.float32, torch.float64):
         query, key, _ = random_qkv(B, H, L, L, D, dtype=dtype)
         scores = built(recipe).to(dtype)(query, key)
@@ -188,7 +189,7 @@ def _dtype(recipe: Recipe) -> None:
     "a division by a length or a distance that can be 0 (F.normalize has an eps); the root of a sum of squares, whose "
     "gradient at 0 is NaN (torch.linalg.vector_norm's is not); exp or log out of range",
 )
-def _finite(recipe: Recipe) -> None:
+def _finite(recipe: ScoreRecipe) -> None:
     query, key, value = random_qkv(B, H, L, L, D, dtype=torch.float32)
     equal, nothing = query.clone(), key.clone()
     equal[:, :, 1], nothing[:, :, 2] = key[:, :, 1], 0.0
@@ -215,7 +216,7 @@ def _finite(recipe: Recipe) -> None:
     ".item(), .detach(), .data, torch.tensor(...) or torch.no_grad() on the way; a number that is the same for a whole "
     "row, which the softmax cancels",
 )
-def _gradients_arrive(recipe: Recipe) -> None:
+def _gradients_arrive(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     query, key, value = random_qkv(B, H, L, L, D, requires_grad=True)
     scores, learnable = score(query, key), _learnable(score)
@@ -234,7 +235,7 @@ def _gradients_arrive(recipe: Recipe) -> None:
     "The gradients of attention are those of differences (torch.autograd.gradcheck), for inputs and learnable numbers.",
     "a part of the formula that is detached, while another still carries a gradient; rounding, clamping, sorting",
 )
-def _gradients_are_right(recipe: Recipe) -> None:
+def _gradients_are_right(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     inputs = random_qkv(1, H, 3, 3, D, requires_grad=True)
 
@@ -250,7 +251,7 @@ def _gradients_are_right(recipe: Recipe) -> None:
     "The same queries and keys have the same scores at every call.",
     "random numbers drawn in forward; something that one call leaves behind for the next",
 )
-def _same_answer_twice(recipe: Recipe) -> None:
+def _same_answer_twice(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     query, key, _ = random_qkv(B, H, L, L, D)
     first = score(query, key)
@@ -262,7 +263,7 @@ def _same_answer_twice(recipe: Recipe) -> None:
     "The score changes neither queries nor keys.",
     "an operation in place: `query *= …`, `query += …`, a method whose name ends in an underscore",
 )
-def _inputs_stay(recipe: Recipe) -> None:
+def _inputs_stay(recipe: ScoreRecipe) -> None:
     query, key, _ = random_qkv(B, H, L, L, D)
     before = query.clone(), key.clone()
     built(recipe)(query, key)
@@ -275,7 +276,7 @@ def _inputs_stay(recipe: Recipe) -> None:
     "Under every mask the weights of a row are positive and sum to 1, are 0 where hidden, and 0 in a row with no key.",
     "scores that are NaN or infinite",
 )
-def _rows_sum_to_one(recipe: Recipe) -> None:
+def _rows_sum_to_one(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     for kind in MASKS:
         attn_mask, is_causal = masks(kind)
@@ -293,7 +294,7 @@ def _rows_sum_to_one(recipe: Recipe) -> None:
     "a mean, maximum, norm or softmax over all the keys inside the score: it has to run over those that attn_mask "
     "leaves, or not at all",
 )
-def _hides_the_future(recipe: Recipe) -> None:
+def _hides_the_future(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     query, key, value = random_qkv(B, H, L, L, D, requires_grad=True)
     for need_weights in (False, True):
@@ -313,7 +314,7 @@ def _hides_the_future(recipe: Recipe) -> None:
     "What stands at a hidden key or value, padding for instance, changes nothing.",
     "the same as for the future: something inside the score that runs over all keys",
 )
-def _hidden_keys(recipe: Recipe) -> None:
+def _hidden_keys(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     query, key, value = random_qkv(B, H, L, L, D)
     hidden = (torch.arange(L) >= 4)[:, None]
@@ -331,7 +332,7 @@ def _hidden_keys(recipe: Recipe) -> None:
     "no gradient is left.",
     "a sum over the visible keys that is divided by, though there may be none",
 )
-def _empty_rows(recipe: Recipe) -> None:
+def _empty_rows(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     inputs = random_qkv(B, H, L, L, D, requires_grad=True)
     for need_weights in (False, True):
@@ -354,7 +355,7 @@ def _empty_rows(recipe: Recipe) -> None:
     "An example has the same output alone and in a batch.",
     "a mean, maximum or norm over the whole tensor or over dimension 0",
 )
-def _examples(recipe: Recipe) -> None:
+def _examples(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     qkv = random_qkv(B, H, L, L, D)
     output, _ = attention(score, *qkv)
@@ -369,7 +370,7 @@ def _examples(recipe: Recipe) -> None:
     "a mean, maximum or norm over the queries, dimension -2 of the scores; query_offset ignored by a score that "
     "measures places",
 )
-def _queries(recipe: Recipe) -> None:
+def _queries(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     query, key, value = random_qkv(B, H, L, L, D)
     output, _ = attention(score, query, key, value, need_weights=True)
@@ -384,7 +385,7 @@ def _queries(recipe: Recipe) -> None:
     "something inside the score that runs over all keys or all queries; query_offset ignored by a score that measures "
     "places",
 )
-def _decoding(recipe: Recipe) -> None:
+def _decoding(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     query, key, value = random_qkv(B, H, L, L, D)
     for need_weights in (False, True):
@@ -403,7 +404,7 @@ def _decoding(recipe: Recipe) -> None:
     "a use of places or of query_offset without `measures_places = True` in the class; a sum that runs along the "
     "tokens (cumsum)",
 )
-def _places(recipe: Recipe) -> None:
+def _places(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     _demand(measuring_places(score) or not knows_places(score), "outputs change with the order of the tokens")
 
@@ -413,7 +414,7 @@ def _places(recipe: Recipe) -> None:
     "Saved and loaded into another score of the same recipe, it gives the same scores.",
     "a number that matters and is neither nn.Parameter nor buffer",
 )
-def _state_dict(recipe: Recipe) -> None:
+def _state_dict(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     with _seeded(1):
         other = recipe(H, D).double()
@@ -427,7 +428,7 @@ def _state_dict(recipe: Recipe) -> None:
     "The recipe makes a new score at every call, so that no two layers share a number.",
     "a recipe that hands out one and the same module; a parameter made once, in the class or the file",
 )
-def _layers(recipe: Recipe) -> None:
+def _layers(recipe: ScoreRecipe) -> None:
     with _seeded(0):
         layers = [MultiHeadAttention(H * D, H, score=recipe) for _ in range(2)]
     first, second = ({id(part) for part in (x, *x.parameters())} for x in (layer.score for layer in layers))
@@ -439,7 +440,7 @@ def _layers(recipe: Recipe) -> None:
     "What runs by default has the outputs and gradients of the readable path, under every mask, to 10 digits.",
     "an approximation, or a mask forgotten, in the fast path",
 )
-def _fast_path(recipe: Recipe) -> None:
+def _fast_path(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     inputs = random_qkv(B, H, L, L, D, requires_grad=True)
     leaves = [*inputs, *_learnable(score).values()]
@@ -471,7 +472,7 @@ def asks_the_query(score: nn.Module) -> bool:
     return not _alike(weights, weights[:, :, :1].expand_as(weights))
 
 
-def name_of(recipe: Recipe) -> str:
+def name_of(recipe: ScoreRecipe) -> str:
     """What a recipe is called: the name of its class or function."""
     inner = recipe.func if isinstance(recipe, partial) else recipe
     return getattr(inner, "__name__", type(inner).__name__)
@@ -525,7 +526,7 @@ def _folded(label: str, text: str, indent: int = 4) -> str:
     return fill(f"{label}: {text}", 100, initial_indent=" " * indent, subsequent_indent=" " * (indent + 2))
 
 
-def examine(recipe: Recipe) -> Verdict:
+def examine(recipe: ScoreRecipe) -> Verdict:
     """Ask every property of a score; never raises, whatever the score does.
 
     Args:
@@ -553,7 +554,7 @@ def examine(recipe: Recipe) -> Verdict:
     return Verdict(name, True, seen, told)
 
 
-def _told(recipe: Recipe) -> tuple[str, ...]:
+def _told(recipe: ScoreRecipe) -> tuple[str, ...]:
     score = built(recipe)
     numbers = sum(p.numel() for p in score.parameters())
     return (
