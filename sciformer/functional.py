@@ -10,12 +10,16 @@ A mask is boolean and True means 'may attend', as in ``torch.nn.functional.scale
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+#: The two ways in which :func:`energy_well_scores` makes a score of an energy.
+Form = Literal["gradient", "field"]
 
 
 def naive_attention(
@@ -405,9 +409,33 @@ def pairwise_distances(query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H 
     return safe_root(squared_distances(query, key))
 
 
-def gaussian_well(
-    distance: Float[Tensor, "*shape"], alpha: float | Float[Tensor, "*#shape"]
-) -> Float[Tensor, "*shape"]:
+class Well:
+    """The energy E(d) that a query feels at distance d from a key, and what a score must know of the formula.
+
+    Each well is a subclass with one instance, which is called like a function: ``gaussian_well(distance, alpha)``. A
+    parameter is one number, or a tensor that broadcasts to the distances.
+
+    Attributes:
+        name: the well's name in ``EnergyWellScore(well=...)``.
+        takes: what a score passes to it: ``"alpha"`` and ``"weight"``, which the score learns, and ``"attn_mask"``.
+        power: the power p of the distance in the formula's α dᵖ, if it has an α.
+        moat: α dᵖ in the middle of the moat, where d · E(d) is largest.
+    """
+
+    name: str
+    takes: tuple[str, ...]
+    power: int
+    moat: float
+
+    def __call__(self, distance: Tensor, *args: Any, **parameters: Any) -> Tensor:
+        raise NotImplementedError
+
+    def log_energy(self, squared_distance: Tensor, *args: Any, **parameters: Any) -> Tensor:
+        """The logarithm of E as a function of d², exact where E itself rounds to 0."""
+        raise NotImplementedError
+
+
+class GaussianWell(Well):
     r"""Energy that falls faster than any power.
 
     .. math:: E(d) = e^{-\alpha d^2}
@@ -417,12 +445,17 @@ def gaussian_well(
     Args:
         alpha: sharpness, above 0, in 1/distance². At d = 1/√α the energy has fallen to 1/e.
     """
-    return torch.exp(-alpha * distance.square())
+
+    name, takes, power, moat = "gaussian", ("alpha",), 2, 0.5
+
+    def __call__(self, distance: Tensor, alpha: float | Tensor) -> Tensor:
+        return torch.exp(-alpha * distance.square())
+
+    def log_energy(self, squared_distance: Tensor, alpha: float | Tensor) -> Tensor:
+        return -alpha * squared_distance
 
 
-def inverse_square_well(
-    distance: Float[Tensor, "*shape"], weight: float | Float[Tensor, "*#shape"] = 1.0, eps: float = 1e-6
-) -> Float[Tensor, "*shape"]:
+class InverseSquareWell(Well):
     r"""Energy that falls like gravity.
 
     .. math:: E(d) = \frac{w}{d^2 + \varepsilon}
@@ -431,21 +464,24 @@ def inverse_square_well(
         weight: importance w of the token in the well's middle, above 0.
         eps: keeps the energy finite in the middle: E(0) = w/ε.
     """
-    return weight / (distance.square() + eps)
+
+    name, takes = "inverse_square", ("weight",)
+
+    def __call__(self, distance: Tensor, weight: float | Tensor = 1.0, eps: float = 1e-6) -> Tensor:
+        return weight / (distance.square() + eps)
+
+    def log_energy(self, squared_distance: Tensor, weight: float | Tensor = 1.0, eps: float = 1e-6) -> Tensor:
+        return (weight / (squared_distance + eps)).log()
 
 
-def softmax_exponential_well(
-    distance: Float[Tensor, "*batch L S"],
-    alpha: float | Float[Tensor, "*#batch #L #S"],
-    *,
-    attn_mask: Bool[Tensor, "*#batch #L #S"] | None = None,
-) -> Float[Tensor, "*batch L S"]:
-    r"""Each token's share of all the energy at the query's place.
+class SoftmaxExponentialWell(Well):
+    r"""Each token's share of all the energy at the query.
 
     .. math:: E(d_{ij}) = \frac{e^{-\alpha d_{ij}}}{\sum_k m_{ik} e^{-\alpha d_{ik}}}
 
     The sum runs over the keys, the last axis, and only over those that the query may attend to. Over all keys it would
-    tell a causal query what comes after it.
+    tell a causal query what comes after it. The logarithm, :math:`-\alpha d`, needs neither the sum nor the mask: the
+    sum is the same for a whole row, and a softmax cancels it.
 
     Args:
         alpha: sharpness, above 0, in 1/distance.
@@ -454,14 +490,17 @@ def softmax_exponential_well(
     Raises:
         ValueError: if the mask is not boolean or does not broadcast to the distances.
     """
-    return masked_softmax(-alpha * distance, attn_mask)
+
+    name, takes, power, moat = "softmax_exponential", ("alpha", "attn_mask"), 1, 1.0
+
+    def __call__(self, distance: Tensor, alpha: float | Tensor, *, attn_mask: Tensor | None = None) -> Tensor:
+        return masked_softmax(-alpha * distance, attn_mask)
+
+    def log_energy(self, squared_distance: Tensor, alpha: float | Tensor, *, attn_mask: Tensor | None = None) -> Tensor:
+        return -alpha * safe_root(squared_distance)
 
 
-def lorentzian_well(
-    distance: Float[Tensor, "*shape"],
-    weight: float | Float[Tensor, "*#shape"] = 1.0,
-    alpha: float | Float[Tensor, "*#shape"] = 1.0,
-) -> Float[Tensor, "*shape"]:
+class LorentzianWell(Well):
     r"""Energy with a heavy tail.
 
     .. math:: E(d) = \frac{w}{1 + \alpha d^2}
@@ -473,52 +512,23 @@ def lorentzian_well(
         weight: importance w of the token in the well's middle, above 0.
         alpha: sharpness, above 0, in 1/distance². At d = 1/√α the energy has fallen to a half.
     """
-    return weight / (1 + alpha * distance.square())
+
+    name, takes, power, moat = "lorentzian", ("weight", "alpha"), 2, 1.0
+
+    def __call__(self, distance: Tensor, weight: float | Tensor = 1.0, alpha: float | Tensor = 1.0) -> Tensor:
+        return weight / (1 + alpha * distance.square())
+
+    def log_energy(self, squared_distance: Tensor, weight: float | Tensor = 1.0, alpha: float | Tensor = 1.0) -> Tensor:
+        return (weight / (1 + alpha * squared_distance)).log()
 
 
-def log_gaussian_well(
-    squared_distance: Float[Tensor, "*shape"], alpha: float | Float[Tensor, "*#shape"]
-) -> Float[Tensor, "*shape"]:
-    r"""Logarithm of :func:`gaussian_well`, :math:`-\alpha d^2`: exact where the energy itself rounds to 0."""
-    return -alpha * squared_distance
+gaussian_well, inverse_square_well = GaussianWell(), InverseSquareWell()
+softmax_exponential_well, lorentzian_well = SoftmaxExponentialWell(), LorentzianWell()
 
 
-def log_inverse_square_well(
-    squared_distance: Float[Tensor, "*shape"], weight: float | Float[Tensor, "*#shape"] = 1.0, eps: float = 1e-6
-) -> Float[Tensor, "*shape"]:
-    """Logarithm of :func:`inverse_square_well`, without the root that d would cost."""
-    return (weight / (squared_distance + eps)).log()
-
-
-def log_softmax_exponential_well(
-    squared_distance: Float[Tensor, "*shape"],
-    alpha: float | Float[Tensor, "*#shape"],
-    *,
-    attn_mask: Bool[Tensor, "..."] | None = None,
-) -> Float[Tensor, "*shape"]:
-    r"""Logarithm of :func:`softmax_exponential_well` but for its divisor: :math:`-\alpha d`.
-
-    The divisor is one number for a whole row, which a softmax cancels, and with it goes the need for a mask.
-    """
-    return -alpha * safe_root(squared_distance)
-
-
-def log_lorentzian_well(
-    squared_distance: Float[Tensor, "*shape"],
-    weight: float | Float[Tensor, "*#shape"] = 1.0,
-    alpha: float | Float[Tensor, "*#shape"] = 1.0,
-) -> Float[Tensor, "*shape"]:
-    """Logarithm of :func:`lorentzian_well`, without the root that d would cost."""
-    return (weight / (1 + alpha * squared_distance)).log()
-
-
-#: A well -> its logarithm, as a function of the squared distance.
-LOG_WELLS: dict[Callable[..., Tensor], Callable[..., Tensor]] = {
-    gaussian_well: log_gaussian_well,
-    inverse_square_well: log_inverse_square_well,
-    softmax_exponential_well: log_softmax_exponential_well,
-    lorentzian_well: log_lorentzian_well,
-}
+def unpack_partial(well: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], dict[str, Any]]:
+    """A well, and the parameters that a ``functools.partial`` has fixed of it."""
+    return (well.func, well.keywords) if isinstance(well, partial) and not well.args else (well, {})
 
 
 def energy_well_scores(
@@ -526,7 +536,7 @@ def energy_well_scores(
     key: Float[Tensor, "B H S D"],
     well: Callable[..., Tensor],
     *,
-    form: Literal["gradient", "field"] = "gradient",
+    form: Form = "gradient",
     **parameters: Any,
 ) -> Float[Tensor, "B H L S"]:
     r"""Every key is the middle of an energy well, and the score says what a query feels of it.
@@ -542,21 +552,23 @@ def energy_well_scores(
       and Watson (both 1964), the Lorentzian the Student kernel of t-SNE, the softmax-exponential the Laplace kernel.
 
     Args:
-        well: one of the four wells. In the ``"gradient"`` form any function of a distance will do.
+        well: a function of a distance. Of a :class:`Well`, or a ``functools.partial`` of one, log E is exact; of any
+            other it is the logarithm of what the function returns, -∞ where that underflows to 0.
         parameters: what the well takes beside the distance. They broadcast to (B, H, L, S): an ``alpha`` for each head
             is (H, 1, 1), a ``weight`` for each key (B, H, 1, S).
 
     Raises:
-        ValueError: if query and key do not fit each other, ``form`` is neither of the two, or ``"field"`` is asked of a
-            well whose logarithm is not known.
+        ValueError: if query and key do not fit each other, or ``form`` is neither of the two.
     """
+    well, fixed = unpack_partial(well)
+    parameters = fixed | parameters
     if form == "gradient":
         distance = pairwise_distances(query, key)  # (B, H, L, S)
         scores = -distance * well(distance, **parameters)
+    elif form == "field" and isinstance(well, Well):
+        scores = well.log_energy(squared_distances(query, key), **parameters)
     elif form == "field":
-        if well not in LOG_WELLS:
-            raise ValueError(f'form "field" needs the logarithm of the well, which LOG_WELLS does not have of {well}')
-        scores = LOG_WELLS[well](squared_distances(query, key), **parameters)
+        scores = well(pairwise_distances(query, key), **parameters).log()
     else:
         raise ValueError(f'form must be "gradient" or "field", got {form!r}')
     return scores.to(query.dtype)

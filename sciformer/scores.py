@@ -1,6 +1,5 @@
 """The scores as modules: each holds what its formula learns, and all keep the contract of :class:`Score`."""
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -12,6 +11,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sciformer.functional import (
+    Form,
+    Well,
     additive_scores,
     distance_biased_scores,
     dot_product_scores,
@@ -22,6 +23,7 @@ from sciformer.functional import (
     rotate,
     separable_additive_scores,
     softmax_exponential_well,
+    unpack_partial,
 )
 
 
@@ -169,12 +171,7 @@ class SeparableAdditiveScore(Score):
 
 
 #: Every well by name.
-WELLS: dict[str, Callable[..., Tensor]] = {
-    "gaussian": gaussian_well,
-    "inverse_square": inverse_square_well,
-    "softmax_exponential": softmax_exponential_well,
-    "lorentzian": lorentzian_well,
-}
+WELLS = {well.name: well for well in (gaussian_well, inverse_square_well, softmax_exponential_well, lorentzian_well)}
 
 
 class EnergyWellScore(Score):
@@ -190,21 +187,22 @@ class EnergyWellScore(Score):
     D = 32. There a Gaussian with α = 1 has the energy e⁻⁶⁴: all scores are 0 in the ``"gradient"`` form, and in the
     ``"field"`` form the two nearest of 256 keys take all. So by default:
 
-    - ``"gradient"``: the moat's middle lies at twice that distance, 2√(2D). Most tokens are then inside it, where the
+    - ``"gradient"``: the moat's middle lies at twice that distance, √(8D). Most tokens are then inside it, where the
       nearer has the higher weight.
     - ``"field"``: α times what it multiplies spreads by 1 over such keys, as a scaled dot product does. It multiplies
       d², which spreads by √(8D), or, for the softmax-exponential well, d, which spreads by 1.
 
     Args:
-        well: ``"gaussian"``, ``"inverse_square"``, ``"softmax_exponential"`` or ``"lorentzian"``.
+        well: a name among :data:`WELLS`, a :class:`~sciformer.functional.Well`, a ``functools.partial`` of one, which
+            learns what is not fixed, or any other function of a distance. That has nothing to learn and sees no mask.
         form: ``"gradient"``, as energy wells were proposed, or ``"field"``, kernel attention.
-        start: α before training, above 0: one number or one for each head. By default, for r = 2√(2D), 1/(2r²), 1/r
-            and 1/r² (Gaussian, softmax-exponential, Lorentzian) in the ``"gradient"`` form, and 1/√(8D), 1 and 1/√(8D)
-            in the ``"field"`` form.
+        start: α before training, above 0: one number or one for each head. By default, for r = √(8D), 1/(2r²), 1/r and
+            1/r² (Gaussian, softmax-exponential, Lorentzian) in the ``"gradient"`` form, 1/r, 1 and 1/r in the
+            ``"field"`` form.
 
     Raises:
         ValueError: if the well or the form is unknown, ``start`` is not above 0, is neither one number nor one for each
-            head, or is given to a well without α.
+            head, or is given to a well without an α to learn.
     """
 
     def __init__(
@@ -212,33 +210,30 @@ class EnergyWellScore(Score):
         num_heads: int,
         head_dim: int,
         *,
-        well: Literal["gaussian", "inverse_square", "softmax_exponential", "lorentzian"] = "gaussian",
-        form: Literal["gradient", "field"] = "gradient",
+        well: str | Callable[..., Tensor] = "gaussian",
+        form: Form = "gradient",
         start: float | Sequence[float] | None = None,
     ):
         super().__init__(num_heads, head_dim)
-        if well not in WELLS:
-            raise ValueError(f"well must be one of {', '.join(WELLS)}, got {well!r}")
+        if isinstance(well, str) and well not in WELLS:
+            raise ValueError(f"well must be a function of a distance or one of {', '.join(WELLS)}, got {well!r}")
         if form not in ("gradient", "field"):
             raise ValueError(f'form must be "gradient" or "field", got {form!r}')
-        self.well, self.form = WELLS[well], form
-        learnable = inspect.signature(self.well).parameters
+        self.well, self.form = WELLS[well] if isinstance(well, str) else well, form
+        formula, fixed = unpack_partial(self.well)
+        self.takes = set(formula.takes) - fixed.keys() if isinstance(formula, Well) else set()
         self.log_alpha = self.importance = None
-        if "alpha" in learnable:
-            if start is None:
-                moat, spread = 2 * math.sqrt(2 * head_dim), math.sqrt(8 * head_dim)
-                start = {
-                    "gaussian": {"gradient": 1 / (2 * moat**2), "field": 1 / spread},
-                    "softmax_exponential": {"gradient": 1 / moat, "field": 1.0},
-                    "lorentzian": {"gradient": 1 / moat**2, "field": 1 / spread},
-                }[well][form]
+        if "alpha" in self.takes:
+            if start is None and isinstance(formula, Well):
+                far = math.sqrt(8 * head_dim)  # twice the distance of random vectors, and the spread of their d²
+                start = formula.moat / far**formula.power if form == "gradient" else far ** (1 - formula.power)
             alpha = torch.as_tensor(start, dtype=torch.get_default_dtype())
             if alpha.shape not in ((), (num_heads,)) or not (alpha > 0).all():
                 raise ValueError(f"start must be above 0, one number or one for each of {num_heads} heads, got {start}")
             self.log_alpha = nn.Parameter(alpha.log().expand(num_heads).clone())
         elif start is not None:
             raise ValueError(f"the {well} well has no alpha that could start at {start}")
-        if "weight" in learnable:
+        if "weight" in self.takes:
             self.importance = nn.Parameter(torch.zeros(num_heads, head_dim))
 
     @property
@@ -253,7 +248,7 @@ class EnergyWellScore(Score):
             parameters["alpha"] = alpha[:, None, None]
         if self.importance is not None:
             parameters["weight"] = (key * self.importance[:, None]).sum(dim=-1)[..., None, :].exp()  # (B, H, 1, S)
-        if self.well is softmax_exponential_well:
+        if "attn_mask" in self.takes:
             parameters["attn_mask"] = attn_mask
         return energy_well_scores(query, key, self.well, form=self.form, **parameters)
 

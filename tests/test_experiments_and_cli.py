@@ -418,7 +418,7 @@ def test_arms_of_energy_wells_differ_in_the_score_alone(arms, profile):
         assert extra == sum(p.numel() for score in scores for p in score.parameters())
         assert extra <= setting.num_layers * (setting.embed_dim + setting.num_heads)
         if isinstance(scores[0], EnergyWellScore):
-            assert name == f"{scores[0].well.__name__.removesuffix('_well')}, {scores[0].form}"
+            assert name == f"{scores[0].well.name}, {scores[0].form}"
         else:
             assert (scores[0].scale == 0) == (name == "uniform")
 

@@ -26,7 +26,7 @@ from sciformer import (
     separable_additive_scores,
     softmax_exponential_well,
 )
-from sciformer.functional import LOG_WELLS, safe_root, squared_distances, steps_between
+from sciformer.functional import safe_root, squared_distances, steps_between
 from sciformer.teach.properties import random_mask, random_qkv
 
 
@@ -438,7 +438,7 @@ def test_the_divisor_of_the_softmax_exponential_well_runs_over_what_may_be_atten
 @each_well
 def test_a_well_is_the_exponential_of_its_logarithm(well, parameters, moat):
     distance = torch.linspace(0, 5, 50, dtype=torch.float64)
-    log = LOG_WELLS[well](distance.square(), **parameters)
+    log = well.log_energy(distance.square(), **parameters)
     if well is softmax_exponential_well:  # whose divisor is left out
         log = log - log.logsumexp(-1)
     assert_close(log.exp(), well(distance, **parameters))
@@ -447,8 +447,8 @@ def test_a_well_is_the_exponential_of_its_logarithm(well, parameters, moat):
 @pytest.mark.parametrize("well", [inverse_square_well, lorentzian_well])
 def test_a_well_and_its_logarithm_start_from_the_same_numbers(well):
     distance = torch.linspace(0, 5, 50, dtype=torch.float64)
-    assert_close(LOG_WELLS[well](distance.square()).exp(), well(distance))
-    assert_close(LOG_WELLS[well](distance.square(), 3.0).exp(), well(distance, 3.0))
+    assert_close(well.log_energy(distance.square()).exp(), well(distance))
+    assert_close(well.log_energy(distance.square(), 3.0).exp(), well(distance, 3.0))
 
 
 @each_well
@@ -563,6 +563,28 @@ def test_the_stated_form_takes_any_well():
     assert_close(energy_well_scores(query, key, torch.ones_like), -pairwise_distances(query, key))
 
 
+def test_the_field_takes_any_well():
+    """The logarithm of what a function of a distance returns, which is -∞ where that rounds to 0."""
+    query, key, _ = random_qkv()
+    distance = pairwise_distances(query, key)
+    assert_close(energy_well_scores(query, key, lambda d: 1 / (1 + d), form="field"), -distance.log1p())
+    scores = energy_well_scores(query, key, lambda d, alpha: torch.exp(-alpha * d), form="field", alpha=2.0)
+    assert_close(scores, -2 * distance)
+    assert (energy_well_scores(query, 1e3 * key, lambda d: torch.exp(-d), form="field") == -math.inf).all()
+
+
+@pytest.mark.parametrize("form", ["gradient", "field"])
+def test_a_well_with_a_number_fixed_is_still_that_well(form):
+    """In the field form its logarithm is exact too: at distance 20 the energy is 0 in float32."""
+    query, key = torch.zeros(1, 1, 1, 3), torch.full((1, 1, 1, 3), 20.0)
+    sharp = partial(gaussian_well, alpha=0.7)
+    assert_close(energy_well_scores(query, key, sharp, form=form).item(), -840.0 if form == "field" else 0.0)
+    far = partial(lorentzian_well, alpha=0.7)
+    expected = energy_well_scores(query, key, lorentzian_well, form=form, alpha=0.7, weight=3.0)
+    assert_close(energy_well_scores(query, key, far, form=form, weight=3.0), expected)
+    assert_close(energy_well_scores(query, key, far, form=form, weight=3.0, alpha=0.7), expected)
+
+
 @pytest.mark.parametrize("form", ["gradient", "field"])
 def test_energy_well_scores_keep_the_dtype(form):
     query, key = (x.bfloat16() for x in random_qkv()[:2])
@@ -573,7 +595,5 @@ def test_energy_well_scores_refuse():
     query, key, _ = random_qkv()
     with pytest.raises(ValueError, match="'softmax'"):
         energy_well_scores(query, key, lorentzian_well, form="softmax")
-    with pytest.raises(ValueError, match=r"LOG_WELLS does not have of .*partial"):
-        energy_well_scores(query, key, partial(gaussian_well, alpha=1.0), form="field")
     with pytest.raises(ValueError, match="head_dim 11, but key has head_dim 5"):
         energy_well_scores(query, key[..., :5], lorentzian_well)

@@ -1,5 +1,6 @@
 """The property suite: every entry of SCORES, those of today and those to come, keeps the same promises."""
 
+import copy
 import inspect
 from functools import partial
 
@@ -26,9 +27,14 @@ from sciformer import (
     attend,
     causal_mask,
     fast,
+    gaussian_well,
+    lorentzian_well,
+    pairwise_distances,
+    softmax_exponential_well,
 )
 from sciformer.fast import FAST, attention
-from sciformer.scores import measuring_places
+from sciformer.functional import Well, safe_root
+from sciformer.scores import WELLS, measuring_places
 from sciformer.teach.properties import PROPERTIES, B, D, H, L, built, examine, knows_places, random_mask, random_qkv
 
 #: The properties that take the fast path.
@@ -473,6 +479,68 @@ def test_a_heavy_token_draws_attention(well):
 def test_energy_well_score_refuses(options, message):
     with pytest.raises(ValueError, match=message):
         EnergyWellScore(3, 5, **options)
+
+
+@pytest.mark.parametrize("form", ["gradient", "field"])
+@pytest.mark.parametrize("name", WELLS)
+def test_a_well_itself_serves_as_its_name_does(name, form):
+    query, key, _ = random_qkv(B, H, L, L, D)
+    by_name, itself = (built(partial(EnergyWellScore, well=well, form=form)) for well in (name, WELLS[name]))
+    assert_close(itself(query, key), by_name(query, key), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("form", ["gradient", "field"])
+def test_a_function_of_a_distance_serves_as_a_well_and_learns_nothing(form):
+    query, key, _ = random_qkv(B, H, L, L, D)
+    score = EnergyWellScore(H, D, well=torch.reciprocal, form=form)
+    assert list(score.parameters()) == []
+    distance = pairwise_distances(query, key)
+    assert_close(score(query, key), -torch.ones_like(distance) if form == "gradient" else -distance.log())
+
+
+def test_what_a_partial_fixes_is_not_learned():
+    """Whatever else the well takes it still gets: the mask, for one, without which it would tell the future."""
+    heavy = EnergyWellScore(H, D, well=partial(lorentzian_well, alpha=0.7))
+    assert [name for name, _ in heavy.named_parameters()] == ["importance"]
+    query, key, _ = random_qkv(B, H, L, L, D)
+    fixed = EnergyWellScore(H, D, well=partial(softmax_exponential_well, alpha=0.7))
+    learned = EnergyWellScore(H, D, well="softmax_exponential", start=0.7)
+    scores = [score(query, key, attn_mask=causal_mask(L)) for score in (fixed, learned)]
+    assert_close(*scores, rtol=1e-6, atol=1e-6)
+    assert list(fixed.parameters()) == []
+    with pytest.raises(ValueError, match=r"has no alpha that could start at 0\.3"):
+        EnergyWellScore(H, D, well=partial(gaussian_well, alpha=0.7), start=0.3)
+    for form in ("gradient", "field"):
+        PROPERTIES["fast path is exact"].test(
+            partial(EnergyWellScore, well=partial(gaussian_well, alpha=0.7), form=form)
+        )
+
+
+class OwnWell(Well):
+    """A well of one's own, whose α is learned."""
+
+    name, takes, power, moat = "own", ("alpha",), 1, 1.0
+
+    def __call__(self, distance, alpha):
+        return 1 / (1 + alpha * distance) ** 2
+
+    def log_energy(self, squared_distance, alpha):
+        return -2 * (alpha * safe_root(squared_distance)).log1p()
+
+
+@pytest.mark.parametrize("form", ["gradient", "field"])
+@pytest.mark.parametrize("name", PROPERTIES)
+def test_a_well_of_ones_own_keeps_every_promise(name, form):
+    assert EnergyWellScore(1, 8, well=OwnWell(), form=form).alpha.item() == pytest.approx(
+        1 if form == "field" else 1 / 8
+    )
+    PROPERTIES[name].test(partial(EnergyWellScore, well=OwnWell(), form=form))
+
+
+def test_a_copied_gaussian_field_takes_the_flash_kernel():
+    inputs = random_qkv(B, H, L, L, D, dtype=torch.float32)
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):  # refuses any other kernel
+        attention(copy.deepcopy(RECIPES["gaussian field"](H, D)), *inputs)
 
 
 @pytest.mark.parametrize("is_causal", [True, False])

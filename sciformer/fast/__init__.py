@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from sciformer.functional import attend, causal_mask, check_mask, check_query_key, check_strength, gaussian_well
+from sciformer.functional import GaussianWell, attend, causal_mask, check_mask, check_query_key, check_strength
 from sciformer.scores import (
     AdditiveScore,
     DistanceBiasedScore,
@@ -334,7 +334,7 @@ def fast_energy_well(
     The query's term is one for a whole row, and the softmax cancels it. Float16 may not hold the key's and takes the
     blocks.
     """
-    if score.well is not gaussian_well or score.form != "field" or query.dtype == torch.float16:
+    if type(score.well) is not GaussianWell or score.form != "field" or query.dtype == torch.float16:
         return query_blocks(score, query, key, value, **options)
     check_query_key(query, key)
     alpha = cast(Tensor, score.alpha)[:, None]  # (H, 1)
