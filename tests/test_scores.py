@@ -71,7 +71,7 @@ def blocks(request, monkeypatch, score):
     """
     per_score = D if isinstance(score, AdditiveScore) else 1
     monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", request.param * H * L * per_score)
-    monkeypatch.setattr(fast, "RUN", max(2, request.param))
+    monkeypatch.setattr(fast.separable, "RUN", max(2, request.param))
 
 
 @pytest.mark.parametrize("name", PROPERTIES)

@@ -1,0 +1,94 @@
+"""Dot-product attention through torch's fused kernels, also with a bias that is itself a dot product."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from sciformer.fast.readable import combined_mask
+from sciformer.functional import check_mask, check_query_key
+from sciformer.scores import DotProductScore
+
+
+def fused_attention(
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    *,
+    scale: float,
+    attn_mask: Bool[Tensor, "..."] | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+) -> Float[Tensor, "B H L D"]:
+    """Dot-product attention through torch's fused kernels."""
+    check_query_key(query, key)
+    L, S = query.shape[-2], key.shape[-2]
+    if attn_mask is not None:
+        check_mask(attn_mask, (*query.shape[:-1], S))
+    # torch's own causal flag counts from the first key, not from the last, so it serves L = S only.
+    plainly_causal = is_causal and attn_mask is None and L == S
+    if not plainly_causal:
+        attn_mask = combined_mask(L, S, attn_mask, is_causal, query.device)
+    elif scale <= 0:  # torch's causal flag hides with -inf before it scales: times 0 or less that hides nothing
+        query, scale = scale * query, 1.0
+    return F.scaled_dot_product_attention(
+        query, key, value, attn_mask=attn_mask, is_causal=plainly_causal, dropout_p=dropout_p, scale=scale
+    )
+
+
+def fast_dot_product(score: DotProductScore, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+    """:func:`fused_attention` as it is."""
+    return fused_attention(query, key, value, scale=score.scale, **options)
+
+
+def attention_with_features(
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    of_query: Float[Tensor, "*#B #H #L F"],
+    of_key: Float[Tensor, "*#B #H S F"],
+    *,
+    scale: float,
+    **options: Any,
+) -> Float[Tensor, "B H L D"]:
+    """Dot-product attention with a bias that is itself a dot product, ``scale * (q·k + f·g)``, through fused kernels.
+
+    Queries and keys with F numbers more make it plain dot-product attention, in which no (L, S) bias is held.
+    """
+    dim, more = query.shape[-1], of_query.shape[-1]
+    filling = -(dim + more) % 8  # fused kernels want a head_dim that is a multiple of 8, the same for all three
+    nothing = query.new_zeros(filling)
+
+    def with_features(x: Tensor, features: Tensor) -> Tensor:
+        return torch.cat((x, features.expand(*x.shape[:-1], -1), nothing.expand(*x.shape[:-1], -1)), dim=-1)
+
+    output = fused_attention(
+        with_features(query, of_query),
+        with_features(key, of_key),
+        F.pad(value, (0, more + filling)),
+        scale=scale,
+        **options,
+    )
+    return output[..., : value.shape[-1]]
+
+
+def key_biased_attention(
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    bias: Float[Tensor, "*#B H S"],
+    *,
+    scale: float,
+    **options: Any,
+) -> Float[Tensor, "B H L D"]:
+    """Dot-product attention with a number for each key, ``scale * q·k + bias``: a feature of 1 in each query."""
+    rest, parts = bias / scale, []
+    # bfloat16 has 8 bits: it takes three of its numbers to hold a bias as float32 does
+    count = 1 if torch.promote_types(rest.dtype, key.dtype) == key.dtype else 3
+    for _ in range(count - 1):
+        parts.append(rest.to(key.dtype))
+        rest = rest - parts[-1]
+    of_key = torch.stack((*parts, rest.to(key.dtype)), dim=-1)  # ([B,] H, S, count)
+    return attention_with_features(query, key, value, query.new_ones(count), of_key, scale=scale, **options)

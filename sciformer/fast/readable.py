@@ -1,0 +1,48 @@
+"""The path that always works: every score at once, then the softmax, then the average of the values."""
+
+import math
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from sciformer.functional import attend, causal_mask, check_mask
+
+
+def combined_mask(
+    length: int, key_length: int, attn_mask: Tensor | None, is_causal: bool, device: torch.device
+) -> Tensor | None:
+    """``attn_mask`` and the causal mask together mean both."""
+    if not is_causal:
+        return attn_mask
+    causal = causal_mask(length, key_length, device=device)
+    return causal if attn_mask is None else attn_mask & causal
+
+
+def readable_attention(
+    score: nn.Module,
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    *,
+    attn_mask: Bool[Tensor, "..."] | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+    query_offset: int = 0,
+) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H L S"]]:
+    """The path that always works: every score at once.
+
+    Args:
+        query_offset: place of the first query among the keys; causal queries are the last ones whatever it says.
+
+    Returns:
+        The output and the weights.
+    """
+    L, S = query.shape[-2], key.shape[-2]
+    if attn_mask is not None:
+        check_mask(attn_mask, (*query.shape[:-1], S))
+    mask = combined_mask(L, S, attn_mask, is_causal, query.device)
+    scores = score(query, key, attn_mask=mask, query_offset=S - L if is_causal else query_offset)
+    if mask is not None and attn_mask is None:  # causal alone leaves every query a key, so that one sum hides the rest
+        scores, mask = scores + torch.where(mask, scores.new_zeros(()), -math.inf), None
+    return attend(scores, value, attn_mask=mask, dropout_p=dropout_p)
