@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import math
 from functools import partial
 
 import pytest
@@ -33,6 +34,7 @@ from sciformer import (
     softmax_exponential_well,
 )
 from sciformer.fast import FAST, attention
+from sciformer.fast.cache import memory_for
 from sciformer.functional import Well, safe_root
 from sciformer.scores import WELLS, measuring_places
 from sciformer.teach.properties import PROPERTIES, B, D, H, L, built, examine, knows_places, random_mask, random_qkv
@@ -103,6 +105,40 @@ def test_readable_path_is_the_four_lines(score):
     output, weights = attention(score, query, key, value, attn_mask=mask, need_weights=True)
     expected = attend(score(query, key, attn_mask=mask), value, attn_mask=mask)
     assert_close((output, weights), expected)
+
+
+@pytest.mark.parametrize("in_a_block", [None, 1], ids=["whole", "query by query"])
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
+@pytest.mark.parametrize("extreme", [math.inf, math.nan], ids=str)
+def test_a_query_that_is_not_finite_touches_no_other_row(score, extreme, is_causal, in_a_block, monkeypatch):
+    if in_a_block:
+        monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", in_a_block)
+    query, key, value = random_qkv(B, H, L, L, D)
+    finite, _ = attention(score, query, key, value, is_causal=is_causal)
+    for row in (0, 3):
+        broken, others = query.clone(), torch.arange(L) != row
+        broken[:, :, row, 1] = extreme
+        for need_weights in (False, True):
+            output, _ = attention(score, broken, key, value, is_causal=is_causal, need_weights=need_weights)
+            assert_close(output[:, :, others], finite[:, :, others])
+        if is_causal:  # and decoded token by token
+            memory = memory_for(score)
+            output = [memory.attend(score, *(x[:, :, i : i + 1] for x in (broken, key, value))) for i in range(L)]
+            assert_close(torch.cat(output, dim=2)[:, :, others], finite[:, :, others])
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
+def test_separable_attention_does_not_look_at_a_query(is_causal):
+    """The tanh of ∞ is 1, so an infinite query has a row like any other; so has one with a NaN, on the fast path."""
+    score, (query, key, value) = built(SeparableAdditiveScore), random_qkv(B, H, L, L, D)
+    finite, _ = attention(score, query, key, value, is_causal=is_causal)
+    for extreme in (math.inf, math.nan):
+        broken = query.index_fill(2, torch.tensor(0), extreme).requires_grad_()
+        output, _ = attention(score, broken, key, value, is_causal=is_causal)
+        assert_close(output, finite)
+        assert not torch.autograd.grad(output.square().sum(), broken)[0].any()
+        readable, _ = attention(score, broken, key, value, is_causal=is_causal, need_weights=True)
+        assert readable[:, :, 0].isfinite().all() == (extreme == math.inf)
 
 
 def test_a_subclass_is_never_served_by_its_parents_shortcut():

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sciformer.fast import attention, running_mean
+from sciformer.fast.separable import key_scores
 from sciformer.scores import SeparableAdditiveScore
 
 
@@ -79,7 +80,7 @@ class SeparableState:
         Raises:
             ValueError: if query and key do not fit each other or the score.
         """
-        scores, values = score(0 * query[:, :, :1], key).squeeze(2), value  # (B, H, L), (B, H, L, D)
+        scores, values = key_scores(score, query, key).squeeze(2), value  # (B, H, L), (B, H, L, D)
         if self.past is not None:
             scores, values = (torch.cat(pair, dim=2) for pair in zip(self.past, (scores, values), strict=True))
         mean, total = running_mean(scores, values)

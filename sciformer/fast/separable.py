@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from sciformer.fast.blocks_of_queries import query_blocks
 from sciformer.functional import attend, causal_mask, check_mask
@@ -47,6 +47,16 @@ def running_mean(
     return mean.flatten(-3, -2)[..., :S, :], total.flatten(-2)[..., :S]
 
 
+def key_scores(
+    score: nn.Module, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"]
+) -> Float[Tensor, "B H 1 S"]:
+    """The keys' terms alone, as the scores of one query of zeros, since tanh(0) is 0.
+
+    The zeros are made of the first query, so that queries have a gradient, 0; ``nan_to_num`` because 0 · ∞ is NaN.
+    """
+    return score(0 * query[:, :, :1].nan_to_num(), key)
+
+
 def fast_separable(
     score: SeparableAdditiveScore,
     query: Float[Tensor, "B H L D"],
@@ -60,13 +70,14 @@ def fast_separable(
     """One softmax over the keys for all queries or, causal, :func:`running_mean`: O(L + S) in time and memory.
 
     The scores of one query serve them all, since the softmax cancels what tells them apart. A mask that tells queries
-    apart, such as (L, S), or dropout needs weights for each of them and takes :func:`query_blocks`.
+    apart, such as (L, S), or dropout needs weights for each of them and takes :func:`query_blocks`. No query is looked
+    at, so that one with a NaN gets the output that its finite neighbors get, where the readable path gives NaN.
     """
     L, S = query.shape[-2], key.shape[-2]
     one_for_all = attn_mask is None or attn_mask.dim() < 2 or attn_mask.shape[-2] == 1
     if not one_for_all or dropout_p or (is_causal and L > S):  # the last of which the readable path refuses
         return query_blocks(score, query, key, value, attn_mask=attn_mask, is_causal=is_causal, dropout_p=dropout_p)
-    scores = score(0 * query[:, :, :1], key)  # (B, H, 1, S): the keys' terms alone, since tanh(0) is 0
+    scores = key_scores(score, query, key)  # (B, H, 1, S)
     if not is_causal:
         return attend(scores, value, attn_mask=attn_mask)[0].expand(-1, -1, L, -1)
     if attn_mask is None:
