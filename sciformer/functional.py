@@ -59,7 +59,7 @@ def causal_mask(
 ) -> Bool[Tensor, "L S"]:
     """True where a query may attend: at itself and at what came before it.
 
-    Query i sits at place S - L + i among the S keys, so the last query sees them all. With L = S this is the lower
+    Query i sits at position S - L + i among the S keys, so the last query sees them all. With L = S this is the lower
     triangle; with L = 1 (decoding one token with a cache) it is a row of True.
 
     Raises:
@@ -83,8 +83,8 @@ def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], max_length: int) -> 
         raise ValueError(f"lengths must be (B,) integers, got {lengths.dtype} of shape {tuple(lengths.shape)}")
     if len(lengths) and not 0 <= lengths.min() <= lengths.max() <= max_length:
         raise ValueError(f"lengths must lie in 0..{max_length}, got {lengths.min().item()}..{lengths.max().item()}")
-    places = torch.arange(max_length, device=lengths.device)
-    return (places < lengths[:, None])[:, None, None, :]
+    positions = torch.arange(max_length, device=lengths.device)
+    return (positions < lengths[:, None])[:, None, None, :]
 
 
 def check_mask(attn_mask: Tensor, scores_shape: Sequence[int]) -> None:
@@ -193,17 +193,17 @@ def dot_product_scores(
 
 
 def rotate(x: Float[Tensor, "*batch L D"], *, offset: int = 0, base: float = 10_000.0) -> Float[Tensor, "*batch L D"]:
-    r"""Rotary positions: turn each pair of features by an angle that grows with the token's place.
+    r"""Rotary positions: turn each pair of features by an angle that grows with the token's position.
 
     .. math:: \begin{pmatrix} y_m \\ y_{m+D/2} \end{pmatrix} =
               \begin{pmatrix} \cos tω_m & -\sin tω_m \\ \sin tω_m & \cos tω_m \end{pmatrix}
               \begin{pmatrix} x_m \\ x_{m+D/2} \end{pmatrix}, \qquad ω_m = \text{base}^{-2m/D}
 
     Two turned vectors have a dot product that depends on their contents and on how far apart they are, not on where.
-    Source: Su et al. 2021, arXiv:2104.09864, section 3.2 (there the pairs are neighbours).
+    Source: Su et al. 2021, arXiv:2104.09864, section 3.2 (there the pairs are neighbors).
 
     Args:
-        offset: place of the first token.
+        offset: position of the first token.
 
     Raises:
         ValueError: if D is odd, since features turn in pairs.
@@ -211,10 +211,10 @@ def rotate(x: Float[Tensor, "*batch L D"], *, offset: int = 0, base: float = 10_
     L, D = x.shape[-2:]
     if D % 2:
         raise ValueError(f"rotary positions turn pairs of features, got an odd head_dim {D}")
-    dtype = torch.promote_types(x.dtype, torch.float32)  # a place needs more than the 8 bits of bfloat16
-    place = torch.arange(offset, offset + L, dtype=dtype, device=x.device)
+    dtype = torch.promote_types(x.dtype, torch.float32)  # a position needs more than the 8 bits of bfloat16
+    position = torch.arange(offset, offset + L, dtype=dtype, device=x.device)
     frequency = base ** (-torch.arange(0, D, 2, dtype=dtype, device=x.device) / D)
-    angle = place[:, None] * frequency  # (L, D / 2)
+    angle = position[:, None] * frequency  # (L, D / 2)
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     first, second = x.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1)
@@ -234,7 +234,7 @@ def steps_between(
     rows plus columns (Manhattan) on a grid. That distance, unlike the Euclidean one, splits into sides.
 
     Args:
-        query_offset: place of the first query among the keys; S - L when decoding with a cache.
+        query_offset: position of the first query among the keys; S - L when decoding with a cache.
         width: tokens in a row, if the tokens are a grid, row by row. A is then 4, otherwise 2.
 
     Returns:
@@ -244,7 +244,7 @@ def steps_between(
         ValueError: if the queries reach past the keys, or a row has no token.
     """
     if not 0 <= query_offset <= key_length - length:
-        raise ValueError(f"{length} queries from place {query_offset} reach past {key_length} keys")
+        raise ValueError(f"{length} queries from position {query_offset} reach past {key_length} keys")
     if width is not None and width < 1:
         raise ValueError(f"width must be at least 1, got {width}")
     i = torch.arange(query_offset, query_offset + length, device=device)[:, None]  # (L, 1)
@@ -284,7 +284,7 @@ def distance_biased_scores(
 
     Args:
         strength: λ, (H,), or (H, 2) for left and right. On a grid (H,), or (H, 4) for left, right, above and below.
-        query_offset: place of the first query among the keys; S - L when decoding with a cache.
+        query_offset: position of the first query among the keys; S - L when decoding with a cache.
         width: tokens in a row, if the tokens are an image, row by row. The distance is then rows plus columns.
 
     Raises:

@@ -159,7 +159,7 @@ class SeparableAdditiveScore(Score):
     .. math:: s_{ij} = w_h \cdot \tanh(q_i) + w_h \cdot \tanh(k_j)
 
     w starts as in :func:`additive_weight`. The softmax cancels the query's term, so that attention does not depend on
-    the query. From a target to a source, every place of the target then sees the same summary of the source.
+    the query. From a target to a source, every position of the target then sees the same summary of the source.
     """
 
     def __init__(self, num_heads: int, head_dim: int):
@@ -178,8 +178,8 @@ class EnergyWellScore(Score):
     r""":func:`~sciformer.functional.energy_well_scores` with what the well's formula has to learn.
 
     - ``alpha``, the sharpness α of each head, where there is one: all wells but the inverse square. It is learned as
-      log α. So α stays above 0, and a step of training changes it by a share of itself: right for a number whose size
-      hangs on the unit of distance.
+      log α, so that α stays above 0 and a step of training changes it by a fraction of itself, which suits a number
+      whose size depends on the unit of distance.
     - ``importance``, a vector u for each head, where a token has a weight: inverse square and Lorentzian. Key j weighs
       :math:`w_j = e^{u \cdot k_j}`, above 0, and u starts at 0, so that all weigh 1.
 
@@ -276,7 +276,7 @@ class PreparedScore(Score):
 
 
 class RotaryScore(PreparedScore):
-    r"""Any score of queries and keys that are turned by their places: relative positions without a vector for each.
+    r"""Any score of queries and keys that are turned by their positions: relative positions without a vector for each.
 
     .. math:: s_{ij} = \text{score}(R_i q_i, R_j k_j)
 
@@ -323,5 +323,5 @@ SCORES: dict[str, Callable[..., nn.Module]] = {
 
 
 def measuring_places(module: nn.Module) -> list[str]:
-    """Names of the scores in a module that compare places, and so need one sequence with nothing left out."""
+    """Names of the scores in a module that compare positions, and so need one sequence with nothing left out."""
     return [type(part).__name__ for part in module.modules() if getattr(part, "measures_places", False)]

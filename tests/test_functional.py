@@ -276,8 +276,8 @@ def test_distance_biased_scores_keep_the_dtype():
 @pytest.mark.parametrize(
     ("strength", "options", "message"),
     [
-        (torch.zeros(3), {"query_offset": 3}, "5 queries from place 3 reach past 7 keys"),
-        (torch.zeros(3), {"query_offset": -1}, "5 queries from place -1"),
+        (torch.zeros(3), {"query_offset": 3}, "5 queries from position 3 reach past 7 keys"),
+        (torch.zeros(3), {"query_offset": -1}, "5 queries from position -1"),
         (torch.zeros(2), {}, r"\(3,\) or \(3, 2\) for 3 heads and 2 sides, got \(2,\)"),
         (torch.zeros(3, 4), {}, r"got \(3, 4\)"),
         (torch.zeros(3, 2), {"width": 3}, r"\(3, 4\) for 3 heads and 4 sides, got \(3, 2\)"),

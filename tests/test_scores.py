@@ -615,7 +615,7 @@ def test_both_paths_refuse_what_has_no_distance(score, is_causal, monkeypatch):
             with pytest.raises(ValueError, match="7 queries and 5 keys"):
                 attention(score, query, key[:, :, :5], value[:, :, :5], is_causal=True, need_weights=need_weights)
         elif isinstance(score, DistanceBiasedScore):
-            with pytest.raises(ValueError, match=r"queries from place \d reach past 5 keys"):
+            with pytest.raises(ValueError, match=r"queries from position \d reach past 5 keys"):
                 attention(score, query, key[:, :, :5], value[:, :, :5], need_weights=need_weights)
 
 

@@ -95,7 +95,7 @@ def attention(
 ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H L S"] | None]:
     """Attention under any score: its fast path if it has one, else (and whenever the weights are wanted) the readable.
 
-    With ``is_causal`` the queries are the last L of the S places.
+    With ``is_causal`` the queries are the last L of the S positions.
 
     Returns:
         The output, and the weights if ``need_weights``, else None.

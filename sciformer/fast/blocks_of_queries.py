@@ -41,8 +41,8 @@ def query_blocks(
     """The readable path for a few queries at a time: exact for any score, in memory that does not grow with L · S.
 
     A block is all queries of some examples or, where one example is already too many, some of its queries. Of each
-    block only the output is kept; going back, it is computed once more (Chen et al. 2016, arXiv:1604.06174). What fits
-    in one block takes the readable path, and nothing is computed twice.
+    block only the output is kept; the backward pass computes the rest once more (Chen et al. 2016, arXiv:1604.06174).
+    What fits in one block takes the readable path, and nothing is computed twice.
 
     Args:
         numbers_per_score: how many numbers the score holds for each pair of a query and a key.

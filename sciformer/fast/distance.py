@@ -47,13 +47,13 @@ def grid_biased_attention(
     (H, L, D), S = query.shape[-3:], key.shape[-2]
     check_strength(strength, H, 4)
     slopes = strength.reshape(H, -1).expand(H, 4)[..., None, None].unbind(dim=1)  # (H, 1, 1) each
-    places, first = torch.arange(S, device=key.device), S - L if is_causal else 0
+    positions, first = torch.arange(S, device=key.device), S - L if is_causal else 0
     prices, behind = [], []
-    for place, last, (before, after) in (
-        (places % width, min(width, S) - 1, slopes[:2]),
-        (places // width, (S - 1) // width, slopes[2:]),
+    for position, last, (before, after) in (
+        (positions % width, min(width, S) - 1, slopes[:2]),
+        (positions // width, (S - 1) // width, slopes[2:]),
     ):
-        borders = place[:, None] > torch.arange(last, device=key.device)  # (S, N): which ones a token lies behind
+        borders = position[:, None] > torch.arange(last, device=key.device)  # (S, N): which ones a token lies behind
         prices.append(torch.where(borders[first : first + L], before, -after))  # (H, L, N)
         behind.append(borders)
     wide = torch.promote_types(query.dtype, torch.float32)

@@ -55,7 +55,7 @@ def attention_with_features(
 ) -> Float[Tensor, "B H L D"]:
     """Dot-product attention with a bias that is itself a dot product, ``scale * (q·k + f·g)``, through fused kernels.
 
-    Queries and keys with F numbers more make it plain dot-product attention, in which no (L, S) bias is held.
+    Queries and keys with F more features make it plain dot-product attention, in which no (L, S) bias is held.
     """
     dim, more = query.shape[-1], of_query.shape[-1]
     filling = -(dim + more) % 8  # fused kernels want a head_dim that is a multiple of 8, the same for all three

@@ -33,7 +33,7 @@ def readable_attention(
     """The path that always works: every score at once.
 
     Args:
-        query_offset: place of the first query among the keys; causal queries are the last ones whatever it says.
+        query_offset: position of the first query among the keys; causal queries are the last ones whatever it says.
 
     Returns:
         The output and the weights.

@@ -18,7 +18,7 @@ RUN = 16
 def running_mean(
     scores: Float[Tensor, "*batch S"], value: Float[Tensor, "*batch S D"]
 ) -> tuple[Float[Tensor, "*batch S D"], Float[Tensor, "*batch S"]]:
-    r"""Causal attention under scores that are the same for every query: at each place, the mean of the values so far.
+    r"""Causal attention under scores that all queries share: at each position, the mean of the values so far.
 
     .. math:: t_i = \log \sum_{j \le i} e^{s_j}, \qquad y_i = \sum_{j \le i} e^{s_j - t_i} v_j
 
