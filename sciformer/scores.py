@@ -285,11 +285,8 @@ class RotaryScore(PreparedScore):
 
     measures_places = True
 
-    def prepare(
-        self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
-    ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
-        """Turn both; the keys count from 0."""
-        return rotate(query, offset=query_offset), rotate(key)
+    def prepare(self, query: Tensor, key: Tensor, query_offset: int = 0) -> tuple[Tensor, Tensor]:
+        return rotate(query, offset=query_offset), rotate(key)  # keys count from 0
 
 
 class NormalizedScore(PreparedScore):
@@ -301,10 +298,7 @@ class NormalizedScore(PreparedScore):
     Source: Henry et al. 2020, arXiv:2010.04245.
     """
 
-    def prepare(
-        self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
-    ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
-        """Bring both to length √D."""
+    def prepare(self, query: Tensor, key: Tensor, query_offset: int = 0) -> tuple[Tensor, Tensor]:
         # On CUDA autocast makes norms float32, and then values would differ from queries and keys.
         return F.rms_norm(query, query.shape[-1:]).to(query.dtype), F.rms_norm(key, key.shape[-1:]).to(key.dtype)
 
