@@ -215,7 +215,7 @@ class EnergyWellScore(Score):
         start: float | Sequence[float] | None = None,
     ):
         super().__init__(num_heads, head_dim)
-        if isinstance(well, str) and well not in WELLS:
+        if not callable(well) and well not in WELLS:
             raise ValueError(f"well must be a function of a distance or one of {', '.join(WELLS)}, got {well!r}")
         if form not in ("gradient", "field"):
             raise ValueError(f'form must be "gradient" or "field", got {form!r}')

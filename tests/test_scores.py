@@ -505,6 +505,7 @@ def test_a_heavy_token_draws_attention(well):
     ("options", "message"),
     [
         ({"well": "gauss"}, "gaussian, inverse_square, softmax_exponential, lorentzian, got 'gauss'"),
+        ({"well": None}, "a function of a distance or one of gaussian, .*, got None"),
         ({"form": "kernel"}, "got 'kernel'"),
         ({"start": 0.0}, r"above 0, .* 3 heads, got 0\.0"),
         ({"start": [0.1, -0.2, 0.3]}, r"above 0, .* got \[0\.1, -0\.2, 0\.3\]"),
