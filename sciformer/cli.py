@@ -435,8 +435,8 @@ def run_data(options: argparse.Namespace) -> None:
 
 def short(path: Path) -> Path:
     """A path as a bug report needs it: from the package or from the user's home, without what lies above."""
-    if path.is_relative_to(data.ASSETS.parents[1]):
-        return path.relative_to(data.ASSETS.parents[1])
+    if path.is_relative_to(PACKAGE):
+        return path.relative_to(PACKAGE.parent)
     return "~" / path.relative_to(Path.home()) if path.is_relative_to(Path.home()) else path
 
 

@@ -10,7 +10,8 @@ import torch
 
 from sciformer import cli, data
 from sciformer.functional import InputError
-from sciformer.lab import records, search, trainers
+from sciformer.lab import claims, records, search, trainers
+from sciformer.lab.claims import tables
 from sciformer.lab.experiments import EXPERIMENTS
 from sciformer.lab.records import load_record
 from sciformer.lab.settings import ImageSetting
@@ -267,7 +268,7 @@ def test_data_shows_what_is_where(tmp_path, capsys):
 
 
 def test_places_are_shown_without_what_lies_above(tmp_path):
-    assert cli.short(data.ASSETS / "a.bz2") == Path("sciformer/assets/a.bz2")
+    assert cli.short(data.ASSETS / "a.bz2") == Path("sciformer/data/assets/a.bz2")
     assert cli.short(Path.home() / ".cache" / "b") == Path("~/.cache/b")
     assert cli.short(tmp_path / "c") == tmp_path / "c"
 
