@@ -1,11 +1,15 @@
-# make lab   the course in JupyterLab, which saves sliders with a notebook, so that it opens again with its pictures
-# make test  the package's tests and every notebook
-# Both make the virtual environment .venv first if it is not there. In a container, as root: make lab FLAGS=--allow-root
+# make lab    the course in JupyterLab, which saves sliders with a notebook, so that it opens again with its pictures
+# make test   the package's tests and every notebook
+# make lint   format, rules, the import contract, and every notebook in step with its script; nothing is changed
+# make types  the types of the package and of the benchmarks
+# make check  everything that CI runs, the three above included: .ci/run
+# make lock   requirements.lock anew: what .venv holds, with hashes
+# Each makes the virtual environment .venv first if it is not there. In a container, as root: make lab FLAGS=--allow-root
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: lab test clean
+.PHONY: lab test lint types check lock clean
 
 lab: .venv/installed
 	$(BIN)/jupyter lab --LabApp.app_settings_dir=tools/lab $(FLAGS) notebooks/00_welcome.ipynb
@@ -14,11 +18,34 @@ test: .venv/installed
 	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile tests
 	$(BIN)/python -m pytest --nbval notebooks
 
+lint: .venv/dev-installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/python tools/notebooks.py check
+
+types: .venv/dev-installed
+	$(BIN)/mypy
+
+check:
+	bash .ci/run
+
+# The constraints keep the versions that are installed; uv adds the hashes of every wheel of them.
+lock: .venv/dev-installed
+	$(BIN)/python -m pip install --quiet -e '.[bench]'
+	$(BIN)/python -m pip freeze --exclude-editable > .venv/tested.txt
+	$(BIN)/uv pip compile --quiet --python $(BIN)/python --all-extras --constraint .venv/tested.txt --generate-hashes \
+	    --no-annotate --custom-compile-command 'make lock' --no-emit-index-url --no-emit-find-links --output-file requirements.lock pyproject.toml
+
 .venv/installed: pyproject.toml requirements.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and f"sciformer needs Python 3.11 or newer, $(PYTHON) is {sys.version.split()[0]}; try make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet -r requirements.txt
+	@touch $@
+
+.venv/dev-installed: .venv/installed
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
 	@touch $@
 
 clean:
