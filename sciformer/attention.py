@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from sciformer.fast import attention
 from sciformer.fast.cache import Cache, SourceMemory, memory_for
+from sciformer.functional import InputError
 from sciformer.scores import DotProductScore
 
 
@@ -42,11 +43,11 @@ class MultiHeadAttention(nn.Module):
     ):
         super().__init__()
         if embed_dim < 1:
-            raise ValueError(f"embed_dim must be at least 1, got {embed_dim}")
+            raise InputError(f"embed_dim must be at least 1, got {embed_dim}")
         if num_heads < 1 or embed_dim % num_heads:
-            raise ValueError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
+            raise InputError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
         if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout must lie in [0, 1), got {dropout}")
+            raise InputError(f"dropout must lie in [0, 1), got {dropout}")
         self.num_heads = num_heads
         self.dropout = dropout
         self.q_proj = nn.Linear(embed_dim, embed_dim, bias=bias)
@@ -120,16 +121,16 @@ class MultiHeadAttention(nn.Module):
         self, query: Tensor, source: Tensor | None, attn_mask: Tensor | None, is_causal: bool, need_weights: bool
     ) -> None:
         if self.training and self.dropout:
-            raise ValueError(
+            raise InputError(
                 f"a cache cannot serve training with dropout {self.dropout}, which drops other weights in each call; "
                 "call model.eval() first"
             )
         if source is None and not is_causal:
-            raise ValueError("with a cache self-attention is causal; pass is_causal=True, or the source as key")
+            raise InputError("with a cache self-attention is causal; pass is_causal=True, or the source as key")
         if is_causal and (attn_mask is not None or need_weights):
-            raise ValueError("with a cache causal attention has no attn_mask and no need_weights beside it")
+            raise InputError("with a cache causal attention has no attn_mask and no need_weights beside it")
         if is_causal and source is not None and source.shape[1] != query.shape[1]:
-            raise ValueError(
+            raise InputError(
                 f"with a cache and is_causal, queries and keys are the same new tokens, got {query.shape[1]} queries "
                 f"and {source.shape[1]} keys"
             )
@@ -138,13 +139,13 @@ class MultiHeadAttention(nn.Module):
         embed_dim = self.q_proj.in_features
         for name, x in (("query", query), ("key", key), ("value", value)):
             if x.dim() != 3 or x.shape[-1] != embed_dim:
-                raise ValueError(f"{name} must be (B, length, {embed_dim}), got {tuple(x.shape)}")
+                raise InputError(f"{name} must be (B, length, {embed_dim}), got {tuple(x.shape)}")
             if x.shape[0] != query.shape[0]:
-                raise ValueError(f"query has batch {query.shape[0]}, but {name} has batch {x.shape[0]}")
+                raise InputError(f"query has batch {query.shape[0]}, but {name} has batch {x.shape[0]}")
             if not x.is_floating_point() or x.dtype != query.dtype:
-                raise ValueError(f"inputs must share a floating-point dtype; query is {query.dtype}, {name} {x.dtype}")
+                raise InputError(f"inputs must share a floating-point dtype; query is {query.dtype}, {name} {x.dtype}")
         if key.shape[1] != value.shape[1]:
-            raise ValueError(f"there are {key.shape[1]} keys, but {value.shape[1]} values")
+            raise InputError(f"there are {key.shape[1]} keys, but {value.shape[1]} values")
         # Three dimensions would silently put the batch where the heads belong.
         if attn_mask is not None and attn_mask.dim() not in (2, 4):
-            raise ValueError(f"attn_mask must be (L, S) or (B, H, L, S), got {tuple(attn_mask.shape)}")
+            raise InputError(f"attn_mask must be (L, S) or (B, H, L, S), got {tuple(attn_mask.shape)}")

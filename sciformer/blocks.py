@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from sciformer.attention import MultiHeadAttention
 from sciformer.fast.cache import Cache, RecentTokens
+from sciformer.functional import InputError
 from sciformer.scores import DotProductScore, measuring_places
 
 
@@ -78,7 +79,7 @@ class TokenShift(nn.Module):
     def __init__(self, embed_dim: int, reach: int = 1):
         super().__init__()
         if reach < 1:
-            raise ValueError(f"reach must be at least 1, got {reach}")
+            raise InputError(f"reach must be at least 1, got {reach}")
         self.weight = nn.Parameter(torch.zeros(reach, embed_dim))
 
     def forward(self, x: Float[Tensor, "B L E"], *, cache: Cache | None = None) -> Float[Tensor, "B L E"]:
@@ -215,7 +216,7 @@ class DecoderBlock(TransformerBlock):
         self.cross_attention_norm = norm(embed_dim)
         self.cross_attention = MultiHeadAttention(embed_dim, num_heads, score=cross_score, dropout=dropout, bias=bias)
         if places := measuring_places(self.cross_attention):
-            raise ValueError(
+            raise InputError(
                 f"{places[0]} compares places in one sequence and cannot serve cross-attention, "
                 "where queries and keys stand in two"
             )

@@ -6,7 +6,6 @@ import os
 import platform
 import secrets
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib import metadata
@@ -70,17 +69,7 @@ def is_user_error(error: BaseException | None) -> bool:
             return not Path(path).is_relative_to(PACKAGE)
         case records.UnfinishedRecord():
             return is_user_error(error.__cause__)
-        case ValueError():
-            return _refused_on_purpose(error)
     return False
-
-
-def _refused_on_purpose(error: ValueError) -> bool:
-    """Whether a ``raise ValueError`` of the package raised it, rather than Python or torch."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and (
-        Path(frames[-1].filename).is_relative_to(PACKAGE) and (frames[-1].line or "").startswith("raise ValueError(")
-    )
 
 
 def check_device(name: str) -> None:

@@ -50,14 +50,14 @@ def naive_attention(
         ValueError: if x is not a floating-point (..., L, E) tensor, or ``normalize`` is none of the three.
     """
     if x.dim() < 2 or not x.is_floating_point():
-        raise ValueError(f"x must be a floating-point (..., L, E) tensor, got {x.dtype} of shape {tuple(x.shape)}")
+        raise InputError(f"x must be a floating-point (..., L, E) tensor, got {x.dtype} of shape {tuple(x.shape)}")
     weights = x @ x.transpose(-2, -1)  # (..., L, L)
     if normalize == "softmax":
         weights = weights.softmax(dim=-1)
     elif normalize == "standardize":
         weights = F.layer_norm(weights, weights.shape[-1:])
     elif normalize != "none":
-        raise ValueError(f'normalize must be "softmax", "none" or "standardize", got {normalize!r}')
+        raise InputError(f'normalize must be "softmax", "none" or "standardize", got {normalize!r}')
     return weights @ x, weights
 
 
@@ -74,7 +74,7 @@ def causal_mask(
     """
     key_length = length if key_length is None else key_length
     if length > key_length:
-        raise ValueError(f"a causal mask needs a key for each query, got {length} queries and {key_length} keys")
+        raise InputError(f"a causal mask needs a key for each query, got {length} queries and {key_length} keys")
     ones = torch.ones(length, key_length, dtype=torch.bool, device=device)
     return ones.tril(diagonal=key_length - length)
 
@@ -87,9 +87,9 @@ def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], max_length: int) -> 
     """
     lengths = torch.as_tensor(lengths)
     if lengths.dim() != 1 or lengths.is_floating_point():
-        raise ValueError(f"lengths must be (B,) integers, got {lengths.dtype} of shape {tuple(lengths.shape)}")
+        raise InputError(f"lengths must be (B,) integers, got {lengths.dtype} of shape {tuple(lengths.shape)}")
     if len(lengths) and not 0 <= lengths.min() <= lengths.max() <= max_length:
-        raise ValueError(f"lengths must lie in 0..{max_length}, got {lengths.min().item()}..{lengths.max().item()}")
+        raise InputError(f"lengths must lie in 0..{max_length}, got {lengths.min().item()}..{lengths.max().item()}")
     positions = torch.arange(max_length, device=lengths.device)
     return (positions < lengths[:, None])[:, None, None, :]
 
@@ -101,7 +101,7 @@ def check_mask(attn_mask: Tensor, scores_shape: Sequence[int]) -> None:
         ValueError: naming the mask's dtype or both shapes.
     """
     if attn_mask.dtype != torch.bool:
-        raise ValueError(
+        raise InputError(
             f"attn_mask must be boolean with True where a query may attend, got {attn_mask.dtype}; "
             "a bias that is added to the scores belongs in a score"
         )
@@ -111,7 +111,7 @@ def check_mask(attn_mask: Tensor, scores_shape: Sequence[int]) -> None:
         g in (1, w) for g, w in zip(reversed(given), reversed(wanted), strict=False)
     )
     if not fits:
-        raise ValueError(f"attn_mask of shape {given} does not broadcast to scores of shape {wanted}")
+        raise InputError(f"attn_mask of shape {given} does not broadcast to scores of shape {wanted}")
 
 
 def masked_softmax(
@@ -153,9 +153,9 @@ def attend(
         ValueError: if scores and value disagree about the number of keys or the dtype, or the mask does not fit.
     """
     if scores.shape[-1] != value.shape[-2]:
-        raise ValueError(f"scores are over {scores.shape[-1]} keys, but there are {value.shape[-2]} values")
+        raise InputError(f"scores are over {scores.shape[-1]} keys, but there are {value.shape[-2]} values")
     if scores.dtype != value.dtype:
-        raise ValueError(f"scores are {scores.dtype}, but value is {value.dtype}")
+        raise InputError(f"scores are {scores.dtype}, but value is {value.dtype}")
     weights = masked_softmax(scores, attn_mask)  # (B, H, L, S)
     return F.dropout(weights, dropout_p) @ value, weights
 
@@ -167,15 +167,15 @@ def check_query_key(query: Tensor, key: Tensor) -> None:
         ValueError: naming both shapes or both dtypes.
     """
     if not query.is_floating_point() or query.dtype != key.dtype:
-        raise ValueError(f"query and key must share a floating-point dtype, got {query.dtype} and {key.dtype}")
+        raise InputError(f"query and key must share a floating-point dtype, got {query.dtype} and {key.dtype}")
     if query.dim() < 2 or query.dim() != key.dim():
-        raise ValueError(
+        raise InputError(
             f"query and key must be (B, H, L, D) and (B, H, S, D), got {tuple(query.shape)} and {tuple(key.shape)}"
         )
     if query.shape[-1] != key.shape[-1]:
-        raise ValueError(f"query has head_dim {query.shape[-1]}, but key has head_dim {key.shape[-1]}")
+        raise InputError(f"query has head_dim {query.shape[-1]}, but key has head_dim {key.shape[-1]}")
     if query.shape[:-2] != key.shape[:-2]:
-        raise ValueError(f"query has batch and heads {tuple(query.shape[:-2])}, but key has {tuple(key.shape[:-2])}")
+        raise InputError(f"query has batch and heads {tuple(query.shape[:-2])}, but key has {tuple(key.shape[:-2])}")
 
 
 def dot_product_scores(
@@ -217,7 +217,7 @@ def rotate(x: Float[Tensor, "*batch L D"], *, offset: int = 0, base: float = 10_
     """
     L, D = x.shape[-2:]
     if D % 2:
-        raise ValueError(f"rotary positions turn pairs of features, got an odd head_dim {D}")
+        raise InputError(f"rotary positions turn pairs of features, got an odd head_dim {D}")
     dtype = torch.promote_types(x.dtype, torch.float32)  # a position needs more than the 8 bits of bfloat16
     position = torch.arange(offset, offset + L, dtype=dtype, device=x.device)
     frequency = base ** (-torch.arange(0, D, 2, dtype=dtype, device=x.device) / D)
@@ -251,9 +251,9 @@ def steps_between(
         ValueError: if the queries reach past the keys, or a row has no token.
     """
     if not 0 <= query_offset <= key_length - length:
-        raise ValueError(f"{length} queries from position {query_offset} reach past {key_length} keys")
+        raise InputError(f"{length} queries from position {query_offset} reach past {key_length} keys")
     if width is not None and width < 1:
-        raise ValueError(f"width must be at least 1, got {width}")
+        raise InputError(f"width must be at least 1, got {width}")
     i = torch.arange(query_offset, query_offset + length, device=device)[:, None]  # (L, 1)
     j = torch.arange(key_length, device=device)  # (S,)
     ahead = [j - i] if width is None else [j % width - i % width, j // width - i // width]  # (L, S) each
@@ -267,7 +267,7 @@ def check_strength(strength: Tensor, num_heads: int, num_sides: int) -> None:
         ValueError: naming the shape given and those that fit.
     """
     if tuple(strength.shape) not in ((num_heads,), (num_heads, num_sides)):
-        raise ValueError(
+        raise InputError(
             f"strength must be ({num_heads},) or ({num_heads}, {num_sides}) for {num_heads} heads and "
             f"{num_sides} sides, got {tuple(strength.shape)}"
         )
@@ -316,7 +316,7 @@ def check_additive_weight(weight: Tensor, query: Tensor) -> None:
         ValueError: naming both shapes.
     """
     if tuple(weight.shape) != (query.shape[-3], query.shape[-1]):
-        raise ValueError(f"weight of shape {tuple(weight.shape)} is not (H, D) for a query of {tuple(query.shape)}")
+        raise InputError(f"weight of shape {tuple(weight.shape)} is not (H, D) for a query of {tuple(query.shape)}")
 
 
 def additive_scores(
@@ -577,5 +577,5 @@ def energy_well_scores(
     elif form == "field":
         scores = well(pairwise_distances(query, key), **parameters).log()
     else:
-        raise ValueError(f'form must be "gradient" or "field", got {form!r}')
+        raise InputError(f'form must be "gradient" or "field", got {form!r}')
     return scores.to(query.dtype)

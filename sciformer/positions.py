@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sciformer.functional import InputError
+
 
 class _Positions(nn.Module):
     """Add one vector for each place."""
@@ -24,7 +26,7 @@ class _Positions(nn.Module):
         """
         (max_length, embed_dim), (L, E) = self.table.shape, x.shape[-2:]
         if max_length < offset + L or embed_dim != E:
-            raise ValueError(
+            raise InputError(
                 f"positions are for up to {max_length} tokens of width {embed_dim}, got {offset + L} of width {E}"
             )
         return x + self.table[offset : offset + L]
@@ -44,7 +46,7 @@ class SinusoidalPositions(_Positions):
     def __init__(self, embed_dim: int, max_length: int):
         super().__init__()
         if embed_dim % 2:
-            raise ValueError(f"sinusoidal positions need an even embed_dim, got {embed_dim}")
+            raise InputError(f"sinusoidal positions need an even embed_dim, got {embed_dim}")
         place = torch.arange(max_length)[:, None]
         frequency = torch.exp(-math.log(10000.0) * torch.arange(0, embed_dim, 2) / embed_dim)
         angle = place * frequency  # (max_length, E / 2)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from sciformer.functional import (
     Form,
+    InputError,
     Well,
     additive_scores,
     distance_biased_scores,
@@ -122,7 +123,7 @@ class DistanceBiasedScore(Score):
         try:
             self.strength = nn.Parameter(slopes.expand(shape).clone())
         except RuntimeError as error:
-            raise ValueError(f"start of shape {tuple(slopes.shape)} does not broadcast to strength {shape}") from error
+            raise InputError(f"start of shape {tuple(slopes.shape)} does not broadcast to strength {shape}") from error
 
     def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         return distance_biased_scores(query, key, self.strength, query_offset=query_offset, width=self.width)
@@ -216,9 +217,9 @@ class EnergyWellScore(Score):
     ):
         super().__init__(num_heads, head_dim)
         if not callable(well) and well not in WELLS:
-            raise ValueError(f"well must be a function of a distance or one of {', '.join(WELLS)}, got {well!r}")
+            raise InputError(f"well must be a function of a distance or one of {', '.join(WELLS)}, got {well!r}")
         if form not in ("gradient", "field"):
-            raise ValueError(f'form must be "gradient" or "field", got {form!r}')
+            raise InputError(f'form must be "gradient" or "field", got {form!r}')
         self.well, self.form = WELLS[well] if isinstance(well, str) else well, form
         formula, fixed = unpack_partial(self.well)
         self.takes = set(formula.takes) - fixed.keys() if isinstance(formula, Well) else set()
@@ -229,10 +230,10 @@ class EnergyWellScore(Score):
                 start = formula.moat / far**formula.power if form == "gradient" else far ** (1 - formula.power)
             alpha = torch.as_tensor(start, dtype=torch.get_default_dtype())
             if alpha.shape not in ((), (num_heads,)) or not (alpha > 0).all():
-                raise ValueError(f"start must be above 0, one number or one for each of {num_heads} heads, got {start}")
+                raise InputError(f"start must be above 0, one number or one for each of {num_heads} heads, got {start}")
             self.log_alpha = nn.Parameter(alpha.log().expand(num_heads).clone())
         elif start is not None:
-            raise ValueError(f"the {well} well has no alpha that could start at {start}")
+            raise InputError(f"the {well} well has no alpha that could start at {start}")
         if "weight" in self.takes:
             self.importance = nn.Parameter(torch.zeros(num_heads, head_dim))
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from sciformer.functional import InputError
+
 
 def check_choice(name: str, given: str, wanted: Sequence[str]) -> None:
     """Check that an argument is one of the strings it may be.
@@ -10,4 +12,4 @@ def check_choice(name: str, given: str, wanted: Sequence[str]) -> None:
         ValueError: naming the argument, the allowed strings and the one that was given.
     """
     if given not in wanted:
-        raise ValueError(f"{name} must be {' or '.join(map(repr, wanted))}, got {given!r}")
+        raise InputError(f"{name} must be {' or '.join(map(repr, wanted))}, got {given!r}")

@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from sciformer.functional import InputError
+
 
 @torch.no_grad()
 def affine(
@@ -64,6 +66,6 @@ def random_affine(
         ValueError: if ``scale`` is not in [0, 1), since the zoom could then be 0.
     """
     if not 0 <= scale < 1:
-        raise ValueError(f"scale must lie in [0, 1), got {scale}")
+        raise InputError(f"scale must lie in [0, 1), got {scale}")
     draws = 2 * torch.rand(len(images), 4, generator=generator) - 1  # (B, 4) in [-1, 1)
     return affine(images, degrees=degrees * draws[:, 0], zoom=1 + scale * draws[:, 1], shift=translate * draws[:, 2:])

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from sciformer.functional import InputError
+
 
 def batches(
     *tensors: Tensor,
@@ -29,9 +31,9 @@ def batches(
     """
     lengths = [len(tensor) for tensor in tensors]
     if len(set(lengths)) != 1:
-        raise ValueError(f"batches needs tensors of one common length, got lengths {lengths}")
+        raise InputError(f"batches needs tensors of one common length, got lengths {lengths}")
     if not 1 <= batch_size <= lengths[0]:
-        raise ValueError(f"batch_size must lie in 1..{lengths[0]}, the number of samples, got {batch_size}")
+        raise InputError(f"batch_size must lie in 1..{lengths[0]}, the number of samples, got {batch_size}")
     # The generator is a separate function, so that the errors above are raised by the call, not by the first batch.
     return _batches(tensors, batch_size, torch.Generator().manual_seed(seed), augment)
 

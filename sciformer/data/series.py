@@ -3,6 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor
 
+from sciformer.functional import InputError
+
 
 def windows(
     series: Float[Tensor, "T"], context: int, horizon: int
@@ -25,12 +27,12 @@ def windows(
             short for one window.
     """
     if series.dim() != 1 or min(context, horizon) < 1:
-        raise ValueError(
+        raise InputError(
             f"windows needs a series of shape (T,), a context and a horizon of 1 or more, got shape "
             f"{tuple(series.shape)}, context {context}, horizon {horizon}"
         )
     if len(series) < context + horizon:
-        raise ValueError(
+        raise InputError(
             f"context {context} and horizon {horizon} need {context + horizon} values, the series has {len(series)}"
         )
     whole = series.unfold(0, context + horizon, 1)  # (N, C + F)

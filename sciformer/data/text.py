@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sciformer.data._choice import check_choice
 from sciformer.data.fetching import SHAKESPEARE_SMALL_FILE, embedded, full_shakespeare
+from sciformer.functional import InputError
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Vocabulary:
         token_of = {character: token for token, character in enumerate(self.characters)}
         if unknown := set(text) - token_of.keys():
             position = min(text.index(character) for character in unknown)
-            raise ValueError(f"character {text[position]!r} at position {position} is not in the vocabulary")
+            raise InputError(f"character {text[position]!r} at position {position} is not in the vocabulary")
         return torch.tensor([token_of[character] for character in text], dtype=torch.int64)
 
     def decode(self, tokens: Int[Tensor, "N"] | Sequence[int]) -> str:
@@ -55,7 +56,7 @@ class Vocabulary:
         tokens = torch.as_tensor(tokens).tolist()
         for position, token in enumerate(tokens):
             if not 0 <= token < len(self):
-                raise ValueError(f"token {token} at position {position} is not in 0..{len(self) - 1}")
+                raise InputError(f"token {token} at position {position} is not in 0..{len(self) - 1}")
         return "".join(self.characters[token] for token in tokens)
 
 
@@ -74,7 +75,7 @@ def token_rows(texts: Sequence[str], vocabulary: Vocabulary) -> Int[Tensor, "N L
         rows = [[token_of[character] for character in text] + [0] * (width - len(text)) for text in texts]
     except KeyError as error:
         culprit = next(text for text in texts if error.args[0] in text)
-        raise ValueError(f"character {error.args[0]!r} of {culprit!r} is not in the vocabulary") from None
+        raise InputError(f"character {error.args[0]!r} of {culprit!r} is not in the vocabulary") from None
     return torch.tensor(rows, dtype=torch.int64).view(len(texts), width)
 
 
@@ -125,7 +126,7 @@ def text_batches(
     """
     needed = batch_size * length + length  # the first chunk starts at offset L - 1 at most; one more for the target
     if min(length, batch_size) < 1 or len(tokens) < needed:
-        raise ValueError(
+        raise InputError(
             f"{batch_size} chunks of {length} tokens need a text of {needed} or more, got {len(tokens)} tokens"
         )
     return _text_batches(tokens, length, batch_size, torch.Generator().manual_seed(seed))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sciformer.data._choice import check_choice
 from sciformer.data.text import Vocabulary
+from sciformer.functional import InputError
 
 
 def lookup(
@@ -32,7 +33,7 @@ def lookup(
         ValueError: if ``num_keys`` is below ``pairs``, or any size is below 1.
     """
     if min(count, pairs, num_values) < 1 or num_keys < pairs:
-        raise ValueError(
+        raise InputError(
             f"lookup needs 1 or more of everything and a key for each pair, got count {count}, pairs {pairs}, "
             f"num_keys {num_keys}, num_values {num_values}"
         )
@@ -66,7 +67,7 @@ def clustered_tokens(
         ValueError: if ``count`` or ``size`` is below 1, or ``clusters`` below 2.
     """
     if min(count, size) < 1 or clusters < 2:
-        raise ValueError(
+        raise InputError(
             f"clustered_tokens needs a set, 2 clusters and a token in each, got count {count}, clusters {clusters}, "
             f"size {size}"
         )
@@ -102,7 +103,7 @@ def reversals(count: int, *, seed: int, shortest: int = 1, longest: int = 10) ->
         ValueError: if ``count`` is below 1, or not 1 <= ``shortest`` <= ``longest``.
     """
     if count < 1 or not 1 <= shortest <= longest:
-        raise ValueError(
+        raise InputError(
             f"reversals needs 1 string or more and 1 <= shortest <= longest, got count {count}, shortest {shortest}, "
             f"longest {longest}"
         )
@@ -213,7 +214,7 @@ def dates(
         ValueError: if ``count`` is below 1, or a split is none of the above.
     """
     if count < 1:
-        raise ValueError(f"dates needs 1 date or more, got {count}")
+        raise InputError(f"dates needs 1 date or more, got {count}")
     check_choice("days", days, ("train", "test"))
     check_choice("forms", forms, ("train", "test"))
     generator = torch.Generator().manual_seed(seed)

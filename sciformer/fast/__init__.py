@@ -21,6 +21,7 @@ from sciformer.fast.fused import attention_with_features, fast_dot_product, fuse
 from sciformer.fast.readable import combined_mask, readable_attention
 from sciformer.fast.separable import RUN, fast_separable, running_mean
 from sciformer.fast.wells import fast_energy_well
+from sciformer.functional import InputError
 from sciformer.scores import (
     AdditiveScore,
     DistanceBiasedScore,
@@ -104,7 +105,7 @@ def attention(
         ValueError: if shapes, dtypes or the mask do not fit each other.
     """
     if query.shape[:-2] != key.shape[:-2] or key.shape[:-1] != value.shape[:-1]:  # torch's kernels do not look
-        raise ValueError(
+        raise InputError(
             f"query {tuple(query.shape)}, key {tuple(key.shape)} and value {tuple(value.shape)} must share batch and "
             "heads, and key and value a length"
         )

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sciformer.fast import attention, running_mean
 from sciformer.fast.separable import key_scores
+from sciformer.functional import InputError
 from sciformer.scores import SeparableAdditiveScore
 
 
@@ -77,9 +78,9 @@ class Cache:
             ValueError: if the cache holds another number of texts, or was filled by another model.
         """
         if self._batch not in (None, batch):
-            raise ValueError(f"the cache holds a batch of {self._batch} texts, got {batch}")
+            raise InputError(f"the cache holds a batch of {self._batch} texts, got {batch}")
         if self.length and module not in self.memories:
-            raise ValueError(f"another model has read {self.length} tokens with this cache; start with an empty one")
+            raise InputError(f"another model has read {self.length} tokens with this cache; start with an empty one")
         self._batch = batch
         return self.memories.setdefault(module, make())  # type: ignore[return-value]
 
@@ -167,9 +168,9 @@ class SourceMemory:
         if self.source is None or self.projected is None:
             self.projected = project()
         elif self.source[0].shape[1] != key.shape[1]:
-            raise ValueError(f"the cache belongs to a source of {self.source[0].shape[1]} tokens, got {key.shape[1]}")
+            raise InputError(f"the cache belongs to a source of {self.source[0].shape[1]} tokens, got {key.shape[1]}")
         elif not all(_same(old, new) for old, new in zip(self.source, (key, value), strict=True)):
-            raise ValueError(f"the cache belongs to another source, also of {key.shape[1]} tokens")
+            raise InputError(f"the cache belongs to another source, also of {key.shape[1]} tokens")
         self.source = key, value
         return self.projected
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from sciformer.blocks import evaluating
 from sciformer.fast.cache import Cache
+from sciformer.functional import InputError
 
 if TYPE_CHECKING:
     from sciformer.models.encoder_decoder import Transformer
@@ -34,9 +35,9 @@ def sample(
         ValueError: if the temperature is negative or not finite, or ``top_k`` is below 1.
     """
     if not 0 <= temperature < math.inf:
-        raise ValueError(f"temperature must be a finite number, 0 or more, got {temperature}")
+        raise InputError(f"temperature must be a finite number, 0 or more, got {temperature}")
     if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k must be at least 1, got {top_k}")
+        raise InputError(f"top_k must be at least 1, got {top_k}")
     if temperature == 0:
         return logits.argmax(dim=-1)
     if top_k is not None and top_k < logits.shape[-1]:
@@ -68,12 +69,12 @@ def generate(
         ValueError: if the prompt is empty or no (B, L) integers, or a number is out of its range.
     """
     if count < 0:
-        raise ValueError(f"count must be at least 0, got {count}")
+        raise InputError(f"count must be at least 0, got {count}")
     if prompt.dim() != 2 or prompt.is_floating_point() or prompt.shape[1] == 0:
-        raise ValueError(f"prompt must be (B, L) integers with L >= 1, got {prompt.dtype} of {tuple(prompt.shape)}")
+        raise InputError(f"prompt must be (B, L) integers with L >= 1, got {prompt.dtype} of {tuple(prompt.shape)}")
     known = model.embedding.num_embeddings
     if strange := prompt[(prompt < 0) | (prompt >= known)].tolist():
-        raise ValueError(f"prompt has token {strange[0]}, and the model knows 0..{known - 1}")
+        raise InputError(f"prompt has token {strange[0]}, and the model knows 0..{known - 1}")
     tokens, new, cache = prompt, prompt[:, -model.max_length :], Cache()
     with evaluating(model):
         for _ in range(count):
@@ -148,7 +149,7 @@ def beam(
     """
     count = _count(model, count)
     if width < 1 or not 0 <= length_penalty < math.inf:
-        raise ValueError(
+        raise InputError(
             f"width must be at least 1 and length_penalty a number from 0, got {width} and {length_penalty}"
         )
     with evaluating(model):
@@ -196,5 +197,5 @@ def _count(model: "Transformer", count: int | None) -> int:
     if count is None:
         return model.max_length
     if not 1 <= count <= model.max_length:
-        raise ValueError(f"count must be from 1 to max_length {model.max_length}, got {count}")
+        raise InputError(f"count must be from 1 to max_length {model.max_length}, got {count}")
     return count

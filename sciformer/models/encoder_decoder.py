@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from sciformer.blocks import DecoderBlock, TransformerBlock
 from sciformer.fast.cache import Cache
+from sciformer.functional import InputError
 from sciformer.models import decoding
 from sciformer.positions import SinusoidalPositions
 from sciformer.scores import DotProductScore
@@ -71,13 +72,13 @@ class Transformer(nn.Module):
         super().__init__()
         for name, size in (("source_vocab", source_vocab), ("max_length", max_length), ("num_layers", num_layers)):
             if size < 1:
-                raise ValueError(f"{name} must be at least 1, got {size}")
+                raise InputError(f"{name} must be at least 1, got {size}")
         if len({pad, start, end}) < 3 or not 0 <= min(pad, start, end) <= max(pad, start, end) < target_vocab:
-            raise ValueError(
+            raise InputError(
                 f"pad, start and end must be three tokens among the target's {target_vocab}, got {pad}, {start}, {end}"
             )
         if pad >= source_vocab:
-            raise ValueError(f"pad must be among the source's {source_vocab} tokens, got {pad}")
+            raise InputError(f"pad must be among the source's {source_vocab} tokens, got {pad}")
         self.max_length = max_length
         self.pad, self.start, self.end = pad, start, end
         self.source_embedding = nn.Embedding(source_vocab, embed_dim)
@@ -153,7 +154,7 @@ class Transformer(nn.Module):
         self._check_tokens("source", source, self.source_embedding.num_embeddings)
         real = source != self.pad  # (B, S)
         if len(empty := (~real.any(dim=1)).nonzero()):
-            raise ValueError(f"source {empty[0].item()} is nothing but padding (token {self.pad})")
+            raise InputError(f"source {empty[0].item()} is nothing but padding (token {self.pad})")
         mask, maps = real[:, None, None, :], []
         x = self.source_embedding(source) * math.sqrt(self.source_embedding.embedding_dim)
         x = self.dropout(self.source_positions(x))
@@ -175,7 +176,7 @@ class Transformer(nn.Module):
         self._check_tokens("target", target, self.target_embedding.num_embeddings, read)
         if read == 0 and len(other := (target[:, 0] != self.start).nonzero()):
             row = int(other[0])
-            raise ValueError(f"target {row} must begin with the start token {self.start}, got {target[row, 0].item()}")
+            raise InputError(f"target {row} must begin with the start token {self.start}, got {target[row, 0].item()}")
         maps: list[Tensor] = []
         cross_maps: list[Tensor] = []
         x = self.target_embedding(target) * math.sqrt(self.target_embedding.embedding_dim)
@@ -192,16 +193,16 @@ class Transformer(nn.Module):
 
     def _check_tokens(self, name: str, tokens: Tensor, vocab: int, read: int = 0) -> None:
         if tokens.dim() != 2 or tokens.is_floating_point() or tokens.numel() == 0:
-            raise ValueError(
+            raise InputError(
                 f"{name} must be (B, length) integers with a length of 1 or more, "
                 f"got {tokens.dtype} of {tuple(tokens.shape)}"
             )
         if read + tokens.shape[1] > self.max_length:
-            raise ValueError(f"a {name} has up to {self.max_length} tokens, got {read + tokens.shape[1]}")
+            raise InputError(f"a {name} has up to {self.max_length} tokens, got {read + tokens.shape[1]}")
         least, most = tokens.aminmax()
         if least < 0 or most >= vocab:
             strange = (least if least < 0 else most).item()
-            raise ValueError(f"{name} has token {strange}, and the model knows 0..{vocab - 1}")
+            raise InputError(f"{name} has token {strange}, and the model knows 0..{vocab - 1}")
 
     def greedy(self, source: Int[Tensor, "B S"], count: int | None = None) -> Int[Tensor, "B N"]:
         """A target for each source, always the likeliest token next; see :func:`~sciformer.models.decoding.greedy`."""

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sciformer.blocks import TransformerBlock
+from sciformer.functional import InputError
 from sciformer.positions import LearnedPositions
 
 
@@ -25,7 +26,7 @@ class ImageToSequence(nn.Module):
     def __init__(self, image_size: int, patch_size: int, in_channels: int, embed_dim: int):
         super().__init__()
         if patch_size < 1 or image_size % patch_size:
-            raise ValueError(f"image_size {image_size} is not divisible by patch_size {patch_size}")
+            raise InputError(f"image_size {image_size} is not divisible by patch_size {patch_size}")
         self.image_shape = (in_channels, image_size, image_size)
         self.grid_size = image_size // patch_size
         self.num_tokens = self.grid_size**2
@@ -46,7 +47,7 @@ class ImageToSequence(nn.Module):
             ValueError: if the images are not of the size that was announced.
         """
         if images.shape[1:] != self.image_shape:
-            raise ValueError(f"images must be (B, {', '.join(map(str, self.image_shape))}), got {tuple(images.shape)}")
+            raise InputError(f"images must be (B, {', '.join(map(str, self.image_shape))}), got {tuple(images.shape)}")
         size = self.projection.kernel_size[0]
         patches = images.unfold(2, size, size).unfold(3, size, size)  # (B, C, rows, columns, size, size): a view
         return patches.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)  # (B, L, P)

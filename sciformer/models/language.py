@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sciformer.blocks import TransformerBlock
 from sciformer.fast.cache import Cache
+from sciformer.functional import InputError
 from sciformer.models import decoding
 from sciformer.positions import LearnedPositions
 
@@ -59,7 +60,7 @@ class CharTransformer(nn.Module):
         super().__init__()
         for name, size in (("vocab_size", vocab_size), ("max_length", max_length), ("num_layers", num_layers)):
             if size < 1:
-                raise ValueError(f"{name} must be at least 1, got {size}")
+                raise InputError(f"{name} must be at least 1, got {size}")
         self.max_length = max_length
         self.embedding = nn.Embedding(vocab_size, embed_dim)
         self.positions = positions(embed_dim, max_length)
@@ -91,7 +92,7 @@ class CharTransformer(nn.Module):
                 for parameter in layer.parameters():
                     nn.init.zeros_(parameter)
         else:
-            raise ValueError(f'start must be "small" or "identity", got {start!r}')
+            raise InputError(f'start must be "small" or "identity", got {start!r}')
 
     def forward(self, tokens: Int[Tensor, "B L"], *, cache: Cache | None = None) -> Float[Tensor, "B L V"]:
         """Logits of the token after each.
@@ -112,11 +113,11 @@ class CharTransformer(nn.Module):
 
     def _run_blocks(self, tokens: Tensor, *, need_weights: bool, cache: Cache | None) -> tuple[Tensor, list[Tensor]]:
         if tokens.dim() != 2 or tokens.is_floating_point() or tokens.shape[1] == 0:
-            raise ValueError(f"tokens must be (B, L) integers with L >= 1, got {tokens.dtype} of {tuple(tokens.shape)}")
+            raise InputError(f"tokens must be (B, L) integers with L >= 1, got {tokens.dtype} of {tuple(tokens.shape)}")
         read = 0 if cache is None else cache.length
         total = read + tokens.shape[1]
         if total > self.max_length:
-            raise ValueError(f"the model can look at {self.max_length} tokens, got {total}")
+            raise InputError(f"the model can look at {self.max_length} tokens, got {total}")
         x, maps = self.dropout(self.positions(self.embedding(tokens), offset=read)), []
         for block in self.blocks:
             x, weights = block(x, is_causal=True, need_weights=need_weights, cache=cache)

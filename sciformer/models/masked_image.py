@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sciformer.blocks import TransformerBlock
+from sciformer.functional import InputError
 from sciformer.models.image import ImageToSequence
 from sciformer.positions import LearnedPositions
 from sciformer.scores import measuring_places
@@ -34,10 +35,10 @@ def random_visible(
         ValueError: if the share is not between 0 and 1, or hides no patch or every patch.
     """
     if not 0 < hidden_share < 1:
-        raise ValueError(f"hidden_share must lie between 0 and 1, got {hidden_share}")
+        raise InputError(f"hidden_share must lie between 0 and 1, got {hidden_share}")
     num_visible = num_tokens - round(hidden_share * num_tokens)
     if not 0 < num_visible < num_tokens:
-        raise ValueError(
+        raise InputError(
             f"a hidden_share of {hidden_share} leaves {num_visible} of {num_tokens} patches visible; "
             "at least one has to be visible and one hidden"
         )
@@ -99,7 +100,7 @@ class MaskedImageModel(nn.Module):
         self.decoder_norm = nn.LayerNorm(decoder_dim)
         self.to_pixels = nn.Linear(decoder_dim, in_channels * patch_size**2)
         if places := measuring_places(self):
-            raise ValueError(
+            raise InputError(
                 f"{places[0]} counts tokens from one to the next, and between two visible ones any "
                 "number may be hidden; give a score without distances, and positions"
             )
@@ -164,15 +165,15 @@ class MaskedImageModel(nn.Module):
     def _check(self, images: Tensor, visible: Tensor) -> None:
         wanted = (len(images), self.num_tokens)
         if visible.dtype != torch.bool or visible.shape != wanted:
-            raise ValueError(f"visible must be {wanted} booleans, got {visible.dtype} of {tuple(visible.shape)}")
+            raise InputError(f"visible must be {wanted} booleans, got {visible.dtype} of {tuple(visible.shape)}")
         counts = visible.sum(dim=1)
         fewest, most = int(counts.min()), int(counts.max())
         if fewest != most:
-            raise ValueError(
+            raise InputError(
                 f"as many patches must be visible in every image, got {fewest} in one and {most} in another"
             )
         if most in (0, self.num_tokens):
-            raise ValueError(f"{most} of {self.num_tokens} patches are visible; at least one has to be, and one hidden")
+            raise InputError(f"{most} of {self.num_tokens} patches are visible; at least one has to be, and one hidden")
 
 
 def _select(tokens: Float[Tensor, "B L E"], chosen: Bool[Tensor, "B L"]) -> Float[Tensor, "B V E"]:

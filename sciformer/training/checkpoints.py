@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sciformer.data.files import check_writable, written_whole
+from sciformer.functional import InputError
 from sciformer.training import distributed
 from sciformer.training.config import Batch, History, TrainConfig
 
@@ -90,15 +91,15 @@ class Checkpoint:
             state = torch.load(io.BytesIO(_checked(path.read_bytes())), map_location="cpu", weights_only=True)
             saved, of = state["config"], state["of"]
         except Exception as error:
-            raise ValueError(
+            raise InputError(
                 f"{path} is not a whole checkpoint ({type(error).__name__}); delete it to start from the beginning"
             ) from error
         config = asdict(self.config)
         if saved != config:
             other = {name: (saved.get(name), value) for name, value in config.items() if saved.get(name) != value}
-            raise ValueError(f"{path} was made with another configuration (saved, asked for): {other}")
+            raise InputError(f"{path} was made with another configuration (saved, asked for): {other}")
         if of != self.of:
-            raise ValueError(f"{path} was made by another run (saved, asked for): {of!r}, {self.of!r}")
+            raise InputError(f"{path} was made by another run (saved, asked for): {of!r}, {self.of!r}")
         self.model.load_state_dict(state["model"])
         for optimizer, optimizer_state in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(optimizer_state)

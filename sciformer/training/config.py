@@ -7,6 +7,8 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from sciformer.functional import InputError
+
 #: The inputs of the model, followed by the target that its output is compared with.
 Batch = tuple[Tensor, ...]
 #: Called as ``on_step(number of steps done, model)``; a mapping that it returns goes into the history.
@@ -46,13 +48,13 @@ class TrainConfig:
 
     def __post_init__(self):
         if self.schedule not in ("cosine", "line", "constant"):
-            raise ValueError(f'schedule must be "cosine", "line" or "constant", got {self.schedule!r}')
+            raise InputError(f'schedule must be "cosine", "line" or "constant", got {self.schedule!r}')
         if self.optimizer not in ("adamw", "muon", "normuon"):
-            raise ValueError(f'optimizer must be "adamw", "muon" or "normuon", got {self.optimizer!r}')
+            raise InputError(f'optimizer must be "adamw", "muon" or "normuon", got {self.optimizer!r}')
         if self.steps < 1 or not 0 <= self.warmup_steps <= self.steps:
-            raise ValueError(f"got {self.steps} steps, {self.warmup_steps} of them warm-up; need 0 <= warm-up <= steps")
+            raise InputError(f"got {self.steps} steps, {self.warmup_steps} of them warm-up; need 0 <= warm-up <= steps")
         if not self.lr > 0 or not self.grad_clip > 0:
-            raise ValueError(f"lr and grad_clip must be positive, got {self.lr} and {self.grad_clip}")
+            raise InputError(f"lr and grad_clip must be positive, got {self.lr} and {self.grad_clip}")
 
     def with_steps(self, steps: int) -> "TrainConfig":
         """The same training with another number of steps; the warm-up is cut where it would not fit."""

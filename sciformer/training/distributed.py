@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
+from sciformer.functional import InputError
+
 
 @contextmanager
 def process_group(device: torch.device | str) -> Iterator[torch.device]:
@@ -66,7 +68,7 @@ def shard(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     if world_size() == 1:
         return batch
     if len(batch[0]) % world_size():
-        raise ValueError(f"{world_size()} processes cannot share a batch of {len(batch[0])} equally")
+        raise InputError(f"{world_size()} processes cannot share a batch of {len(batch[0])} equally")
     size = len(batch[0]) // world_size()
     return tuple(tensor[rank() * size : (rank() + 1) * size] for tensor in batch)
 

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sciformer.blocks import evaluating
+from sciformer.functional import InputError
 from sciformer.training.config import Batch
 
 
@@ -28,7 +29,7 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], metric: Callable[[Tenso
             total += metric(model(*inputs), target).item() * len(target)
             count += len(target)
     if count == 0:
-        raise ValueError("there is nothing to evaluate on: batches is empty")
+        raise InputError("there is nothing to evaluate on: batches is empty")
     return total / count
 
 
@@ -53,7 +54,7 @@ def text_loss(model: nn.Module, tokens: Int[Tensor, "N"], length: int, *, batch_
         ValueError: if there is no second token, or the length is below 1.
     """
     if len(tokens) < 2 or length < 1:
-        raise ValueError(f"need 2 tokens or more and a length of 1 or more, got {len(tokens)} tokens, length {length}")
+        raise InputError(f"need 2 tokens or more and a length of 1 or more, got {len(tokens)} tokens, length {length}")
     whole = (len(tokens) - 1) // length * length
     inputs, targets = tokens[:-1], tokens[1:]
     chunks = [

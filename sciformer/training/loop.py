@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from sciformer.functional import InputError
 from sciformer.training import distributed
 from sciformer.training.checkpoints import Checkpoint
 from sciformer.training.config import Batch, History, OnStep, TrainConfig
@@ -111,7 +112,7 @@ def _forever(batches: Iterable[Batch]) -> Iterator[Batch]:
             yield batch
             count += 1
         if count == before:
-            raise ValueError(f"batches ran dry after {count}; pass something that can be started again")
+            raise InputError(f"batches ran dry after {count}; pass something that can be started again")
 
 
 def _check_finite(losses: Tensor, config: TrainConfig) -> None:

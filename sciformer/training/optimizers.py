@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sciformer.functional import InputError
 from sciformer.training.config import TrainConfig
 
 
@@ -60,7 +61,7 @@ class Muon(torch.optim.Optimizer):
         super().__init__(params, options)
         for p in (p for group in self.param_groups for p in group["params"]):
             if p.dim() != 2:
-                raise ValueError(f"Muon steps matrices, got a parameter of shape {tuple(p.shape)}")
+                raise InputError(f"Muon steps matrices, got a parameter of shape {tuple(p.shape)}")
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -112,7 +113,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
         linears = {layer for stack in stacks for layer in stack.modules() if isinstance(layer, nn.Linear)}
         by_muon = [layer.weight for layer in model.modules() if layer in linears]  # type: ignore[misc]
         if not by_muon:
-            raise ValueError("Muon needs a model whose blocks stand in an nn.ModuleList, and this one has none")
+            raise InputError("Muon needs a model whose blocks stand in an nn.ModuleList, and this one has none")
     muon_ids = {id(p) for p in by_muon}
     rest = [p for p in model.parameters() if id(p) not in muon_ids]
     groups = [
