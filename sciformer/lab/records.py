@@ -171,7 +171,7 @@ def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
 
 def _commit() -> str | None:
     here = Path(__file__).parent
-    if not (here.parent / ".git").exists():
+    if not (here.parents[1] / ".git").exists():
         return None  # installed, perhaps inside a repository of somebody else's
     try:
         return subprocess.run(
