@@ -220,7 +220,7 @@ def test_describe_record_gives_mean_and_standard_error(tmp_path, monkeypatch):
 
 
 def test_a_commit_is_that_of_the_package(tmp_path, monkeypatch):
-    checkout = (Path(records.__file__).parents[1] / ".git").exists()
+    checkout = (Path(__file__).parents[1] / ".git").exists()
     assert bool(records.environment()["commit"]) == checkout
-    monkeypatch.setattr(records, "__file__", str(tmp_path / "sciformer" / "records.py"))
+    monkeypatch.setattr(records, "__file__", str(tmp_path / "sciformer" / "lab" / "records.py"))
     assert records.environment()["commit"] is None

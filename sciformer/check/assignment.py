@@ -10,6 +10,7 @@ from typing import Any
 
 from sciformer.check.exercise import Exercise
 from sciformer.data.files import written_whole
+from sciformer.functional import InputError
 
 #: What reading a program may raise: it can be no Python, hold null bytes, or be nested too deeply.
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
@@ -69,11 +70,11 @@ def write_assignment(
     """
     target = out / path.name
     if target.resolve() == path.resolve():
-        raise ValueError(f"{target} is the notebook itself; give --out another folder")
+        raise InputError(f"{target} is the notebook itself; give --out another folder")
     student = student_version(read_notebook(path), exercises, nbgrader=nbgrader)
     count = len(student["metadata"]["sciformer"]["exercises"])
     if not count:
-        raise ValueError(f"{path} has no exercise: no cell calls check.NAME(...) for a name that is known")
+        raise InputError(f"{path} has no exercise: no cell calls check.NAME(...) for a name that is known")
     with written_whole(target) as beside:
         beside.write_text(json.dumps(student, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return target, count
@@ -92,7 +93,7 @@ def read_notebook(path: Path) -> dict[str, Any]:
         for cell in notebook["cells"]:
             source(cell), cell["cell_type"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ValueError(f"{path} is not a notebook: {error!r}") from error
+        raise InputError(f"{path} is not a notebook: {error!r}") from error
     return notebook
 
 

@@ -28,6 +28,7 @@ from sciformer.check import EXERCISES
 from sciformer.check.assignment import checked, read_notebook, source
 from sciformer.check.exercise import Exercise, Observation, Problem
 from sciformer.data.files import written_whole
+from sciformer.functional import InputError
 
 _PACKAGE = Path(__file__).parents[1]
 _WELL = "exit status 0"
@@ -88,15 +89,15 @@ def known_exercises(module: Path | None = None) -> dict[str, Exercise]:
         return EXERCISES
     spec = importlib.util.spec_from_file_location(module.stem, module)
     if spec is None or spec.loader is None or not module.is_file():
-        raise ValueError(f"{module} is no Python file")
+        raise InputError(f"{module} is no Python file")
     loaded = sys.modules[module.stem] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(loaded)
     except Exception as error:
-        raise ValueError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
+        raise InputError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
     own = {thing.name: thing for thing in vars(loaded).values() if isinstance(thing, Exercise)}
     if not own:
-        raise ValueError(f"{module} has no Exercise")
+        raise InputError(f"{module} has no Exercise")
     return EXERCISES | own
 
 
@@ -128,7 +129,7 @@ def grade(
     wanted = set().union(*variables, *(submission.announced for submission in submissions))
     names = [name for name in exercises if name in wanted]
     if not names:
-        raise ValueError(f"there is no exercise in {', '.join(map(str, files))}")
+        raise InputError(f"there is no exercise in {', '.join(map(str, files))}")
     limits = {"module": module and module.name, "seconds": seconds, "memory": memory, "seed": seed}
     _, ended = _start({"cells": [], "exercises": {}, "skip": [], **limits}, package)
     if ended != _WELL:

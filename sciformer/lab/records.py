@@ -170,8 +170,8 @@ def environment(device: torch.device | str = "cpu") -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    here = Path(__file__).parents[1]
-    if not (here.parent / ".git").exists():
+    here = Path(__file__).parent
+    if not (here.parents[1] / ".git").exists():
         return None  # installed, perhaps inside a repository of somebody else's
     try:
         return subprocess.run(
