@@ -43,10 +43,9 @@ from torch.utils.checkpoint import checkpoint
 
 from sciformer import DistanceBiasedScore, DotProductScore, SeparableAdditiveScore, attend, check, course, experiments, metrics, plotting, records
 from sciformer.data import batches
-from sciformer.lab import trainers
+from sciformer.lab import measuring, trainers
 from sciformer.teach import explore
 from sciformer.fast import attention, query_blocks
-from sciformer.lab.measuring import median_seconds_in_turns, peak_bytes
 from sciformer.training import TrainConfig, fit
 
 torch.manual_seed(0)
@@ -102,7 +101,7 @@ def training_pass(form, length, heads=1):
     return run
 
 
-matrices = peak_bytes(training_pass(readable, 1024), device) / (4 * 1024**2)
+matrices = measuring.peak_bytes(training_pass(readable, 1024), device) / (4 * 1024**2)
 print(f"{matrices:.0f} matrices at a time")
 
 # %% [markdown]
@@ -225,7 +224,7 @@ same(package, readable)
 # %%
 def forward_bytes(form, length=4096):
     inputs = [torch.randn(1, 1, length, 32, device=device) for _ in range(3)]
-    return peak_bytes(lambda: form(*inputs), device)
+    return measuring.peak_bytes(lambda: form(*inputs), device)
 
 
 matrix = forward_bytes(readable)
@@ -241,7 +240,7 @@ for form in (key_blocks, fused):
 # matrix again:
 
 # %%
-kept = peak_bytes(training_pass(key_blocks, 1024), device) / peak_bytes(training_pass(readable, 1024), device)
+kept = measuring.peak_bytes(training_pass(key_blocks, 1024), device) / measuring.peak_bytes(training_pass(readable, 1024), device)
 course.verdict("training at 1024 tokens, memory of key blocks over readable", kept, above=0.5)
 
 
@@ -286,7 +285,7 @@ same(
 
 # %%
 rows = [16, 32, 64, 128, 256, 512, 1024]
-blocked = [peak_bytes(training_pass(lambda *x, n=n: in_query_blocks(*x, rows=n), 1024), device) / 1e6 for n in rows]
+blocked = [measuring.peak_bytes(training_pass(lambda *x, n=n: in_query_blocks(*x, rows=n), 1024), device) / 1e6 for n in rows]
 ax = plotting.curves({"query blocks": list(zip(rows, blocked, strict=True))}, xlabel="rows of a block", ylabel="MB")
 ax.lines[0].set_marker("o")
 ax.set_title("memory of a training pass, 1,024 tokens")
@@ -351,7 +350,7 @@ torch.testing.assert_close(output, attend(bias(query, key), value)[0].detach(), 
 
 # %%
 plain = [torch.randn(1, 1, 512, 32) for _ in range(3)]
-pay_nothing = peak_bytes(lambda: flex_attention(*plain), "cpu") / (4 * 512**2)
+pay_nothing = measuring.peak_bytes(lambda: flex_attention(*plain), "cpu") / (4 * 512**2)
 course.verdict("matrices held by flex_attention, uncompiled", pay_nothing, above=1)
 
 # %% [markdown]
@@ -373,10 +372,10 @@ seconds, memory = {name: [] for name in forms}, {name: [] for name in forms}
 for T in lengths:
     able = forms if longest >= T else ["prefix sums"]
     passes = [training_pass(forms[name], T) for name in able]
-    took = median_seconds_in_turns(passes, 1 if 2048 < T <= longest else 5)  # one of the long ones must do
+    took = measuring.median_seconds_in_turns(passes, 1 if 2048 < T <= longest else 5)  # one of the long ones must do
     for name, run, one in zip(able, passes, took, strict=True):
         seconds[name].append((T, one))
-        memory[name].append((T, peak_bytes(run, device)))
+        memory[name].append((T, measuring.peak_bytes(run, device)))
 
 
 # %% [markdown]

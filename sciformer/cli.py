@@ -61,7 +61,7 @@ def is_user_error(error: BaseException | None) -> bool:
     match error:
         case InputError() | data.DataError():  # an input that was refused, data that cannot be had
             return True
-        case FloatingPointError():  # a training that diverged
+        case FloatingPointError() | ChildProcessError():  # a training that diverged, a worker that does not start
             return True
         case ModuleNotFoundError():
             return error.name in OPTIONAL_PACKAGES

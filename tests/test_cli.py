@@ -164,7 +164,7 @@ def test_train_shakespeare(tmp_path, monkeypatch, capsys, positions):
 def test_a_text_shorter_than_one_batch_is_refused(capsys):
     status, _, error = run(capsys, "train", "shakespeare", "--length", 500, *TINY_TEXT)
     assert status == 1
-    assert "12 pieces of 500 tokens need a text of 6500 or more, got 2000 tokens" in error
+    assert "12 chunks of 500 tokens need a text of 6500 or more, got 2000 tokens" in error
 
 
 def test_train_resumes_from_its_checkpoint(tmp_path, monkeypatch, capsys):

@@ -327,5 +327,5 @@ def test_text_loss_refuses_a_text_without_a_second_token():
 def test_an_empty_text_and_a_strange_character():
     _, vocabulary = shakespeare()
     assert vocabulary.encode("").shape == (0,)
-    with pytest.raises(ValueError, match="character '€' at place 2"):
+    with pytest.raises(ValueError, match="character '€' at position 2"):
         vocabulary.encode("ab€")

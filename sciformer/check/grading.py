@@ -117,7 +117,7 @@ def grade(
 
     Raises:
         ValueError: if no file has an exercise, or the module cannot be used.
-        OSError: if the process that runs submissions does not start.
+        ChildProcessError: if the process that runs submissions does not start.
     """
     exercises = known_exercises(module)
     # Everything is in memory before the first submission runs, so that none can change another, or the package.
@@ -133,7 +133,7 @@ def grade(
     limits = {"module": module and module.name, "seconds": seconds, "memory": memory, "seed": seed}
     _, ended = _start({"cells": [], "exercises": {}, "skip": [], **limits}, package)
     if ended != _WELL:
-        raise OSError(f"the process that runs submissions does not start: {ended}")
+        raise ChildProcessError(f"the process that runs submissions does not start: {ended}")
     grades = []
     for submission, found in zip(tqdm(submissions, disable=None), variables, strict=True):
         answers = {name: found.get(name, name) for name in names}
