@@ -15,7 +15,7 @@ lab: .venv/installed
 	$(BIN)/jupyter lab --LabApp.app_settings_dir=tools/lab $(FLAGS) notebooks/00_welcome.ipynb
 
 test: .venv/installed
-	$(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile tests
+	$(BIN)/python -m pytest tests --numprocesses=auto --maxprocesses=4 --dist=loadfile
 	$(BIN)/python -m pytest --nbval notebooks
 
 lint: .venv/dev-installed
