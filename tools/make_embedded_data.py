@@ -35,6 +35,7 @@ def sample_mnist(root: Path, split: str) -> bytes:
 
 
 def main(folder: Path) -> None:
+    """Write every embedded file into a folder."""
     root = data_root()
     fetch(root)
     contents = {f"mnist_small_{split}.bz2": sample_mnist(root, split) for split in SAMPLES}

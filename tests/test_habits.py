@@ -1,0 +1,93 @@
+"""What the project's own habits promise: one list of checks for everybody, and a lock file that fits the ranges."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+HOOKS = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+
+
+def recipe(target):
+    """The commands of a target of the Makefile, without the path of the environment."""
+    found = re.search(rf"^{target}:.*\n((?:\t.+\n)+)", (ROOT / "Makefile").read_text(), flags=re.M)
+    return [line.strip().replace("$(BIN)/", "") for line in found[1].splitlines()]
+
+
+def test_the_workflow_runs_what_ci_runs_and_may_write_nothing():
+    assert WORKFLOW["permissions"] == {"contents": "read"}
+    (job,) = WORKFLOW["jobs"].values()
+    assert "permissions" not in job
+    assert job["timeout-minutes"] == 90
+    assert [step["run"] for step in job["steps"] if "run" in step] == ["bash .ci/run"]
+    assert recipe("check") == ["bash .ci/run"]
+
+
+def test_the_workflow_pins_its_actions_and_keeps_no_credentials():
+    (job,) = WORKFLOW["jobs"].values()
+    used = {step["uses"].partition("@")[0]: step for step in job["steps"] if "uses" in step}
+    assert set(used) == {"actions/checkout", "actions/setup-python"}
+    assert all(re.fullmatch(r"[0-9a-f]{40}", step["uses"].partition("@")[2]) for step in used.values())
+    assert used["actions/checkout"]["with"]["persist-credentials"] is False
+
+
+def test_the_workflow_covers_every_push_and_pull_request_and_the_oldest_python():
+    assert set(WORKFLOW[True]) == {"push", "pull_request"}  # YAML reads the key `on` as a truth value
+    (job,) = WORKFLOW["jobs"].values()
+    oldest = PROJECT["project"]["requires-python"].removeprefix(">=")
+    assert job["strategy"]["matrix"]["python"] == [oldest, "3.13"]
+
+
+def test_ci_runs_lint_types_and_tests_once():
+    script = (ROOT / ".ci" / "run").read_text()
+    assert re.findall(r"^make (.+?)(?: #.*)?$", script, flags=re.M) == ["test", "lint types"]
+    for command in recipe("lint") + recipe("types"):
+        assert command not in script, "the Makefile says it already"
+
+
+def test_hooks_are_the_commands_of_lint_and_types_in_the_projects_own_environment():
+    (local,) = HOOKS
+    assert local["repo"] == "local"
+    entries = [hook["entry"] for hook in local["hooks"]]
+    assert all(entry.startswith(".venv/bin/") for entry in entries)
+    hooks = {entry.removeprefix(".venv/bin/").removesuffix(" --force-exclude") for entry in entries}
+    assert hooks == {re.sub(r" --check| \.$", "", command) for command in (*recipe("lint"), *recipe("types"))}
+
+
+def test_editors_break_lines_where_ruff_does():
+    told = re.search(r"^max_line_length = (\d+)$", (ROOT / ".editorconfig").read_text(), flags=re.M)
+    assert int(told[1]) == PROJECT["tool"]["ruff"]["line-length"]
+
+
+def locked():
+    """Name -> version and hashes of each package of the lock file."""
+    text = (ROOT / "requirements.lock").read_text().replace("\\\n", "")
+    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    return {first.split("==")[0]: (first.split("==")[1], hashes) for first, *hashes in lines}
+
+
+def test_the_lock_file_has_a_hash_for_everything_and_no_address():
+    assert "://" not in (ROOT / "requirements.lock").read_text()
+    assert len(locked()) > 100
+    for name, (_, hashes) in locked().items():
+        assert hashes, name
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", word) for word in hashes), name
+
+
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+
+
+@pytest.mark.parametrize(
+    "line", [*PROJECT["project"]["dependencies"], *(x for extra in EXTRAS.values() for x in extra)]
+)
+def test_the_lock_file_fits_the_ranges(line):
+    wanted = Requirement(line)
+    version, _ = locked()[canonicalize_name(wanted.name)]
+    assert wanted.specifier.contains(version)
