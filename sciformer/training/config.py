@@ -46,7 +46,7 @@ class TrainConfig:
     compile: bool = False
     schedule: Literal["cosine", "line", "constant"] = "cosine"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.schedule not in ("cosine", "line", "constant"):
             raise InputError(f'schedule must be "cosine", "line" or "constant", got {self.schedule!r}')
         if self.optimizer not in ("adamw", "muon", "normuon"):
