@@ -1,0 +1,38 @@
+"""Every picture that the notebooks draw. Each function draws and returns what it drew on; the notebook shows it.
+
+Colours: viridis for what is positive, a red-blue map centred on 0 for what is signed, Okabe and Ito's palette for
+lines. All three stay legible to colour-blind readers.
+"""
+
+from sciformer.teach.plotting.lines import bands, bars, curves, dots_and_curves, growth, seeds, timeline, with_errors
+from sciformer.teach.plotting.matrices import attention_on_image, confusion, heads, heatmap, images
+from sciformer.teach.plotting.searches import parallel_coordinates, slices, trials
+from sciformer.teach.plotting.spaces import clocks, clusters, convex_hull, landscapes, plane, regions
+from sciformer.teach.plotting.style import COLORS, figure_of
+
+__all__ = [
+    "COLORS",
+    "attention_on_image",
+    "bands",
+    "bars",
+    "clocks",
+    "clusters",
+    "confusion",
+    "convex_hull",
+    "curves",
+    "dots_and_curves",
+    "figure_of",
+    "growth",
+    "heads",
+    "heatmap",
+    "images",
+    "landscapes",
+    "parallel_coordinates",
+    "plane",
+    "regions",
+    "seeds",
+    "slices",
+    "timeline",
+    "trials",
+    "with_errors",
+]
