@@ -6,6 +6,8 @@
 
 Shape letters: B batch, H heads, L queries, S keys, D head_dim, E embed_dim.
 A mask is boolean and True means 'may attend', as in ``torch.nn.functional.scaled_dot_product_attention``.
+
+More than 500 lines, so that every formula of the course stands in one file.
 """
 
 import math

@@ -1,5 +1,6 @@
 """Promises about the package as a whole: its rooms, its exports, its weight, and its one list of dependencies."""
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -34,6 +35,21 @@ def modules():
 
 def test_the_package_shows_its_architecture():
     assert {found.name for found in pkgutil.iter_modules(sciformer.__path__)} == ROOMS | {"__main__"}
+
+
+def test_long_files_say_why():
+    for path in PACKAGE.rglob("*.py"):
+        lines = path.read_text().splitlines()
+        assert len(lines) <= 500 or "More than 500 lines, s" in "\n".join(lines[:15]), path
+
+
+def test_functions_are_short():
+    """At most 60 lines; a docstring does not count."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) else node.body
+                assert not body or body[-1].end_lineno - body[0].lineno < 60, (path, node.name)
 
 
 def public_objects():

@@ -6,6 +6,8 @@ to it.
 
 An answer is observed, then judged: :meth:`Exercise.observe` calls it and keeps plain tensors, :meth:`Exercise.judge`
 compares them. A grader does the first in a process that it does not trust.
+
+More than 500 lines, since observing and judging share the forms that an answer can take.
 """
 
 import linecache

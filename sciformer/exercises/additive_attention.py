@@ -1,4 +1,7 @@
-"""Exercises of notebook 09: additive attention."""
+"""Exercises of notebook 09: additive attention.
+
+More than 500 lines, since each exercise stands beside all the mistakes that are known for it.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

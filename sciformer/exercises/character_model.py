@@ -1,4 +1,7 @@
-"""Exercises of notebook 08: a character language model."""
+"""Exercises of notebook 08: a character language model.
+
+More than 500 lines, since each exercise stands beside all the mistakes that are known for it.
+"""
 
 import math
 from collections.abc import Callable, Iterator

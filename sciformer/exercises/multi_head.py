@@ -1,4 +1,7 @@
-"""Exercises of notebook 03: multi-head attention."""
+"""Exercises of notebook 03: multi-head attention.
+
+More than 500 lines, since each exercise stands beside all the mistakes that are known for it.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,7 @@
-"""Exercises of notebook 05: the transformer block."""
+"""Exercises of notebook 05: the transformer block.
+
+More than 500 lines, since each exercise stands beside all the mistakes that are known for it.
+"""
 
 from collections.abc import Callable, Iterator
 from functools import partial

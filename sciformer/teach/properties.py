@@ -2,6 +2,8 @@
 
 A property takes a recipe, builds the score and tries it in attention, on the readable and on the fast path. Where it
 does not hold it raises, and beside what was seen it says what to look for. :func:`examine` asks them all.
+
+More than 500 lines, so that the properties can be read as the one list that they are.
 """
 
 from collections.abc import Callable, Iterator
