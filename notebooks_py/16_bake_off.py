@@ -37,7 +37,7 @@ import torch
 from IPython.display import Markdown
 
 from sciformer import SCORES, check, course, experiments, metrics, plotting
-from sciformer.lab import claims, trainers
+from sciformer.lab import claims, records, trainers
 from sciformer.teach import explore
 
 torch.manual_seed(0)
@@ -208,9 +208,9 @@ def recorded_gains(name, figure):
     if content is None:
         print(f"{name}: not recorded yet")
         return {}
-    dot = torch.tensor(claims.figures(content, figure, "dot"))
+    dot = torch.tensor(records.figures(content, figure, "dot"))
     sign = -1 if claims.is_better_low(figure) else 1
-    gains = {arm: sign * (torch.tensor(claims.figures(content, figure, arm)) - dot) for arm in content["arms"]}
+    gains = {arm: sign * (torch.tensor(records.figures(content, figure, arm)) - dot) for arm in content["arms"]}
     return {arm: gain.tolist() for arm, gain in gains.items() if arm != "dot"}
 
 

@@ -11,6 +11,7 @@ import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import pytest
 import torch
 
@@ -389,8 +390,8 @@ def test_pictures_of_a_search():
     ax = plotting.with_errors({"a": {"x": (1.0, 0.1), "y": (2.0, 0.2)}, "b": {"y": (1.5, 0.1)}})
     assert [label.get_text() for label in ax.get_yticklabels()] == ["x", "y"]
     for drawn in (ax, figure):
-        plotting.plt.close(plotting.figure_of(drawn))
-    plotting.plt.close("all")
+        plt.close(plotting.figure_of(drawn))
+    plt.close("all")
 
 
 def test_a_range_and_a_few_values():
