@@ -74,7 +74,7 @@ class MultiHeadAttention(nn.Module):
             value: defaults to ``key``.
             attn_mask: (L, S), or (B, H, L, S) with ones where it repeats; True where a query may attend.
             is_causal: no query looks past its own position; together with ``attn_mask`` both hold.
-            need_weights: also return the weights, which takes the readable path.
+            need_weights: also return the weights, which computes ``attend(score(q, k), v)`` in place of a fast path.
             cache: what was remembered in earlier calls; not in training with dropout. With ``is_causal`` the inputs are
                 the next tokens of a text, and each attends to itself and to all before it. Without, ``key`` and
                 ``value`` are a source that is the same in every call, and it is projected in the first only.
@@ -98,7 +98,8 @@ class MultiHeadAttention(nn.Module):
             memory = cache.memory(self, partial(memory_for, self.score), len(query))
             output, weights = memory.attend(self.score, q, *project()), None
         else:
-            k, v = cache.memory(self, SourceMemory, len(query)).recall(key, value, project) if cache else project()
+            source_memory = SourceMemory() if cache is None else cache.memory(self, SourceMemory, len(query))
+            k, v = source_memory.recall(key, value, project)
             output, weights = attention(
                 self.score,
                 q,

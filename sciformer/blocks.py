@@ -64,8 +64,8 @@ class TokenShift(nn.Module):
     .. math:: y_t = x_t + \sum_{m=1}^{M} \mu_m \odot x_{t-m}
 
     Every μ starts at 0, and before the first token there is nothing. It looks back, so it is for causal models only.
-    Source: the token shift of Peng et al. 2023, arXiv:2305.13048, section 3.1.1, which is M = 1; as a short convolution
-    So et al. 2021, arXiv:2109.08668, section 3.1.
+    Sources: Peng et al. 2023, arXiv:2305.13048, section 3.1.1, whose token shift μ x_t + (1 - μ) x_{t-1} is M = 1 but
+    for the scale of each feature; as a short convolution So et al. 2021, arXiv:2109.08668, section 3.1.
 
     Args:
         reach: M, how many tokens before it.

@@ -132,8 +132,9 @@ def masked_softmax(
         return scores.softmax(dim=-1)
     check_mask(attn_mask, scores.shape)
     some_left = attn_mask.any(dim=-1, keepdim=True)  # (..., L, 1)
-    hidden = scores.new_zeros(some_left.shape).masked_fill(some_left, -math.inf)  # a row of -inf alone would give NaN
-    return torch.where(attn_mask, scores, hidden).softmax(dim=-1) * some_left
+    # What a hidden score becomes: -inf, or 0 in a row where all are hidden, since a row of -inf alone would give NaN.
+    fill = scores.new_zeros(some_left.shape).masked_fill(some_left, -math.inf)  # (..., L, 1)
+    return torch.where(attn_mask, scores, fill).softmax(dim=-1) * some_left
 
 
 def attend(
@@ -146,7 +147,8 @@ def attend(
     """The lines that all mechanisms share: softmax the scores, then average the values.
 
     Args:
-        dropout_p: probability with which a weight is dropped. The weights that are returned are those before dropout.
+        dropout_p: probability with which a weight is dropped; outside training the caller passes 0. The weights that
+            are returned are those before dropout.
 
     Returns:
         The output and the weights.
@@ -387,13 +389,13 @@ def squared_distances(query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S
     """
     check_query_key(query, key)
     dtype = torch.promote_types(query.dtype, torch.float32)
-    with torch.autocast(query.device.type, enabled=False):
+    with torch.autocast(query.device.type, enabled=False):  # which would make the product half precision again
         query, key = query.to(dtype), key.to(dtype)
         q_squared, k_squared = (x.square().sum(dim=-1, keepdim=True) for x in (query, key))  # (B, H, L or S, 1)
         q_features = torch.cat((-2 * query, q_squared, torch.ones_like(q_squared)), dim=-1)  # (B, H, L, D + 2)
         k_features = torch.cat((key, torch.ones_like(k_squared), k_squared), dim=-1)  # (B, H, S, D + 2)
         squared = q_features @ k_features.transpose(-2, -1)  # (B, H, L, S)
-    # Where d is small, ‖k‖ is near ‖q‖, so the query's length tells the size of the error.
+    # Where d is small, ‖k‖ is near ‖q‖: the error above is 2 √D ε ‖q‖², and twice that leaves a margin.
     rounding = 4 * math.sqrt(query.shape[-1]) * torch.finfo(dtype).eps * q_squared
     return squared.masked_fill(squared <= rounding, 0.0)
 
@@ -421,6 +423,8 @@ def pairwise_distances(query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H 
 class Well:
     """The energy E(d) that a query feels at distance d from a key, and what a score must know of the formula.
 
+    E is largest at d = 0. It is called a well because it attracts: the more of it a query feels, the more it attends.
+
     Each well is a subclass with one instance, which is called like a function: ``gaussian_well(distance, alpha)``. A
     parameter is one number, or a tensor that broadcasts to the distances.
 
@@ -428,7 +432,7 @@ class Well:
         name: the well's name in ``EnergyWellScore(well=...)``.
         takes: what a score passes to it: ``"alpha"`` and ``"weight"``, which the score learns, and ``"attn_mask"``.
         power: the power p of the distance in the formula's α dᵖ, if it has an α.
-        moat: α dᵖ in the middle of the moat, where d · E(d) is largest.
+        moat: α dᵖ where d · E(d) is largest, which in the ``"gradient"`` form is where a key is attended to least.
     """
 
     name: str
@@ -554,9 +558,9 @@ def energy_well_scores(
               \text{"field": } s_{ij} = \log E(d_{ij}), \qquad d_{ij} = \|q_i - k_j\|
 
     - ``"gradient"`` is the form in which energy wells were proposed: weights in proportion to
-      :math:`e^{-\|g\| E}` with the gradient :math:`g = q_i - k_j`. It is not local: d · E is 0 at d = 0, rises to one
-      maximum and falls again, so a far token's weight comes back to that of a token at distance 0. Around each query
-      lies a moat; the Gaussian's has its middle at d = 1/√(2α).
+      :math:`e^{-\|g\| E}`, where :math:`g = q_i - k_j` is the gradient of :math:`d^2 / 2` in q. It is not local: d · E
+      is 0 at d = 0, rises to one maximum and falls again, so a far token's weight comes back to that of a token at
+      distance 0. Around each query lies a moat; the Gaussian's has its middle at d = 1/√(2α).
     - ``"field"`` is kernel attention: weights in proportion to E. It is local. The Gaussian is the kernel of Nadaraya
       and Watson (both 1964), the Lorentzian the Student kernel of t-SNE, the softmax-exponential the Laplace kernel.
 

@@ -130,10 +130,10 @@ class DistanceBiasedScore(Score):
 
 
 def additive_weight(num_heads: int, head_dim: int) -> nn.Parameter:
-    """A trainable (H, D) weight that gives scores a variance of about 1 at the start.
+    """A trainable (H, D) weight that gives scores a variance between 1 and 2 at the start, near the dot product's 1.
 
-    The tanh of numbers with variance 1 has variance 0.39, so the weights' standard deviation is 1/√D times torch's
-    gain for tanh, 5/3.
+    Its standard deviation is 1/√D times torch's gain for tanh, 5/3. For queries and keys of variance 1, tanh(q + k) has
+    variance 0.52 and the additive score 1.4; tanh(k) has 0.39, and the key's term of the separable score 1.1.
     """
     return nn.Parameter(torch.randn(num_heads, head_dim) * nn.init.calculate_gain("tanh") * head_dim**-0.5)
 
@@ -190,8 +190,9 @@ class EnergyWellScore(Score):
 
     - ``"gradient"``: the moat's middle lies at twice that distance, √(8D). Most tokens are then inside it, where the
       nearer has the higher weight.
-    - ``"field"``: α times what it multiplies spreads by 1 over such keys, as a scaled dot product does. It multiplies
-      d², which spreads by √(8D), or, for the softmax-exponential well, d, which spreads by 1.
+    - ``"field"``: α times what it multiplies has a standard deviation of 1 over such keys, as a scaled dot product has.
+      It multiplies d², which has √(8D), or, for the softmax-exponential well, d, which has 1. The Lorentzian takes the
+      logarithm of 1 + α d², so that its scores spread less: by 0.2 for D = 32.
 
     Args:
         well: a name among :data:`WELLS`, a :class:`~sciformer.functional.Well`, a ``functools.partial`` of one, which
@@ -295,7 +296,7 @@ class NormalizedScore(PreparedScore):
 
     .. math:: s_{ij} = \text{score}\left(\sqrt D \frac{q_i}{|q_i|}, \sqrt D \frac{k_j}{|k_j|}\right)
 
-    A dot product then stays within ±√D however large the weights grow, so that a higher learning rate is safe.
+    A scaled dot product then stays within ±√D however large the weights grow, so that a higher learning rate is safe.
     Source: Henry et al. 2020, arXiv:2010.04245.
     """
 
@@ -304,7 +305,7 @@ class NormalizedScore(PreparedScore):
         return F.rms_norm(query, query.shape[-1:]).to(query.dtype), F.rms_norm(key, key.shape[-1:]).to(key.dtype)
 
 
-#: Every mechanism by name. Each entry is a recipe: ``SCORES[name](num_heads, head_dim)``.
+#: Every mechanism by name, without those that wrap another. Each is a recipe: ``SCORES[name](num_heads, head_dim)``.
 SCORES: dict[str, Callable[..., nn.Module]] = {
     "dot": DotProductScore,
     "distance": DistanceBiasedScore,
