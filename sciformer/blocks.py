@@ -112,7 +112,7 @@ class TransformerBlock(nn.Module):
         norm_first: pre-norm if True, post-norm if False.
         dropout: in attention weights, in the feed-forward and on every branch.
         bias: whether projections, feed-forward and layer norms have a bias.
-        token_shift: what attention and feed-forward read passes a :class:`TokenShift` of this reach first; 0 for none.
+        token_shift: reach of the :class:`TokenShift` before attention and before the feed-forward; 0 for none.
 
     Raises:
         ValueError: as :class:`MultiHeadAttention` and :class:`TokenShift`.
