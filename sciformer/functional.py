@@ -377,9 +377,9 @@ def squared_distances(query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S
               = [-2 q_i,\ \|q_i\|^2,\ 1] \cdot [k_j,\ 1,\ \|k_j\|^2]
 
     The differences :math:`q_i - k_j` themselves would take D times the memory. The price is a rounding error of d² that
-    grows with the lengths and not with d: some √D · ε · :math:`(\|q_i\|^2 + \|k_j\|^2)`, where ε is the type's machine epsilon, as
-    the errors of D terms add up to √D, not to D (Higham and Mary 2019, SIAM J. Sci. Comput. 41(5)). What lies within
-    that error is 0, and so is its gradient: a token is at distance 0 from itself, and no d² is below 0.
+    grows with the lengths and not with d: some √D · ε · :math:`(\|q_i\|^2 + \|k_j\|^2)`, where ε is the type's machine
+    epsilon, as the errors of D terms add up to √D, not to D (Higham and Mary 2019, SIAM J. Sci. Comput. 41(5)). What
+    lies within that error is 0, and so is its gradient: a token is at distance 0 from itself, and no d² is below 0.
 
     Returns:
         d², in float32 if the inputs are in half precision, which a difference of large numbers would not survive.
@@ -444,7 +444,7 @@ class Well:
         raise NotImplementedError
 
     def log_energy(self, squared_distance: Tensor, *args: Any, **parameters: Any) -> Tensor:
-        """The logarithm of E as a function of d², also where E itself rounds to 0; what a softmax cancels may be left out."""
+        """The logarithm of E as a function of d², also where E rounds to 0; without what a softmax cancels."""
         raise NotImplementedError
 
 

@@ -319,5 +319,5 @@ SCORES: dict[str, Callable[..., nn.Module]] = {
 
 
 def measuring_places(module: nn.Module) -> list[str]:
-    """Names of the parts of a module that compare positions, and so need all tokens of one sequence, none left out."""
+    """Names of the parts of a module that compare positions, and so need one sequence with no token left out."""
     return [type(part).__name__ for part in module.modules() if getattr(part, "measures_places", False)]
