@@ -346,7 +346,7 @@ for task, runs in outcome.runs.items():
 # | a width for each direction | $-\sum_d a_{hd}\,(q_{id} - k_{jd})^2$ with $a = e^\beta$ |
 # | taxi distance | $-\alpha_h \sum_d \lvert q_{id} - k_{jd} \rvert$ |
 # | important keys | $q_i \cdot k_j / \sqrt D + u_h \cdot k_j$ |
-# | cosine, and near is better | $\cos(q_i, k_j)/\tau_h - \lambda_h \lvert i - j \rvert$: say `measures_places = True` |
+# | cosine, and near is better | $\cos(q_i, k_j)/\tau_h - \lambda_h \lvert i - j \rvert$: say `compares_positions = True` |
 #
 # Start each so that random queries and keys give scores of a spread near 1.
 

@@ -1,6 +1,5 @@
 """Multi-head attention over any score."""
 
-from collections.abc import Callable
 from functools import partial
 
 from jaxtyping import Bool, Float
@@ -9,7 +8,7 @@ from torch import Tensor, nn
 from sciformer.fast import attention
 from sciformer.fast.cache import Cache, SourceMemory, memory_for
 from sciformer.functional import InputError
-from sciformer.scores import DotProductScore
+from sciformer.scores import DotProductScore, ScoreRecipe
 
 
 class MultiHeadAttention(nn.Module):
@@ -36,7 +35,7 @@ class MultiHeadAttention(nn.Module):
         embed_dim: int,
         num_heads: int,
         *,
-        score: Callable[[int, int], nn.Module] = DotProductScore,
+        score: ScoreRecipe = DotProductScore,
         dropout: float = 0.0,
         bias: bool = True,
         shared_qk: bool = False,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sciformer.attention import MultiHeadAttention
 from sciformer.fast.cache import Cache, RecentTokens
 from sciformer.functional import InputError
-from sciformer.scores import DotProductScore, measuring_places
+from sciformer.scores import DotProductScore, ScoreRecipe, comparing_positions
 
 
 class FeedForward(nn.Module):
@@ -74,7 +74,7 @@ class TokenShift(nn.Module):
         ValueError: if ``reach`` is below 1.
     """
 
-    measures_places = True
+    compares_positions = True
 
     def __init__(self, embed_dim: int, reach: int = 1):
         super().__init__()
@@ -124,7 +124,7 @@ class TransformerBlock(nn.Module):
         num_heads: int,
         *,
         expansion: float = 4,
-        score: Callable[[int, int], nn.Module] = DotProductScore,
+        score: ScoreRecipe = DotProductScore,
         activation: Callable[[], nn.Module] = nn.GELU,
         norm: Callable[[int], nn.Module] | None = None,
         norm_first: bool = True,
@@ -205,7 +205,7 @@ class DecoderBlock(TransformerBlock):
         embed_dim: int,
         num_heads: int,
         *,
-        cross_score: Callable[[int, int], nn.Module] = DotProductScore,
+        cross_score: ScoreRecipe = DotProductScore,
         norm: Callable[[int], nn.Module] | None = None,
         dropout: float = 0.0,
         bias: bool = True,
@@ -215,10 +215,10 @@ class DecoderBlock(TransformerBlock):
         super().__init__(embed_dim, num_heads, norm=norm, dropout=dropout, bias=bias, **block)
         self.cross_attention_norm = norm(embed_dim)
         self.cross_attention = MultiHeadAttention(embed_dim, num_heads, score=cross_score, dropout=dropout, bias=bias)
-        if places := measuring_places(self.cross_attention):
+        if comparing := comparing_positions(self.cross_attention):
             raise InputError(
-                f"{places[0]} compares places in one sequence and cannot serve cross-attention, "
-                "where queries and keys stand in two"
+                f"{comparing[0]} compares positions within one sequence and cannot serve cross-attention, "
+                "where queries and keys come from two"
             )
 
     def forward(  # type: ignore[override]

@@ -419,7 +419,7 @@ def run_data(options: argparse.Namespace) -> None:
     if options.fetch:
         data.fetch(options.root)
     for row in data.describe(options.root):
-        print(f"{row.name:36} {row.state:9} {row.size / 1e6:6.1f} MB  {short(row.place)}")
+        print(f"{row.name:36} {row.state:9} {row.size / 1e6:6.1f} MB  {short(row.path)}")
 
 
 def short(path: Path) -> Path:

@@ -11,7 +11,7 @@ from sciformer.functional import InputError
 
 
 class _Positions(nn.Module):
-    """Add one vector for each place."""
+    """Add one vector for each position."""
 
     table: Tensor  # (max_length, E)
 
@@ -19,7 +19,7 @@ class _Positions(nn.Module):
         """Add L rows of the table.
 
         Args:
-            offset: place of the first token; as many as were read before when decoding with a cache.
+            offset: position of the first token; as many as were read before when decoding with a cache.
 
         Raises:
             ValueError: if x reaches past ``max_length`` or is not ``embed_dim`` wide.
@@ -47,15 +47,15 @@ class SinusoidalPositions(_Positions):
         super().__init__()
         if embed_dim % 2:
             raise InputError(f"sinusoidal positions need an even embed_dim, got {embed_dim}")
-        place = torch.arange(max_length)[:, None]
+        position = torch.arange(max_length)[:, None]
         frequency = torch.exp(-math.log(10000.0) * torch.arange(0, embed_dim, 2) / embed_dim)
-        angle = place * frequency  # (max_length, E / 2)
+        angle = position * frequency  # (max_length, E / 2)
         table = torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)  # (max_length, E), sin and cos in turn
         self.register_buffer("table", table, persistent=False)
 
 
 class LearnedPositions(_Positions):
-    """One trainable vector for each place, starting small and random.
+    """One trainable vector for each position, starting small and random.
 
     Source: Gehring et al. 2017, arXiv:1705.03122, section 3.1.
     """

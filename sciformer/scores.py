@@ -35,11 +35,11 @@ class Score(nn.Module):
     forward. Those below derive from this class; any other module that keeps the contract serves as well.
 
     Attributes:
-        measures_places: whether the score compares the positions of query and key. Both must then belong to one
+        compares_positions: whether the score compares the positions of query and key. Both must then belong to one
             sequence, so that such a score cannot serve attention from a target to a source.
     """
 
-    measures_places = False
+    compares_positions = False
 
     def __init__(self, num_heads: int, head_dim: int):
         super().__init__()
@@ -101,7 +101,7 @@ class DistanceBiasedScore(Score):
         ValueError: if ``start`` does not broadcast to ``strength``.
     """
 
-    measures_places = True
+    compares_positions = True
 
     def __init__(
         self,
@@ -285,7 +285,7 @@ class RotaryScore(PreparedScore):
     ``R`` is :func:`~sciformer.functional.rotate`. Source: Su et al. 2021, arXiv:2104.09864.
     """
 
-    measures_places = True
+    compares_positions = True
 
     def prepare(self, query: Tensor, key: Tensor, query_offset: int = 0) -> tuple[Tensor, Tensor]:
         return rotate(query, offset=query_offset), rotate(key)  # keys count from 0
@@ -318,6 +318,6 @@ SCORES: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def measuring_places(module: nn.Module) -> list[str]:
+def comparing_positions(module: nn.Module) -> list[str]:
     """Names of the parts of a module that compare positions, and so need one sequence with no token left out."""
-    return [type(part).__name__ for part in module.modules() if getattr(part, "measures_places", False)]
+    return [type(part).__name__ for part in module.modules() if getattr(part, "compares_positions", False)]

@@ -250,7 +250,7 @@ def test_describe_and_fetch(tiny_server, tiny_mnist, tmp_path):
     data.fetch(tmp_path)
     assert states() == ["embedded"] * 3 + ["whole"] * 5
     for row in data.describe(tmp_path):
-        assert row.size == row.place.stat().st_size
+        assert row.size == row.path.stat().st_size
     served = len(tiny_server.requests)
     data.fetch(tmp_path)
     assert len(tiny_server.requests) == served

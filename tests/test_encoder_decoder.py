@@ -226,7 +226,7 @@ def test_the_source_matters_and_the_future_does_not(name):
     before = model(source, target)
     other = source.clone()
     other[:, 0] = 3 + (source[:, 0] - 2) % (SOURCE_VOCAB - 3)
-    assert (model(other, target) - before).abs().amax(-1).min() > 1e-6  # at every place of every target
+    assert (model(other, target) - before).abs().amax(-1).min() > 1e-6  # at every position of every target
     later = target.clone()
     later[:, 3:] = 3 + (target[:, 3:] - 2) % (TARGET_VOCAB - 3)
     after = model(source, later)
@@ -284,9 +284,9 @@ def test_separable_cross_attention_ignores_the_query():
         (partial(NormalizedScore, score=DistanceBiasedScore), "DistanceBiasedScore"),
     ],
 )
-def test_a_score_that_measures_places_cannot_serve_cross_attention(score, named):
+def test_a_score_that_compares_positions_cannot_serve_cross_attention(score, named):
     for make in (partial(DecoderBlock, E, H), partial(Transformer, 5, 5, 5, E, H, 1)):
-        with pytest.raises(ValueError, match=f"{named} compares places in one sequence"):
+        with pytest.raises(ValueError, match=f"{named} compares positions within one sequence"):
             make(cross_score=score)
 
 
@@ -399,7 +399,7 @@ def test_a_beam_of_one_is_greedy(name):
 
 @pytest.mark.parametrize("name", ["sinusoidal, post-norm", "separable in decoder_score", "rotary"])
 def test_beam_scores_are_those_of_what_it_wrote(name):
-    """The cache follows the targets when they change places; sources do not disturb each other."""
+    """The cache follows the targets when they are reordered; sources do not disturb each other."""
     model, (source, _) = build(**MODELS[name]), pair()
     tokens, scores = model.beam(source, 4, 5)
     for row, (targets, values) in enumerate(zip(tokens, scores, strict=True)):

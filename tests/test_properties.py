@@ -132,14 +132,14 @@ class AcrossQueries(Own):
         return super().forward(query - query.mean(dim=-2, keepdim=True), key)
 
 
-class Places(Own):
+class Positions(Own):
     def forward(self, query, key, *, attn_mask=None, query_offset=0):
         i = torch.arange(query_offset, query_offset + query.shape[-2])[:, None]
         return super().forward(query, key) - self.scale * (i - torch.arange(key.shape[-2])).abs()
 
 
-class ForgetsTheOffset(Places):
-    measures_places = True
+class ForgetsTheOffset(Positions):
+    compares_positions = True
 
     def forward(self, query, key, *, attn_mask=None, query_offset=0):
         return super().forward(query, key)
@@ -188,7 +188,7 @@ SLIPS = {
     InPlaceOnKeys: {"inputs stay as they are"},
     AcrossExamples: {"examples are strangers"},
     AcrossQueries: {"queries are strangers"},
-    Places: {"says whether it knows places"},
+    Positions: {"says whether it knows positions"},
     ForgetsTheOffset: {"queries are strangers", "decoding is the whole pass"},
     Single: {"dtype"},
     LosesNumbers: {"state_dict holds everything"},
@@ -215,7 +215,7 @@ def test_every_slip_is_seen_for_what_it_is(recipe):
         assert PROPERTIES[name].look_for.split()[0] in str(verdict)
 
 
-@pytest.mark.parametrize("recipe", [Leaks, Divides, Cancelled, AcrossExamples, Places, LosesNumbers, Shared])
+@pytest.mark.parametrize("recipe", [Leaks, Divides, Cancelled, AcrossExamples, Positions, LosesNumbers, Shared])
 def test_a_slip_breaks_nothing_else(recipe):
     assert set(examine(recipe).broken) == SLIPS[recipe]
 
@@ -335,7 +335,7 @@ def test_a_number_may_start_where_it_does_nothing():
 
 
 def test_it_tells_of_a_score_that_does_not_ask_the_query():
-    assert "attention does not depend on the query" in examine(SeparableAdditiveScore).told
+    assert "attention does not depend on the query" in examine(SeparableAdditiveScore).notes
 
 
 def test_a_stub_is_not_attempted():

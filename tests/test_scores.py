@@ -36,8 +36,8 @@ from sciformer import (
 from sciformer.fast import FAST, attention
 from sciformer.fast.cache import memory_for
 from sciformer.functional import Well, safe_root
-from sciformer.scores import WELLS, measuring_places
-from sciformer.teach.properties import PROPERTIES, B, D, H, L, built, examine, knows_places, random_mask, random_qkv
+from sciformer.scores import WELLS, comparing_positions
+from sciformer.teach.properties import PROPERTIES, B, D, H, L, built, examine, knows_positions, random_mask, random_qkv
 
 #: The properties that take the fast path.
 IN_BLOCKS = ("hides the future", "empty rows give 0", "decoding is the whole pass", "fast path is exact")
@@ -89,9 +89,9 @@ def test_every_score_keeps_its_promises_in_blocks(recipe, name):
 
 
 @pytest.mark.parametrize("name", SCORES)
-def test_only_the_distance_knows_places(name):
+def test_only_the_distance_knows_positions(name):
     """Beside what a score says of itself: each later score that does is named here."""
-    assert knows_places(built(SCORES[name])) == (name == "distance")
+    assert knows_positions(built(SCORES[name])) == (name == "distance")
 
 
 def test_the_random_mask_leaves_some_queries_nothing():
@@ -181,7 +181,7 @@ def test_a_score_of_ones_own_drops_in(base):
     layer = MultiHeadAttention(6, 2, score=Constant)
     _, weights = layer(torch.randn(2, 4, 6), need_weights=True)
     assert_close(weights, torch.full((2, 2, 4, 4), 0.25))
-    assert measuring_places(layer) == []
+    assert comparing_positions(layer) == []
 
 
 def test_every_score_keeps_the_one_contract(score):
@@ -353,7 +353,7 @@ def test_causal_distance_is_exact_at_length_8192(strength):
 
 
 def test_causal_distance_in_bfloat16_knows_its_place():
-    """Place 2,000 is the same number as 2,001 in bfloat16; split into parts, λj keeps them apart."""
+    """Position 2,000 is the same number as 2,001 in bfloat16; split into parts, λj keeps them apart."""
     score = DistanceBiasedScore(2, 16, start=0.5)
     inputs = long_inputs(2048, torch.bfloat16)
     fast, _ = attention(score, *inputs, is_causal=True)

@@ -97,7 +97,7 @@ class DataRow(NamedTuple):
     """One data file: its name, its path, its state, and how many bytes of it exist."""
 
     name: str
-    place: Path
+    path: Path
     state: Literal["embedded", "whole", "missing", "damaged"]
     size: int
 

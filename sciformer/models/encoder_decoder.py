@@ -12,7 +12,7 @@ from sciformer.fast.cache import Cache
 from sciformer.functional import InputError
 from sciformer.models import decoding
 from sciformer.positions import SinusoidalPositions
-from sciformer.scores import DotProductScore
+from sciformer.scores import DotProductScore, ScoreRecipe
 
 
 class Transformer(nn.Module):
@@ -57,9 +57,9 @@ class Transformer(nn.Module):
         num_heads: int,
         num_layers: int,
         *,
-        encoder_score: Callable[[int, int], nn.Module] = DotProductScore,
-        decoder_score: Callable[[int, int], nn.Module] = DotProductScore,
-        cross_score: Callable[[int, int], nn.Module] = DotProductScore,
+        encoder_score: ScoreRecipe = DotProductScore,
+        decoder_score: ScoreRecipe = DotProductScore,
+        cross_score: ScoreRecipe = DotProductScore,
         positions: Callable[[int, int], nn.Module] = SinusoidalPositions,
         activation: Callable[[], nn.Module] = nn.ReLU,
         norm_first: bool = False,

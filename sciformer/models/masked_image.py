@@ -12,7 +12,7 @@ from sciformer.blocks import TransformerBlock
 from sciformer.functional import InputError
 from sciformer.models.image import ImageToSequence
 from sciformer.positions import LearnedPositions
-from sciformer.scores import measuring_places
+from sciformer.scores import comparing_positions
 
 
 def random_visible(
@@ -99,9 +99,9 @@ class MaskedImageModel(nn.Module):
         )
         self.decoder_norm = nn.LayerNorm(decoder_dim)
         self.to_pixels = nn.Linear(decoder_dim, in_channels * patch_size**2)
-        if places := measuring_places(self):
+        if comparing := comparing_positions(self):
             raise InputError(
-                f"{places[0]} counts tokens from one to the next, and between two visible ones any "
+                f"{comparing[0]} counts tokens from one to the next, and between two visible ones any "
                 "number may be hidden; give a score without distances, and positions"
             )
 

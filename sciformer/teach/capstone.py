@@ -241,7 +241,7 @@ class Report:
         time, memory = self.cost.readable[self.name]
         lines = [
             f"{self.name}, beside the built-in scores",
-            f"  properties: all {len(self.properties.seen)} hold; {'; '.join(self.properties.told)}",
+            f"  properties: all {len(self.properties.seen)} hold; {'; '.join(self.properties.notes)}",
             f"  cost: {time:.2f} times the dot product's time, {memory:.2f} times its memory (readable paths)",
         ]
         return "\n".join(lines + [line for task in self.runs for line in compare(self.runs, task)])

@@ -20,7 +20,7 @@ from sciformer.attention import MultiHeadAttention
 from sciformer.fast import attention, readable_attention
 from sciformer.fast.cache import memory_for
 from sciformer.functional import causal_mask
-from sciformer.scores import ScoreRecipe, measuring_places
+from sciformer.scores import ScoreRecipe, comparing_positions
 
 #: Sizes of what the properties try: batch, heads, tokens, head_dim (even, as rotary positions want it).
 B, H, L, D = 2, 3, 7, 6
@@ -162,7 +162,7 @@ def _probe(x: Tensor) -> Tensor:
 def _shape(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     sizes = [(L, L, 0), (3, L, 4), (1, 1, 0)]
-    if not measuring_places(score):
+    if not comparing_positions(score):
         sizes.append((L, 4, 0))  # from a target to a source, anything goes
     for queries, keys, offset in sizes:
         query, key, _ = random_qkv(B, H, queries, keys, D)
@@ -368,9 +368,9 @@ def _examples(recipe: ScoreRecipe) -> None:
 
 @_promise(
     "queries are strangers",
-    "A query has the same output alone, at its place, as together with the others.",
+    "A query has the same output alone, at its position, as together with the others.",
     "a mean, maximum or norm over the queries, dimension -2 of the scores; query_offset ignored by a score that "
-    "measures places",
+    "compares positions",
 )
 def _queries(recipe: ScoreRecipe) -> None:
     score = built(recipe)
@@ -384,8 +384,8 @@ def _queries(recipe: ScoreRecipe) -> None:
 @_promise(
     "decoding is the whole pass",
     "Token by token, with a cache of keys and values, the outputs are those of one causal pass.",
-    "something inside the score that runs over all keys or all queries; query_offset ignored by a score that measures "
-    "places",
+    "something inside the score that runs over all keys or all queries; query_offset ignored by a score that compares "
+    "positions",
 )
 def _decoding(recipe: ScoreRecipe) -> None:
     score = built(recipe)
@@ -395,20 +395,20 @@ def _decoding(recipe: ScoreRecipe) -> None:
         tail, _ = attention(score, query[:, :, 4:], key, value, is_causal=True, need_weights=need_weights)
         _demand(_alike(tail, whole[:, :, 4:]), "the last 3 queries alone have other outputs")
     memory = memory_for(score)
-    pieces = [memory.attend(score, *(x[:, :, i : i + 1] for x in (query, key, value))) for i in range(L)]
-    _demand(_alike(torch.cat(pieces, dim=2), whole), "token by token the outputs are others")
+    steps = [memory.attend(score, *(x[:, :, i : i + 1] for x in (query, key, value))) for i in range(L)]
+    _demand(_alike(torch.cat(steps, dim=2), whole), "decoded token by token, the outputs differ")
 
 
 @_promise(
-    "says whether it knows places",
-    "Shuffled tokens give shuffled outputs; or the score has `measures_places = True`, so that models never ask it to "
-    "compare places of two different sequences.",
-    "a use of places or of query_offset without `measures_places = True` in the class; a sum that runs along the "
+    "says whether it knows positions",
+    "Shuffled tokens give shuffled outputs; or the score has `compares_positions = True`, so that models never ask it "
+    "to compare positions of two different sequences.",
+    "a use of positions or of query_offset without `compares_positions = True` in the class; a sum that runs along the "
     "tokens (cumsum)",
 )
-def _places(recipe: ScoreRecipe) -> None:
+def _positions(recipe: ScoreRecipe) -> None:
     score = built(recipe)
-    _demand(measuring_places(score) or not knows_places(score), "outputs change with the order of the tokens")
+    _demand(comparing_positions(score) or not knows_positions(score), "outputs change with the order of the tokens")
 
 
 @_promise(
@@ -458,7 +458,7 @@ def _fast_path(recipe: ScoreRecipe) -> None:
         _demand(agree, f"{kind}: outputs or gradients differ")
 
 
-def knows_places(score: nn.Module) -> bool:
+def knows_positions(score: nn.Module) -> bool:
     """Whether attention depends on where tokens stand: shuffled tokens do not give outputs shuffled in the same way."""
     qkv = random_qkv(B, H, L, L, D)
     order = torch.randperm(L, generator=torch.Generator().manual_seed(0))
@@ -487,13 +487,13 @@ class Verdict:
     Args:
         attempted: False for a stub that raises NotImplementedError.
         seen: name of a property -> what was seen, empty where it holds. After a wrong shape no other is asked.
-        told: what is neither right nor wrong.
+        notes: what is neither right nor wrong.
     """
 
     name: str
     attempted: bool
     seen: dict[str, str]
-    told: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def broken(self) -> list[str]:
@@ -520,7 +520,7 @@ class Verdict:
                 _folded("look for", PROPERTIES[name].look_for),
             ]
         lines += [_folded("holds", "; ".join(kept), indent=2)] if kept else []
-        lines += [_folded("told, not judged", "; ".join(self.told), indent=2)] if self.told else []
+        lines += [_folded("noted, not judged", "; ".join(self.notes), indent=2)] if self.notes else []
         return "\n".join(lines)
 
 
@@ -550,17 +550,17 @@ def examine(recipe: ScoreRecipe) -> Verdict:
         if seen["shape"]:
             return Verdict(name, True, seen)
     try:
-        told = _told(recipe)
-    except Exception:  # which some property has told of
-        told = ()
-    return Verdict(name, True, seen, told)
+        notes = _notes(recipe)
+    except Exception:  # some property has reported it
+        notes = ()
+    return Verdict(name, True, seen, notes)
 
 
-def _told(recipe: ScoreRecipe) -> tuple[str, ...]:
+def _notes(recipe: ScoreRecipe) -> tuple[str, ...]:
     score = built(recipe)
     numbers = sum(p.numel() for p in score.parameters())
     return (
-        "it knows places" if knows_places(score) else "it looks at contents only",
+        "it knows positions" if knows_positions(score) else "it looks at contents only",
         "attention depends on the query" if asks_the_query(score) else "attention does not depend on the query",
         f"{numbers} numbers to learn for {H} heads of {D}",
     )
