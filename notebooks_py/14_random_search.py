@@ -158,7 +158,7 @@ for n in range(4):
 
 # %%
 run = trainers.train_to_choose(search.setting_of(shared, best[1]), 0, device=device, progress=False)
-course.verdict("difference between the two", abs(run.figures["validation accuracy"] - best[0]), below=1e-6 if device == "cpu" else 0.05)
+course.verdict("difference between the two", abs(run.metrics["validation accuracy"] - best[0]), below=1e-6 if device == "cpu" else 0.05)
 
 # %% [markdown]
 # What ten lines lack, once a trial takes minutes:
@@ -503,11 +503,11 @@ winner = replace(winner, train=replace(winner.train, steps=4 * winner.train.step
 run = trainers.train_image_transformer(winner, 0, device=device, progress=False, looks=1)
 
 # %% tags=["nbval-ignore-output"]
-print(f"validation in the search {100 * best.accuracy:.1f} %, test after four times the steps {100 * run.figures['test accuracy']:.1f} %")
+print(f"validation in the search {100 * best.accuracy:.1f} %, test after four times the steps {100 * run.metrics['test accuracy']:.1f} %")
 print(", ".join(f"{name} {value:.3g}" for name, value in best.choice.items()))
 
 # %%
-course.verdict("test accuracy of the winner", run.figures["test accuracy"], above=0.8)
+course.verdict("test accuracy of the winner", run.metrics["test accuracy"], above=0.8)
 images, labels = (torch.cat(parts) for parts in zip(*winner.test_batches(), strict=True))
 with torch.no_grad():
     predicted = run.model.cpu().eval()(images).argmax(dim=-1)

@@ -208,9 +208,9 @@ def recorded_gains(name, figure):
     if content is None:
         print(f"{name}: not recorded yet")
         return {}
-    dot = torch.tensor(records.figures(content, figure, "dot"))
+    dot = torch.tensor(records.recorded_metric(content, figure, "dot"))
     sign = -1 if claims.is_better_low(figure) else 1
-    gains = {arm: sign * (torch.tensor(records.figures(content, figure, arm)) - dot) for arm in content["arms"]}
+    gains = {arm: sign * (torch.tensor(records.recorded_metric(content, figure, arm)) - dot) for arm in content["arms"]}
     return {arm: gain.tolist() for arm, gain in gains.items() if arm != "dot"}
 
 
@@ -241,10 +241,10 @@ for score in SCORES:
 
 # %% tags=["nbval-ignore-output"]
 for score, one in live.items():
-    print(f"{score:26} {one.figures['test accuracy']:.2f}")
+    print(f"{score:26} {one.metrics['test accuracy']:.2f}")
 
 # %%
-course.verdict("the worst of the eight", min(one.figures["test accuracy"] for one in live.values()), above=0.15)
+course.verdict("the worst of the eight", min(one.metrics["test accuracy"] for one in live.values()), above=0.15)
 
 # %%
 digit = base.test_batches()[0][0][:1]  # (1, 1, 28, 28)

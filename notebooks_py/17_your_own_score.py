@@ -296,9 +296,9 @@ outcome = capstone.report(CosineScore, device=device)
 # %%
 _, memory = outcome.cost.readable["CosineScore"]
 course.verdict("memory kept over the dot product's", memory, above=1, below=3)
-figures = {task: [run.figures[capstone.JUDGED_BY[task][0]] for run in runs["CosineScore"]] for task, runs in outcome.runs.items()}
-course.verdict("digits: lowest test accuracy", min(figures["digits"]), above=0.2)
-course.verdict("text: highest validation loss", max(figures["text"]), below=3.0)
+measured = {task: [run.metrics[capstone.JUDGED_BY[task].name] for run in runs["CosineScore"]] for task, runs in outcome.runs.items()}
+course.verdict("digits: lowest test accuracy", min(measured["digits"]), above=0.2)
+course.verdict("text: highest validation loss", max(measured["text"]), below=3.0)
 
 # %% [markdown]
 # On digits one of them may be far ahead of the others after so few steps. Before you believe it: is it a head start? Untrained, how

@@ -237,7 +237,7 @@ def run_train(options: argparse.Namespace) -> None:
     if not first:
         return
     parameters = sum(p.numel() for p in run.model.parameters())
-    print(f"{metric} {run.figures[metric]:.4f} with {parameters:,} parameters,")
+    print(f"{metric} {run.metrics[metric]:.4f} with {parameters:,} parameters,")
     print(f"seed {run.seed}, {setting.train.steps} steps in {run.history.seconds:.0f} s on {options.device}")
     write_run(run, setting, metric, folder)
 
@@ -260,7 +260,7 @@ def write_run(run: trainers.Run, setting: Any, metric: str, folder: Path) -> Non
 
     with written_whole(folder / "model.pt") as beside:
         torch.save(run.model.state_dict(), beside)
-    content = {"seed": run.seed, "config": asdict(setting), "figures": run.figures, **asdict(run.history)}
+    content = {"seed": run.seed, "config": asdict(setting), "figures": run.metrics, **asdict(run.history)}
     with written_whole(folder / "history.json") as beside:
         beside.write_text(json.dumps(content, indent=1) + "\n")
     series: dict[str, Any] = {"training loss": run.history.loss}

@@ -57,7 +57,7 @@ def test_one_call_says_it_all(tiny, monkeypatch, capsys):
     assert "cost: 1.50 times the dot product's time, 2.00 times its memory" in str(report)
     assert "digits, 2 steps, 2 seeds: test accuracy" in str(report)
     assert "text, 2 steps, 2 seeds: validation loss 1.320 ± 0.000" in str(report)
-    assert str(report).count("less dot's") == str(report).count("less distance's") == 2
+    assert str(report).count("minus dot's") == str(report).count("minus distance's") == 2
     assert len(shown) == 3
     assert list(report.runs["digits"]) == ["Cosine", "dot", "distance"]
     assert [run.seed for run in report.runs["text"]["dot"]] == [0, 1]
@@ -93,13 +93,13 @@ def test_the_same_start_and_the_same_batches_for_all(tiny):
         assert twin == pytest.approx(dot, rel=1e-4)
 
 
-def runs_with(**figures):
+def runs_with(**metrics):
     history = History(loss=[1.0] * 50)
     metric = "validation loss"
     return {
         "text": {
             name: [Run(seed, nn.Identity(), history, {metric: value}) for seed, value in enumerate(values)]
-            for name, values in figures.items()
+            for name, values in metrics.items()
         }
     }
 
@@ -107,24 +107,24 @@ def runs_with(**figures):
 @pytest.mark.parametrize(
     ("others", "words"),
     [
-        ([2.1, 2.2, 2.3], "-0.100 ± 0.000, ahead"),
+        ([2.1, 2.2, 2.3], "−0.100 ± 0.000, ahead"),
         ([1.9, 2.0, 2.1], "+0.100 ± 0.000, behind"),
-        ([2.4, 1.7, 2.3], "-0.033 ± 0.233, no clear difference"),
+        ([2.4, 1.7, 2.3], "−0.033 ± 0.233, no clear difference"),
     ],
 )
 def test_ahead_is_two_standard_errors_of_the_paired_differences(others, words):
     head, line = capstone.compare(runs_with(mine=[2.0, 2.1, 2.2], other=others), "text")
     assert head == "  text, 50 steps, 3 seeds: validation loss 2.100 ± 0.058"
-    assert line == f"    less other's: {words}"
+    assert line == f"    minus other's: {words}"
 
 
-def test_one_seed_tells_no_difference():
+def test_one_seed_shows_no_difference():
     head, line = capstone.compare(runs_with(mine=[2.0], other=[3.0]), "text")
     assert head == "  text, 50 steps, 1 seed: validation loss 2.000"
-    assert line == "    less other's: -1.000, no clear difference"
+    assert line == "    minus other's: −1.000, no clear difference"
 
 
-def test_cost_is_told_in_multiples_of_the_dot_product():
+def test_cost_is_given_in_multiples_of_the_dot_product():
     cost = capstone.cost(Cosine, against=["distance"], length=16, batch=1, head_dim=8, repeats=1)
     assert list(cost.readable) == ["dot", "Cosine", "distance"]
     assert list(cost.default) == ["dot", "distance"]

@@ -302,7 +302,7 @@ def test_claims_command(tmp_path, monkeypatch, capsys):
         assert page.read_text() == "before\n<!-- claims -->\n\n| new |\n\n<!-- end of claims -->\nafter\n"
     page.write_text("nothing")
     assert cli.main(["claims", "--write", str(page)]) == 1
-    assert "no table has a place here" in capsys.readouterr().err
+    assert "no table belongs here" in capsys.readouterr().err
     page.write_text("<!-- claims -->\n")
     assert cli.main(["claims", "--write", str(page)]) == 1
-    assert "there is no place for the table of claims" in capsys.readouterr().err
+    assert "the table of claims is missing its marks" in capsys.readouterr().err

@@ -158,7 +158,7 @@ def test_a_run_that_is_broken_off_goes_on_where_it_was_saved_but_not_from_other_
     assert found == [[False, False], [True, True], [False, False], [True, True]]
     assert [file.name for file in tmp_path.iterdir()] == ["mnist-784.long.json"]
     (resumed,) = load_record("mnist-784", "long", tmp_path)["runs"]
-    assert resumed["figures"] == whole.run(replace(tiny, train=tiny.train.with_steps(2)), 0, progress=False).figures
+    assert resumed["figures"] == whole.run(replace(tiny, train=tiny.train.with_steps(2)), 0, progress=False).metrics
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):

@@ -151,7 +151,7 @@ def _summary(
         **({} if arm is None else {"arm": arm}),
         "seed": seed,
         "parameters": sum(p.numel() for p in result.model.parameters()),
-        "figures": result.figures,
+        "figures": result.metrics,
         "details": result.details,
         "curves": curves | result.history.metrics,
         "seconds": round(result.history.seconds, 1),
@@ -233,7 +233,7 @@ def recorded_curves(content: dict[str, Any], metric: str) -> tuple[list[int], di
     return steps, {arm: torch.tensor(values) for arm, values in rows.items()}
 
 
-def figures(content: dict[str, Any], metric: str, arm: str | None) -> list[float]:
+def recorded_metric(content: dict[str, Any], metric: str, arm: str | None) -> list[float]:
     """What every seed of an arm has recorded of a metric.
 
     Raises:
@@ -263,7 +263,7 @@ def describe_record(name: str, metric: str, profile: Profile = "full", *, arm: s
     if content is None:
         return f"{title}: not recorded yet"
     runs = [run for run in content["runs"] if run.get("arm") == arm]
-    described = known.describe(figures(content, metric, arm))
+    described = known.describe(recorded_metric(content, metric, arm))
     return f"{title}: {metric} {described} over {describe_runs(runs)} on {content['device']}"
 
 

@@ -341,7 +341,7 @@ def _objective(setting: SearchSetting, device: str, study: Any, trial: Any) -> f
         run = train_to_choose(one, trial.number, device=device, progress=False, looks=setting.looks, on_look=look)
     except FloatingPointError as error:
         raise optuna.TrialPruned from error
-    return run.figures["validation accuracy"]
+    return run.metrics["validation accuracy"]
 
 
 def _suggest(trial: Any, name: str, values: tuple[Any, ...] | Between) -> Any:

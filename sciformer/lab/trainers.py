@@ -30,14 +30,14 @@ class Run:
     """One seed of an experiment.
 
     Args:
-        figures: the metrics that the run is judged by, by name.
+        metrics: what the run is judged by: the value of each metric, by name.
         details: more about the trained model, by name, as nested lists.
     """
 
     seed: int
     model: nn.Module
     history: History
-    figures: dict[str, float]
+    metrics: dict[str, float]
     details: dict[str, list] = field(default_factory=dict)
 
 
@@ -141,7 +141,7 @@ def train_pixel_transformer(
     with torch.no_grad():
         maps = model.attention_weights(setting.test_batches(device)[0][0][:20])
     distances = torch.stack([attention_distance(weights, width=setting.width) for weights in maps])  # (layers, H)
-    run.figures["attention distance"] = distances.mean().item()
+    run.metrics["attention distance"] = distances.mean().item()
     run.details["attention distance"] = distances.tolist()
     if setting.score == "distance":
         run.details["strength"] = [block.attention.score.strength.tolist() for block in model.blocks]
@@ -171,7 +171,7 @@ def train_growing_pixels(
     run = train_image_transformer(
         setting, seed, device=device, checkpoint=checkpoint, progress=progress, looks=1, model=large
     )
-    run.figures |= {"test accuracy on small digits": small.figures["test accuracy"], "test accuracy enlarged": as_it_is}
+    run.metrics |= {"test accuracy on small digits": small.metrics["test accuracy"], "test accuracy enlarged": as_it_is}
     run.details["loss on small digits"] = thinned(small.history.loss)
     run.history.seconds += small.history.seconds
     return run
@@ -221,7 +221,7 @@ def train_lengths(setting: LanguageSetting, seed: int, *, device: torch.device |
     run = train_language(setting, seed, device=device, looks=2, **options)
     validation = shakespeare("val")[0].to(device)
     for length in (factor * setting.length for factor in LENGTHS):
-        run.figures[f"validation loss at {length}"] = text_loss(run.model, validation, length, batch_size=16)
+        run.metrics[f"validation loss at {length}"] = text_loss(run.model, validation, length, batch_size=16)
     return run
 
 
@@ -245,7 +245,7 @@ def train_masked_images(
     digits = setting.probe_digits(seed, device)
     test_images, test_labels = (tensor.to(device) for tensor in mnist("test", size=setting.size))
     probe = partial(probe_accuracy, train=digits, test=(test_images, test_labels), penalties=setting.probe_penalties)
-    figures = {"probe accuracy of pixels": probe(nn.Flatten()), "probe accuracy untrained": probe(model.features)}
+    metrics = {"probe accuracy of pixels": probe(nn.Flatten()), "probe accuracy untrained": probe(model.features)}
 
     test_batches = list(masked_batches(model, test_images.split(1000), 0, hidden_share=setting.hidden_share))
     look = now_and_then(
@@ -254,8 +254,8 @@ def train_masked_images(
     stream = setting.training_batches(model, seed, device)
     history = _fit(setting, seed, model, stream, F.mse_loss, look, checkpoint=checkpoint, progress=progress)
     model.eval()
-    figures = {"probe accuracy": probe(model.features), **figures, "test loss": history.metrics["test loss"][-1][1]}
-    return Run(seed, model, history, figures)
+    metrics = {"probe accuracy": probe(model.features), **metrics, "test loss": history.metrics["test loss"][-1][1]}
+    return Run(seed, model, history, metrics)
 
 
 #: The seed of what sequence models are tested on. Training takes the seeds of its runs, 0, 1, 2, ...
@@ -347,7 +347,7 @@ def train_and_weigh(
 ) -> Run:
     """Train once as ``train`` does; measure also what a step costs."""
     run = train(setting, seed, device=device, looks=2, **options)
-    run.figures |= step_cost(setting, seed, device=device)
+    run.metrics |= step_cost(setting, seed, device=device)
     return run
 
 

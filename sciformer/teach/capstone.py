@@ -20,18 +20,18 @@ from sciformer.data import mnist, shakespeare
 from sciformer.fast import FAST, attention
 from sciformer.lab.experiments import CAPSTONE
 from sciformer.lab.measuring import median_seconds_in_turns
-from sciformer.lab.metrics import mean_and_error
+from sciformer.lab.metrics import known_metric, mean_and_error
 from sciformer.lab.settings import ImageSetting, profile
 from sciformer.lab.trainers import Run, train_image_transformer, train_language
 from sciformer.scores import SCORES, ScoreRecipe
 from sciformer.teach import plotting
 from sciformer.teach.properties import Verdict, examine, name_of
 
-#: With whom a score is trained side by side.
+#: The scores beside which a score of one's own is trained.
 RIVALS = ("dot", "distance", "gaussian_well")
 
-#: What each task is judged by, and whether more of it is better.
-JUDGED_BY = {"digits": ("test accuracy", True), "text": ("validation loss", False)}
+#: The metric that each task is judged by.
+JUDGED_BY = {"digits": known_metric("test accuracy"), "text": known_metric("validation loss")}
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def cost(
 ) -> Cost:
     """Time and memory of causal self-attention, forward and backward, under a score and under others.
 
-    All take turns, so that a noisy machine is noisy for all; what is told are ratios of medians. Memory is what
+    All take turns, so that a noisy machine is noisy for all, and ratios of medians are reported. Memory is what
     :func:`kept_bytes` counts. A score of one's own has the readable path only: compare that.
 
     Raises:
@@ -110,7 +110,7 @@ def cost(
 
 
 def kept_bytes(forward: Callable[[], Tensor], inputs: Sequence[Tensor] = ()) -> int:
-    """What a forward pass keeps for the way back, beyond its inputs: the memory that adds up layer by layer."""
+    """What a forward pass keeps for the backward pass, beyond its inputs: the memory that adds up layer by layer."""
     kept: dict[int, int] = {}
 
     def keep(x: Tensor) -> Tensor:
@@ -120,12 +120,12 @@ def kept_bytes(forward: Callable[[], Tensor], inputs: Sequence[Tensor] = ()) -> 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
         result = forward()  # held, or its memory might be handed out again
     given = {x.untyped_storage().data_ptr() for x in (*inputs, result)}
-    return sum(size for place, size in kept.items() if place not in given)
+    return sum(size for address, size in kept.items() if address not in given)
 
 
 def _check_name(recipe: ScoreRecipe) -> None:
     if (name := name_of(recipe)) in SCORES:
-        raise ValueError(f"{name!r} is the name of a built-in score, which would take its place; call yours otherwise")
+        raise ValueError(f"{name!r} is the name of a built-in score, which would take its place; give yours another name")
 
 
 #: Task -> name of a score -> one run for each seed.
@@ -192,10 +192,10 @@ def looks_at_a_digit(runs: Runs, *, number: int = 0, patch: int | None = None) -
 
 
 def looks_at_text(runs: Runs, *, start: int = 0, length: int = 24) -> Figure:
-    """Where each character of a piece of validation text looks, in the same way.
+    """Where each character of an excerpt from the validation text looks, in the same way.
 
     Args:
-        start: where in the validation text the piece begins.
+        start: where in the validation text the excerpt begins.
     """
     text, vocabulary = shakespeare("val")
     tokens = text[start : start + length]
@@ -223,7 +223,7 @@ def _two_lines(names: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Report:
-    """All that was found out about a score; ``print`` it for the verdict.
+    """All that was found out about a score; ``print`` it for a summary.
 
     Args:
         properties: what the property suite says.
@@ -248,28 +248,23 @@ class Report:
 
 
 def compare(runs: Runs, task: str) -> list[str]:
-    """How the first score of a task did, and how far it is from each other, seed by seed.
+    """How well the first score of a task did, and its difference from each of the others, paired by seed.
 
-    "Ahead" and "behind" are more than two standard errors of the paired differences; with three seeds and few steps
-    also that is a hint, not a proof.
+    "Ahead" and "behind" mean that the mean difference is more than two standard errors from 0. With three seeds and few
+    steps even that is a hint, not a proof.
     """
-    arms, (figure, more_is_better) = runs[task], JUDGED_BY[task]
-    scale, digits, unit = (100.0, 1, " %") if more_is_better else (1.0, 3, "")
-    values = {name: [scale * run.figures[figure] for run in own] for name, own in arms.items()}
+    arms, metric = runs[task], JUDGED_BY[task]
+    values = {name: [run.metrics[metric.name] for run in own] for name, own in arms.items()}
     name, *others = values
-
-    def told(sample: list[float], sign: str = "") -> str:
-        mean, error = mean_and_error(sample)
-        return f"{mean:{sign}.{digits}f}" + (f" ± {error:.{digits}f}" if len(sample) > 1 else "")
-
     steps, seeds = len(arms[name][0].history.loss), len(values[name])
-    lines = [f"  {task}, {steps} steps, {seeds} seed{'s' * (seeds > 1)}: {figure} {told(values[name])}{unit}"]
+    count = f"{steps} steps, {seeds} seed{'s' * (seeds > 1)}"
+    lines = [f"  {task}, {count}: {metric.name} {metric.describe(values[name])}"]
     for other in others:
         gaps = [one - two for one, two in zip(values[name], values[other], strict=True)]
         gap, error = mean_and_error(gaps)
         clear = abs(gap) > 2 * error  # never for one seed, whose error is NaN
-        words = ("ahead" if (gap > 0) == more_is_better else "behind") if clear else "no clear difference"
-        lines.append(f"    less {other}'s: {told(gaps, '+')}{' points' * more_is_better}, {words}")
+        words = ("ahead" if metric.gain(gap) > 0 else "behind") if clear else "no clear difference"
+        lines.append(f"    minus {other}'s: {metric.describe_differences(gaps)}, {words}")
     return lines
 
 

@@ -17,7 +17,7 @@ from sciformer.lab.claims.rules import (
     described,
 )
 from sciformer.lab.metrics import known_metric, mean_and_error
-from sciformer.lab.records import figures
+from sciformer.lab.records import recorded_metric
 from sciformer.scores import WELLS
 
 
@@ -85,7 +85,7 @@ def longer_texts() -> list[Finding]:
     findings = []
     for arm in ("distance", "sinusoidal", "learned", "none", "rotary"):
         length = content["config"][arm]["length"]
-        near, far = (figures(content, f"validation loss at {factor * length}", arm) for factor in (1, 8))
+        near, far = (recorded_metric(content, f"validation loss at {factor * length}", arm) for factor in (1, 8))
         findings.append(Finding(*against(far, near, "loss", "no worse"), described(content), f"with {arm}"))
     return findings
 
@@ -99,7 +99,7 @@ def overfits() -> list[Finding]:
     for positions in ("sinusoidal", "learned"):
         rises = []
         for score in ("dot", "separable"):
-            last, lowest = (figures(content, which, f"{positions}, {score}") for which in (LOSS, f"lowest {LOSS}"))
+            last, lowest = (recorded_metric(content, which, f"{positions}, {score}") for which in (LOSS, f"lowest {LOSS}"))
             rises.append([a - b for a, b in zip(last, lowest, strict=True)])
         (mean, error), (other, its_error) = map(mean_and_error, rises)
         dot_rises, separable_rises = mean > ERRORS * error, other > ERRORS * its_error
@@ -123,7 +123,7 @@ def searched_arm(kind: str, value: int) -> str:
 def rise_per_doubling(content: dict[str, Any], kind: str, values: Sequence[int]) -> list[float]:
     """Of the validation accuracy when a hyper-parameter doubles: the slope of a line, for each seed."""
     x = torch.tensor(values, dtype=torch.float64).log2()
-    y = torch.tensor([figures(content, VALIDATION, searched_arm(kind, value)) for value in values]).double()
+    y = torch.tensor([recorded_metric(content, VALIDATION, searched_arm(kind, value)) for value in values]).double()
     return ((x - x.mean()) @ (y - y.mean(dim=0)) / (x - x.mean()).square().sum()).tolist()
 
 
@@ -175,7 +175,7 @@ def blocks_of_queries() -> Finding:
         return Finding(None, NOT_RECORDED, f"`{name}`", condition)
     config = content["config"]["additive"]
     D = config["embed_dim"] // config["num_heads"]
-    pairs = zip(figures(content, PEAK, "additive"), figures(content, PEAK, "dot"), strict=True)
+    pairs = zip(recorded_metric(content, PEAK, "additive"), recorded_metric(content, PEAK, "dot"), strict=True)
     mean, error = mean_and_error([additive / dot for additive, dot in pairs])
     measured = f"{mean:.1f} ± {error:.1f} times the peak of dot product, for D = {D}"
     return Finding(mean + ERRORS * error >= D, measured, described(content), condition)

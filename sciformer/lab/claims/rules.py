@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from sciformer.lab.experiments import EXPERIMENTS
 from sciformer.lab.metrics import known_metric, mean_and_error
-from sciformer.lab.records import figures, load_record
+from sciformer.lab.records import load_record, recorded_metric
 from sciformer.lab.settings import Profile
 
 #: How many standard errors a difference must have to count.
@@ -118,7 +118,7 @@ def compare(
     content = best_record(name)
     if content is None:
         return Finding(None, NOT_RECORDED, f"`{name}`", condition)
-    ours, theirs = figures(content, metric, arm), figures(content, other_metric or metric, other)
+    ours, theirs = recorded_metric(content, metric, arm), recorded_metric(content, other_metric or metric, other)
     return Finding(*against(ours, theirs, metric, relation), described(content), condition)
 
 
@@ -135,7 +135,7 @@ def reach(
     content = best_record(name, fewest_seeds=fewest_seeds)
     if content is None:
         return Finding(None, NOT_RECORDED, f"`{name}`", condition)
-    values = figures(content, metric, arm)
+    values = recorded_metric(content, metric, arm)
     mean, error = mean_and_error(values)
     allowed = ERRORS * error if len(values) > 1 else 0.0
     known = known_metric(metric)
@@ -148,7 +148,7 @@ def stays_at(name: str, metric: str, arm: str | None, published: float, *, condi
     content = best_record(name)
     if content is None:
         return Finding(None, NOT_RECORDED, f"`{name}`", condition)
-    values = figures(content, metric, arm)
+    values = recorded_metric(content, metric, arm)
     mean, error = mean_and_error(values)
     holds = mean - ERRORS * error <= published
     return Finding(holds, known_metric(metric).describe(values), described(content), condition)
@@ -159,7 +159,7 @@ def similar(name: str, metric: str, arm: str, other: str, margin: float, *, cond
     content = best_record(name)
     if content is None:
         return Finding(None, NOT_RECORDED, f"`{name}`", condition)
-    ours, theirs = figures(content, metric, arm), figures(content, metric, other)
+    ours, theirs = recorded_metric(content, metric, arm), recorded_metric(content, metric, other)
     mean, error = mean_and_error([a - b for a, b in zip(ours, theirs, strict=True)])
     return Finding(
         abs(mean) <= margin + ERRORS * error, against(ours, theirs, metric)[1], described(content), condition

@@ -22,7 +22,7 @@ from sciformer.lab.claims.measured import (
 from sciformer.lab.claims.rules import NOT_RECORDED, best_record, verdict
 from sciformer.lab.experiments import EXPERIMENTS
 from sciformer.lab.metrics import known_metric
-from sciformer.lab.records import describe_runs, figures, load_record
+from sciformer.lab.records import describe_runs, load_record, recorded_metric
 from sciformer.lab.settings import Profile
 from sciformer.scores import SCORES
 
@@ -67,7 +67,7 @@ def bake_off_table(profile: Profile | None = None) -> str:
                 continue
             shown = (BAKE_OFFS[task], STEP_TIME, PEAK)
             cells.append(
-                "<br>".join(known_metric(metric).describe(figures(content, metric, score)) for metric in shown)
+                "<br>".join(known_metric(metric).describe(recorded_metric(content, metric, score)) for metric in shown)
             )
         lines.append(row(cells))
     return "\n".join(lines)
@@ -135,7 +135,7 @@ def with_tables(text: str) -> str:
     """
     here = [name for name in TABLES if f"<!-- {name} -->" in text or f"<!-- end of {name} -->" in text]
     if not here:
-        raise InputError(f"no table has a place here: there are no marks of {', '.join(TABLES)}")
+        raise InputError(f"no table belongs here: there are no marks of {', '.join(TABLES)}")
     for name in here:
         text = between_marks(text, name, TABLES[name]())
     return text
@@ -151,5 +151,5 @@ def between_marks(text: str, name: str, made: str) -> str:
     before, opened, rest = text.partition(start)
     _, closed, rest = f"\n{rest}".partition(end)
     if not opened or not closed:
-        raise InputError(f"there is no place for the table of {name}: it stands between {start!r} and {end!r}")
+        raise InputError(f"the table of {name} is missing its marks: it stands between {start!r} and {end!r}")
     return f"{before}{start}\n{made}\n{end}{rest}"
