@@ -76,7 +76,7 @@ torch.testing.assert_close(uniform @ x, x.mean(dim=0).expand(6, 2))  # (L, L) @ 
 # Every word became the same vector, the mean. Nothing is left of who was who.
 
 # %% [markdown]
-# ## Weights from places
+# ## Weights from positions
 #
 # Next: weigh neighbours more. Take a signal with a jump and some noise; each sample is now a token with one feature.
 

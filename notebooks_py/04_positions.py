@@ -115,7 +115,7 @@ for word in one:
 # steps is equivariant.
 
 # %% [markdown]
-# ## A vector for each place: sinusoidal
+# ## A vector for each position: sinusoidal
 #
 # So tell each token where it stands: add a vector that belongs to its place $t$. Vaswani et al. 2017 (arXiv:1706.03762,
 # section 3.5) take waves:
@@ -251,7 +251,7 @@ torch.testing.assert_close(SinusoidalPositions(32, 64).table, waves)
 
 
 # %% [markdown]
-# ## A vector for each place: learned
+# ## A vector for each position: learned
 #
 # Or let training find the vectors. They start small (standard deviation 0.02 here) and random: at first, places hardly
 # count. Gehring et al. 2017 (arXiv:1705.03122, section 3.1) did so for convolutions.

@@ -143,7 +143,7 @@ for name, place_first in (("after the selection:", False), ("before the selectio
     print(f"positions {name:22} same tokens for both strokes:", torch.equal(*both(place_first)))
 
 # %% [markdown]
-# ## The decoder sees every place
+# ## The decoder sees every position
 #
 # Encoded tokens go back to their places. At every hidden place stands the **mask token**: one learned vector, the same
 # everywhere. Then every place gets its position once more, and the decoder's blocks fill in.

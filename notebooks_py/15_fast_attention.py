@@ -234,7 +234,7 @@ for form in (key_blocks, fused):
 # %% [markdown]
 # The package takes this call for the dot product, unless you ask for `need_weights=True`: that brings the matrix back.
 #
-# ## The way back
+# ## The backward pass
 #
 # The forward pass is done. But train with `key_blocks`, and torch keeps each block's weights for the gradients; together they are the
 # matrix again:
@@ -697,7 +697,7 @@ check.gradients_by_hand(gradients_by_hand)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Weights first: $w_{ij} = e^{s_{ij} - t_i}$. Then the gradient of the scores, by the formula of 'The way back'. Then each of the three
+# Weights first: $w_{ij} = e^{s_{ij} - t_i}$. Then the gradient of the scores, by the formula of 'The backward pass'. Then each of the three
 # is one product of matrices.
 #
 # </details>

@@ -168,16 +168,16 @@ WRITTEN = {
     ("future_leaks", "next word only"): [
         lambda attention, x: any(bool(jacobian(attention, x)[i, :, i + 1].any()) for i in range(len(x) - 1)),
     ],
-    ("future_leaks", "first number of the output"): [
+    ("future_leaks", "first feature of the output"): [
         lambda attention, x: any(
             bool(torch.autograd.functional.jacobian(lambda x, i=i: attention(x)[i, 0], x)[i + 1 :].any())
             for i in range(len(x))
         ),
     ],
-    ("future_leaks", "first number of the word"): [
+    ("future_leaks", "first feature of the word"): [
         lambda attention, x: touched(attention, x, range(1, len(x)), lambda word: word[:1].add_(1)),
     ],
-    ("future_leaks", "same number only"): [
+    ("future_leaks", "same feature only"): [
         lambda attention, x: bool(jacobian(attention, x)[:, 0, :, 0].triu(diagonal=1).any()),
         lambda attention, x: bool(torch.einsum("idjd->ij", jacobian(attention, x).abs()).triu(diagonal=1).any()),
     ],
@@ -246,7 +246,7 @@ def scored(name, value):
         (None, "None"),
     ],
 )
-def test_a_parameter_that_is_no_tensor_is_told_as_one(exercise, name, value, words):
+def test_a_parameter_that_is_no_tensor_is_reported_as_one(exercise, name, value, words):
     diagnosis = EXERCISES[exercise].diagnose(scored(name, value), seed=0)
     assert diagnosis.kind == "wrong type"
     assert f"`{name}` should be an nn.Parameter, but it is {words}." in diagnosis.says
@@ -275,16 +275,16 @@ def test_several_looks_should_be_a_tensor():
         ("read_token", lambda past, score, value: (1, 2, value), "what to keep, and the output", "a sequence of 3"),
     ],
 )
-def test_where_two_results_are_wanted_other_numbers_of_them_are_told(exercise, answer, wanted, given):
+def test_where_two_results_are_wanted_another_number_of_them_is_reported(exercise, answer, wanted, given):
     diagnosis = EXERCISES[exercise].diagnose(answer, seed=0)
     assert diagnosis.kind == "wrong type"
     assert diagnosis.says.startswith(f"Two results are wanted: {wanted}. This is {given}.\n")
 
 
-def test_where_one_result_is_wanted_two_are_told():
+def test_where_one_result_is_wanted_two_are_reported():
     diagnosis = check.read_piece.diagnose(lambda x, table, layers, cache: (x, cache), seed=0)
     assert diagnosis.kind == "wrong type"
-    assert diagnosis.says.startswith("For each piece one tensor is wanted: its states.")
+    assert diagnosis.says.startswith("For each chunk one tensor is wanted: its states.")
 
 
 # What is not a matter of numbers, on a small exercise of its own.
@@ -372,13 +372,13 @@ PROBLEMS = {
     "raises: exit": (lambda x, n: sys.exit(4), "SystemExit: 4"),
     "raises: too deep": (lambda x, n: PROBLEMS["raises: too deep"][0](x, n), "RecursionError"),
     "changes its input": (changing, "changes its input `x`"),
-    "not repeatable": (lambda x, n: 2 * x + next(calls), "two results"),
+    "not repeatable": (lambda x, n: 2 * x + next(calls), "different results"),
     "no gradient": (lambda x, n: 2 * x.detach(), "no gradient flows back to x"),
     "no gradient: NumPy": (
         through_numpy,
-        "for NumPy, which knows none. Stay with torch's functions.\n  in your line: numbers = x.numpy()",
+        "NumPy does not record the computation. Use torch's functions throughout.\n  in your line: numbers = x.numpy()",
     ),
-    "no gradient: in place": (in_place, "overwrites what the gradient still needs"),
+    "no gradient: in place": (in_place, "overwrites what the backward pass still needs"),
     "too slow": (looping, "not done after 0.5 seconds"),
     "too slow: stubborn": (swallowing, "not done after 0.5 seconds"),
     "known mistake": (lambda x, n: x**2, "It is squared."),
@@ -411,7 +411,7 @@ def test_a_wrong_answer_sees_the_smallest_input_in_full():
 
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
-def test_a_missing_return_is_told_as_one(exercise):
+def test_a_missing_return_is_reported_as_one(exercise):
     diagnosis = exercise.diagnose(lambda *inputs, **options: None, seed=0)
     assert (diagnosis.kind, diagnosis.says) == ("wrong type", "It returns None. Is the return missing?")
 
@@ -465,7 +465,7 @@ def test_inputs_are_fresh_unless_a_seed_is_given():
     assert torch.equal(third, fourth)
 
 
-def test_an_answer_learned_by_heart_is_wrong():
+def test_a_memorized_answer_is_wrong():
     numbers = {}
     DOUBLE.diagnose(lambda x, n: numbers.setdefault(n, 2 * x), seed=1)
     assert not DOUBLE.diagnose(lambda x, n: numbers[n], seed=2).correct

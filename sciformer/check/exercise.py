@@ -32,12 +32,12 @@ POINTS: dict[Level, int] = {"easy": 1, "middle": 2, "hard": 3}
 #: Files whose lines are not the student's own.
 _NOT_THEIRS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parents[1]), sysconfig.get_paths()["stdlib"])
 
-#: What it means that a gradient ends in one of torch's own messages.
+#: What to tell the student when the backward pass stops with one of torch's own messages.
 _WITHOUT_GRADIENT = {
-    "inplace operation": "The numbers are right, but a step in place (`/=`, `*=`, `w[...] = ...`) overwrites what the "
-    "gradient still needs. Make a new tensor: `w = w / w.sum()`.",
-    "Can't call numpy()": "The numbers are right, but no gradient flows back: they leave the graph for NumPy, which "
-    "knows none. Stay with torch's functions.",
+    "inplace operation": "The numbers are right, but an in-place operation (`/=`, `*=`, `w[...] = ...`) overwrites "
+    "what the backward pass still needs. Make a new tensor: `w = w / w.sum()`.",
+    "Can't call numpy()": "The numbers are right, but no gradient flows back: NumPy does not record the "
+    "computation. Use torch's functions throughout.",
 }
 
 
@@ -89,12 +89,12 @@ class Fault:
 
 
 class WrongType(TypeError):
-    """What an exercise's ``call`` says, in a sentence that a student reads, of an answer that it cannot go on with."""
+    """Raised by an exercise's ``call`` for an answer that it cannot go on with; the message is for the student."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Why an answer gave no numbers: kind, sentence."""
+    """Why an answer gave no result: the kind of problem, and a sentence about it."""
 
     kind: str
     says: str
@@ -118,8 +118,8 @@ class Diagnosis:
 
     Args:
         kind: "correct", "not attempted", "known mistake", or what else went wrong.
-        says: that in words.
-        message: all that the student reads: the words, the smallest input, the section to read again.
+        says: the judgement in words.
+        message: all that the student reads: the judgement, the smallest input, the section to read again.
         faults: names of the mistakes that were recognised.
     """
 
@@ -230,7 +230,9 @@ class Exercise:
                 seen.problem = Problem("changes its input", says)
                 return
             if not _same(plain(first), plain(again)):
-                says = "Called twice with the same input, the answer gives two results. What does it remember, or draw?"
+                says = (
+                    "Called twice with the same input, the answer gives different results. Is something kept, or drawn?"
+                )
                 seen.problem = Problem("not repeatable", says)
                 return
             seen.outputs.append(plain(first))
@@ -249,7 +251,8 @@ class Exercise:
             if wanted - found:
                 says = (
                     f"The numbers are right, but no gradient flows back to {', '.join(sorted(wanted - found))}. "
-                    "Somewhere they leave the graph: .item(), .detach(), .data, torch.tensor(...), torch.no_grad()."
+                    "Something takes them out of the graph: .item(), .detach(), .data, torch.tensor(...), "
+                    "torch.no_grad()."
                 )
                 seen.problem = Problem("no gradient", says)
 
@@ -268,7 +271,7 @@ class Exercise:
             return inputs, self.call(watched, **inputs)
         except Exception:
             if any(x is None for x in returned):
-                return inputs, None  # `call` tripped over a missing return, which is the student's to know of
+                return inputs, None  # `call` tripped over a missing return, and that is what the student should read
             raise
 
     def _explain(self, error: BaseException, case: Case) -> Problem:
@@ -297,7 +300,11 @@ class Exercise:
         shown = _show(cases[first], expected[first], got[first])
         for faults in self._suspects(singly=all(isinstance(output, bool) for output in expected)):
             if self._agrees(faults, cases, got, first, seed):
-                says = faults[0].says if len(faults) == 1 else f"Two mistakes. {faults[0].says} And: {faults[1].says}"
+                says = (
+                    faults[0].says
+                    if len(faults) == 1
+                    else f"There are two mistakes. {faults[0].says} Also: {faults[1].says}"
+                )
                 names = tuple(fault.name for fault in faults)
                 return self._diagnosis("known mistake", says, shown, see=faults[0].see, faults=names)
         kind, says = _difference(expected[first], got[first], self.returns)
@@ -309,13 +316,13 @@ class Exercise:
     def _without_difference(self, cases: list[Case], seen: Observation) -> Diagnosis:
         if seen.problem is None and len(seen.outputs) == len(cases):
             return Diagnosis(self.name, "correct", "correct", f"{self.name}: correct")
-        problem = seen.problem or Problem("incomplete", "The answer did not get through all its inputs.")
+        problem = seen.problem or Problem("incomplete", "The answer did not finish on all its inputs.")
         if problem.kind == "not attempted":
             return Diagnosis(self.name, problem.kind, problem.says, f"{self.name}: {problem.says}")
         return self._diagnosis(problem.kind, problem.says)
 
     def _suspects(self, singly: bool) -> Iterator[tuple[Fault, ...]]:
-        """Each fault alone, then every two that change different steps; with yes and no, two explain too much."""
+        """Each fault alone, then every two that change different steps; two could explain any row of yes and no."""
         yield from ((fault,) for fault in self.faults)
         for one, two in combinations(() if singly else self.faults, 2):
             if not one.steps.keys() & two.steps.keys():
@@ -336,7 +343,7 @@ class Exercise:
         try:
             return all(_same(got[n], self._numbers(answer, cases[n], seed)) for n in (first, *range(len(got))))
         except Exception:
-            return False  # the mistake stops where the answer does not, or two mistakes do not go together
+            return False  # the mistake raises where the answer does not, or two mistakes cannot be combined
 
     def _diagnosis(
         self, kind: str, says: str, shown: str = "", *, see: str | None = None, faults: tuple[str, ...] = ()
@@ -417,7 +424,7 @@ def _same(one: Any, two: Any) -> bool:
 
 
 def _family(x: Tensor) -> str:
-    """What kind of numbers a tensor holds; a mask of 0 and 1 is none, since ~ turns its 1 into -2."""
+    """What kind of values a tensor holds; 0 and 1 are not a mask, since ~ turns 1 into -2."""
     if x.dtype == torch.bool:
         return "truth values"
     return "real numbers" if x.is_floating_point() else "whole numbers"
@@ -443,8 +450,8 @@ def _difference(expected: Any, got: Any, names: tuple[str, ...]) -> tuple[str, s
     elif _family(expected) != _family(got):
         return "wrong type", f"The {name} should be a tensor of {expected.dtype}, not of {got.dtype}."
     elif got.isnan().any() and not expected.isnan().any():
-        return "NaN", f"There is NaN in the {name}, which is what 0/0, ∞ − ∞ or a row of nothing but −∞ leaves."
-    return "wrong numbers", f"The numbers of the {name} differ, and not by a mistake that is known here."
+        return "NaN", f"There is NaN in the {name}. It comes from 0/0, from ∞ − ∞ or from the softmax of a row of −∞."
+    return "wrong numbers", f"Some numbers of the {name} are wrong, and the checker does not recognize why."
 
 
 def _kind(value: Any) -> str:

@@ -32,7 +32,7 @@ from sciformer.functional import InputError
 
 _PACKAGE = Path(__file__).parents[1]
 _WELL = "exit status 0"
-_STARTS = 10  # so often is a submission started that takes its process down
+_STARTS = 10  # how often a submission that ends its process is started
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ def grade(
 ) -> list[Grade]:
     """Grade submissions, notebooks or .py files, on the same inputs.
 
-    The exercises are those that any of the files checks, defines by name or was handed out with; whoever lacks one gets
-    no points for it.
+    The exercises are those that any of the files checks, defines by name or was handed out with; a submission
+    without one gets no points for it.
 
     Args:
         seed: of the inputs.
@@ -166,7 +166,7 @@ def _variables(submission: _Submission, exercises: Mapping[str, Exercise]) -> di
 
 
 def _run(job: dict[str, Any], package: dict[Path, bytes]) -> tuple[dict[str, Observation], list[str]]:
-    """What a submission's answers do; started again, past the place, where it takes its process down."""
+    """What a submission's answers do; after a statement or an answer that ends the process, it starts again without."""
     seen: dict[str, Observation] = {}
     notes: list[str] = []
     skip: list[int] = []
@@ -226,7 +226,7 @@ def _start(job: dict[str, Any], package: dict[Path, bytes]) -> tuple[list[dict[s
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
-    """One line of the worker, or of a submission that found the way to speak in its place."""
+    """One line from the worker, or from a submission that found out how to write to the grader."""
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
@@ -250,7 +250,7 @@ def _load(entry: dict[str, Any]) -> Observation:
 def _result(exercise: Exercise, seen: Observation, seed: int) -> Result:
     try:
         diagnosis = exercise.judge(exercise.draw(seed), seen, seed)
-    except Exception:  # numbers made up by hand, that no answer returns
+    except Exception:  # outputs made up by hand, which no answer returns
         seen = Observation(problem=Problem("incomplete", "What the answer returned cannot be compared."))
         diagnosis = exercise.judge(exercise.draw(seed), seen, seed)
     points = exercise.points if diagnosis.correct else 0
@@ -275,4 +275,4 @@ def write_report(grades: Sequence[Grade], seed: int, path: Path) -> None:
     content = [asdict(one) | {"points": one.points, "out_of": one.out_of} for one in grades]
     with written_whole(path) as beside:
         report = json.dumps({"seed": seed, "submissions": content}, indent=1, ensure_ascii=False) + "\n"
-        beside.write_bytes(report.encode("utf-8", "replace"))  # a submission's words may be no text
+        beside.write_bytes(report.encode("utf-8", "replace"))  # a submission's messages may hold lone surrogates

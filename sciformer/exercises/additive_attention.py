@@ -67,14 +67,14 @@ _BAHDANAU_FAULTS = (
     ),
     Fault(
         "tanh outside",
-        "The tanh is taken of the score, tanh(w · (q + k)). It belongs on each of the D numbers, before w.",
+        "The tanh is taken of the score, tanh(w · (q + k)). It belongs on each of the D hidden features, before w.",
         see=_FORMULA,
         hidden=lambda query, key, weight: query[:, None] + key,
         read=lambda hidden, weight: (hidden @ weight).tanh(),
     ),
     Fault(
         "w inside the tanh",
-        "The weight multiplies q + k inside the tanh. It weighs the hidden numbers, after the tanh.",
+        "The weight multiplies q + k inside the tanh. It weights the hidden features, after the tanh.",
         see=_FORMULA,
         hidden=lambda query, key, weight: ((query[:, None] + key) * weight).tanh(),
         read=lambda hidden, weight: hidden.sum(dim=-1),
@@ -105,26 +105,26 @@ _BAHDANAU_FAULTS = (
     ),
     Fault(
         "dot product",
-        "It takes the tanh of q · k. Here query and key are added, number by number, and w makes one number of the D.",
+        "It takes the tanh of q · k. Here query and key are added, and w makes one score of the D features.",
         see=_FORMULA,
         hidden=lambda query, key, weight: (query @ key.T).tanh(),
         read=lambda hidden, weight: hidden,
     ),
     Fault(
         "w missing",
-        "The hidden numbers are added up as they are: `weight` is missing.",
+        "The hidden features are added up as they are: `weight` is missing.",
         see=_FORMULA,
         read=lambda hidden, weight: hidden.sum(dim=-1),
     ),
     Fault(
         "mean over D",
-        "The mean of the D hidden numbers stands in for w · hidden: `weight` is missing.",
+        "The mean of the D hidden features stands in for w · hidden: `weight` is missing.",
         see=_FORMULA,
         read=lambda hidden, weight: hidden.mean(dim=-1),
     ),
     Fault(
         "weighted mean",
-        "The weighted hidden numbers are averaged. The score is their sum, w · hidden.",
+        "The weighted hidden features are averaged. The score is their sum, w · hidden.",
         see=_FORMULA,
         read=lambda hidden, weight: (hidden * weight).mean(dim=-1),
     ),
@@ -163,7 +163,7 @@ _BAHDANAU_FAULTS = (
     ),
     Fault(
         "keys mixed",
-        "The weights average the keys. What is handed over are the values.",
+        "The weights average the keys. They should average the values.",
         mix=lambda weights, key, value: weights @ key,
     ),
     Fault(
@@ -179,18 +179,18 @@ def causal_aft(
     key: Tensor,
     value: Tensor,
     *,
-    loudness: Callable[..., Tensor] = lambda key, query: key.exp(),
+    weigh: Callable[..., Tensor] = lambda key, query: key.exp(),
     gather: Callable[..., Tensor] = lambda x: x.cumsum(dim=0),
-    top: Callable[..., Tensor] = lambda loudness, value: loudness * value,
-    below: Callable[..., Tensor] = lambda gather, loudness, key: gather(loudness),
+    top: Callable[..., Tensor] = lambda weight, value: weight * value,
+    below: Callable[..., Tensor] = lambda gather, weight, key: gather(weight),
     divide: Callable[..., Tensor] = lambda top, bottom, count: top / bottom,
     gate: Callable[..., Tensor] = lambda query: query.sigmoid(),
     join: Callable[..., Tensor] = lambda gate, mean: gate * mean,
 ) -> Tensor:
     """AFT-simple: a running mean for each feature, gated by the query, (L, D)."""
-    loud = loudness(key, query)
+    weight = weigh(key, query)
     count = torch.arange(1, len(key) + 1, device=key.device).to(key)[:, None]
-    return join(gate(query), divide(gather(top(loud, value)), below(gather, loud, key), count))
+    return join(gate(query), divide(gather(top(weight, value)), below(gather, weight, key), count))
 
 
 def _causal_aft_cases(draw: Draw) -> Iterator[Case]:
@@ -217,17 +217,17 @@ _CAUSAL_AFT_FAULTS = (
     ),
     Fault(
         "sees the future",
-        "The sums run over all tokens. Causal, place i sums over j ≤ i.",
+        "The sums run over all tokens. In causal attention, position i sums over j ≤ i.",
         gather=lambda x: x.sum(dim=0, keepdim=True).expand_as(x),
     ),
     Fault(
         "from the end",
-        "The sums run from the end of the text backwards. Place i sums over j ≤ i.",
+        "The sums run from the end of the text backwards. Position i sums over j ≤ i.",
         gather=lambda x: x.flip(0).cumsum(dim=0).flip(0),
     ),
     Fault(
         "no sums",
-        "Nothing is summed over the tokens: each sees itself alone.",
+        "Nothing is summed over the tokens: each token sees only itself.",
         gather=lambda x: x,
     ),
     Fault(
@@ -237,54 +237,54 @@ _CAUSAL_AFT_FAULTS = (
     ),
     Fault(
         "divided by the count",
-        "The sum is divided by the number of tokens so far. Divide by the sum of their loudness.",
+        "The sum is divided by the number of tokens so far. Divide by the sum of their weights.",
         divide=lambda top, bottom, count: top / count,
     ),
     Fault(
         "divided by the last",
-        "The sum is divided by the loudness of all tokens. At place i, divide by that of j ≤ i.",
+        "The sum is divided by the weights of all tokens. At position i, divide by those of j ≤ i.",
         divide=lambda top, bottom, count: top / bottom[-1:],
     ),
     Fault(
         "exponential of the sum",
         "The denominator is the exponential of the keys' sum. It is the sum of their exponentials.",
-        below=lambda gather, loudness, key: gather(key).exp(),
+        below=lambda gather, weight, key: gather(key).exp(),
     ),
     Fault(
         "no exponential",
-        "The keys are weights as they are, and can be negative. Loudness is their exponential.",
-        loudness=lambda key, query: key,
+        "The keys themselves are taken as weights, and can be negative. Take their exponential.",
+        weigh=lambda key, query: key,
     ),
     Fault(
         "softmax over the features",
         "A softmax over the features makes them compete. Each feature has its own mean over the tokens.",
-        loudness=lambda key, query: key.softmax(dim=-1),
+        weigh=lambda key, query: key.softmax(dim=-1),
     ),
     Fault(
-        "equally loud",
-        "All tokens are equally loud: the keys have no effect.",
-        loudness=lambda key, query: torch.ones_like(key),
+        "equal weights",
+        "All tokens have the same weight: the keys have no effect.",
+        weigh=lambda key, query: torch.ones_like(key),
     ),
     Fault(
-        "one loudness for all features",
-        "The exponential is taken of the keys' sum over the features. Here each feature has its own.",
-        loudness=lambda key, query: key.sum(dim=-1, keepdim=True).exp().expand_as(key),
+        "one weight for all features",
+        "The exponential is taken of the keys' sum over the features. Here each feature has a weight of its own.",
+        weigh=lambda key, query: key.sum(dim=-1, keepdim=True).exp().expand_as(key),
     ),
     Fault(
         "query inside",
         "The query stands in the exponent, beside each key. It belongs outside, as a gate.",
         see=_PROOF,
-        loudness=lambda key, query: (query + key).exp(),
+        weigh=lambda key, query: (query + key).exp(),
     ),
     Fault(
         "values not weighted",
-        "The values are summed without their loudness.",
-        top=lambda loudness, value: value,
+        "The values are summed without their weights.",
+        top=lambda weight, value: value,
     ),
     Fault(
-        "values loud too",
+        "values exponentiated",
         "The values are exponentiated. They are averaged as they are.",
-        top=lambda loudness, value: loudness * value.exp(),
+        top=lambda weight, value: weight * value.exp(),
     ),
     Fault(
         "no gate",
@@ -308,7 +308,7 @@ _CAUSAL_AFT_FAULTS = (
     ),
     Fault(
         "exponential gate",
-        "The gate is the exponential of the query, which knows no upper end. AFT's is a sigmoid.",
+        "The gate is the exponential of the query, which has no upper limit. AFT's is a sigmoid.",
         gate=lambda query: query.exp(),
     ),
     Fault(
@@ -334,7 +334,7 @@ def read_token(
     value: Tensor,
     *,
     peak: Callable[..., Tensor] = torch.maximum,
-    loud: Callable[..., Tensor] = lambda score, peak: (score - peak).exp(),
+    weigh: Callable[..., Tensor] = lambda score, peak: (score - peak).exp(),
     fade_top: Callable[..., Tensor] = lambda old, peak: (old - peak).exp(),
     fade_bottom: Callable[..., Tensor] = lambda old, peak: (old - peak).exp(),
     first: Callable[..., _State] = lambda score, value: (score, value, torch.ones_like(score)),
@@ -348,11 +348,11 @@ def read_token(
     else:
         largest, top, bottom = past[:3]
         new_largest = peak(largest, score)
-        loudness = loud(score, new_largest)
+        weight = weigh(score, new_largest)
         new = (
             new_largest,
-            add(fade_top(largest, new_largest) * top, loudness * value),
-            add(fade_bottom(largest, new_largest) * bottom, loudness),
+            add(fade_top(largest, new_largest) * top, weight * value),
+            add(fade_bottom(largest, new_largest) * bottom, weight),
         )
     return keep(new, past, score), say(new[1], new[2], past, value)
 
@@ -392,33 +392,33 @@ def _read_token_cases(draw: Draw) -> Iterator[Case]:
         return (draw.permutation(length) + 1.0) * 0.375 - 0.75  # no two alike, and exact also far from 0
 
     rising, falling = tame(3).sort().values, tame(3).sort(descending=True).values
-    yield case("3 tokens, each louder than the last", 3, 2, rising)
-    yield case("3 tokens, each quieter than the last", 3, 2, falling)
+    yield case("3 tokens, rising scores", 3, 2, rising)
+    yield case("3 tokens, falling scores", 3, 2, falling)
     yield case("7 tokens, size 3", 7, 3, tame(7))
     yield case("3 tokens, scores around 120", 3, 2, 120 + tame(3))
     yield case("4 tokens, scores around −120", 4, 2, -120 + tame(4))
-    yield case("3 tokens, one too loud for float64", 3, 2, torch.tensor([0.25, 800.0, 3.5]))
-    yield case("4 tokens, one of them far louder", 4, 2, torch.tensor([0.25, 120.125, -0.5, 119.5]))
-    yield case("4 tokens, the first far louder", 4, 2, torch.tensor([120.25, -0.75, 0.5, 119.875]))
+    yield case("3 tokens, one score too large for float64", 3, 2, torch.tensor([0.25, 800.0, 3.5]))
+    yield case("4 tokens, one score far larger", 4, 2, torch.tensor([0.25, 120.125, -0.5, 119.5]))
+    yield case("4 tokens, the first score far larger", 4, 2, torch.tensor([120.25, -0.75, 0.5, 119.875]))
 
 
 _READ_TOKEN_FAULTS = (
     Fault(
         "no maximum",
-        "Tame scores come out right, but e^120 is past float32. Measure scores against the largest so far.",
+        "Small scores come out right, but e^120 overflows float32. Measure scores against the largest so far.",
         see=_LOUD,
         first=lambda score, value: (torch.zeros_like(score), score.exp() * value, score.exp()),
         peak=lambda largest, score: largest,
     ),
     Fault(
         "first as maximum",
-        "All scores are measured against the first one. A later one can be far louder: take the largest so far.",
+        "All scores are measured against the first one. A later one can be far larger: take the largest so far.",
         see=_LOUD,
         peak=lambda largest, score: largest,
     ),
     Fault(
         "last as maximum",
-        "Scores are measured against the newest one. When that is a quiet one, the past overflows: take the largest.",
+        "Scores are measured against the newest one. When that is small, the past overflows: take the largest.",
         see=_LOUD,
         peak=lambda largest, score: score,
     ),
@@ -441,13 +441,14 @@ _READ_TOKEN_FAULTS = (
     ),
     Fault(
         "first token with its exponential",
-        "The first token joins the sums with weight e^score, though it is the largest so far: e^(score − maximum) = 1.",
+        "The first token joins the sums with weight e^score, though its score is the largest so far: its weight is e⁰ "
+        "= 1.",
         first=lambda score, value: (score, score.exp() * value, score.exp()),
         say=lambda top, bottom, past, value: value if past is None else top / bottom,
     ),
     Fault(
         "maximum starts at 0",
-        "The maximum is said to be 0 at the first token, though its weight is 1. It is that token's score.",
+        "The maximum starts at 0, although the first token has weight 1. It should start at that token's score.",
         first=lambda score, value: (torch.zeros_like(score), value, torch.ones_like(score)),
     ),
     Fault(
@@ -470,24 +471,25 @@ _READ_TOKEN_FAULTS = (
     ),
     Fault(
         "rescaled the wrong way",
-        "The past is multiplied by e^(new − old maximum), which makes it louder. It has to fade: e^(old − new).",
+        "The past is multiplied by e^(new − old maximum), which makes it grow. It has to shrink: e^(old − new "
+        "maximum).",
         fade_top=lambda old, peak: (peak - old).exp(),
         fade_bottom=lambda old, peak: (peak - old).exp(),
     ),
     Fault(
         "new token always 1",
-        "The new token joins with weight 1, as if it were the loudest. Its weight is e^(score − maximum).",
-        loud=lambda score, peak: torch.ones_like(score),
+        "The new token joins with weight 1, as if it had the largest score. Its weight is e^(score − maximum).",
+        weigh=lambda score, peak: torch.ones_like(score),
     ),
     Fault(
         "maximum not subtracted from the new",
         "The past is measured against the maximum, the new token is not: its weight is e^(score − maximum).",
-        loud=lambda score, peak: score.exp(),
+        weigh=lambda score, peak: score.exp(),
     ),
     Fault(
         "plain mean",
         "Every token counts the same: the scores have no effect.",
-        loud=lambda score, peak: torch.ones_like(score),
+        weigh=lambda score, peak: torch.ones_like(score),
         fade_top=lambda old, peak: torch.ones_like(old),
         fade_bottom=lambda old, peak: torch.ones_like(old),
     ),
@@ -498,7 +500,7 @@ _READ_TOKEN_FAULTS = (
     ),
     Fault(
         "forgets itself",
-        "The output is the mean of the tokens before. A token attends to itself as well: add it first.",
+        "The output is the mean of the earlier tokens. A token attends to itself as well: add it first.",
         say=lambda top, bottom, past, value: top / bottom if past is None else past[1] / past[2],
     ),
     Fault(

@@ -35,7 +35,7 @@ def _seed_spread_cases(draw: Draw) -> Iterator[Case]:
 _SEED_SPREAD_FAULTS = (
     Fault(
         "standard deviation",
-        "This is the standard deviation: how far one seed lies from the mean. The mean of n seeds is surer by √n.",
+        "This is the standard deviation: how far one seed lies from the mean. Averaging n seeds divides it by √n.",
         over=lambda values, axis: 1.0,
     ),
     Fault(
@@ -46,7 +46,7 @@ _SEED_SPREAD_FAULTS = (
     ),
     Fault(
         "divided by √(n − 1)",
-        "The deviation is divided by √(n − 1). The n − 1 belongs into the variance; the mean is one of n seeds: √n.",
+        "The deviation is divided by √(n − 1). The n − 1 belongs in the variance; the mean is one of n seeds: √n.",
         over=lambda values, axis: math.sqrt(values.shape[axis] - 1),
     ),
     Fault(
@@ -62,8 +62,8 @@ _SEED_SPREAD_FAULTS = (
     ),
     Fault(
         "n in the variance",
-        "The variance divides by n. The mean was taken from the same seeds and lies too near to them, so divide by "
-        "n − 1, as torch's `std` does.",
+        "The variance divides by n. The mean was taken from the same seeds, which makes it too close to them, so "
+        "divide by n − 1, as torch's `std` does.",
         over=lambda values, axis: values.shape[axis] / math.sqrt(values.shape[axis] - 1),
     ),
     Fault(
@@ -177,7 +177,7 @@ _PAIRED_GAIN_FAULTS = (
     ),
     Fault(
         "wrong way round",
-        "The sign is reversed: a gain is ours less theirs.",
+        "The sign is reversed: a gain is ours minus theirs.",
         differences=lambda ours, theirs: theirs - ours,
     ),
     Fault(
@@ -208,15 +208,15 @@ def holm(
     p: Tensor,
     *,
     order: Callable[..., Tensor] = lambda p: p.argsort(),
-    factor: Callable[..., Tensor] = lambda count, place: count - place,
+    factor: Callable[..., Tensor] = lambda count, rank: count - rank,
     run: Callable[..., Tensor] = lambda x: x.cummax(0).values,
     clip: Callable[..., Tensor] = lambda x: x.clamp(max=1),
     back: Callable[..., Tensor] = lambda x, order: x[order.argsort()],
 ) -> Tensor:
-    """Each chance as it stands among all, (M,)."""
-    places = order(p)
-    place = torch.arange(len(p), device=p.device)
-    return back(clip(run(factor(len(p), place) * p[places])), places)
+    """Each p-value, corrected for the number of comparisons, (M,)."""
+    ascending = order(p)
+    rank = torch.arange(len(p), device=p.device)
+    return back(clip(run(factor(len(p), rank) * p[ascending])), ascending)
 
 
 def _holm_cases(draw: Draw) -> Iterator[Case]:
@@ -232,26 +232,27 @@ def _holm_cases(draw: Draw) -> Iterator[Case]:
 _HOLM_FAULTS = (
     Fault(
         "not corrected",
-        "The chances are as they came. Among M comparisons the smallest had M chances to be so small.",
-        factor=lambda count, place: torch.ones_like(place),
+        "The p-values are not corrected. Among M comparisons there are M opportunities for a small p-value.",
+        factor=lambda count, rank: torch.ones_like(rank),
         run=lambda x: x,
     ),
     Fault(
         "Bonferroni",
         "All are multiplied by M. That is Bonferroni: right, and stricter than needed. Here the smallest is multiplied "
         "by M, the next by M − 1, and so on.",
-        factor=lambda count, place: torch.full_like(place, count),
+        factor=lambda count, rank: torch.full_like(rank, count),
     ),
     Fault(
         "Benjamini–Hochberg's factors",
-        "The factors are M divided by the place. Those of Benjamini and Hochberg bound the share of false finds; "
-        "Holm's are M, M − 1, …, 1.",
-        factor=lambda count, place: count / (place + 1),
+        "The factors are M divided by the rank, as in Benjamini and Hochberg, who bound the share of false "
+        "discoveries; Holm's are M, M − 1, …, 1.",
+        factor=lambda count, rank: count / (rank + 1),
     ),
     Fault(
         "Benjamini and Hochberg",
-        "This is Benjamini and Hochberg's correction. It bounds the share of false finds, not the chance of any.",
-        factor=lambda count, place: count / (place + 1),
+        "This is Benjamini and Hochberg's correction. It bounds the share of false discoveries, not the probability of "
+        "any.",
+        factor=lambda count, rank: count / (rank + 1),
         run=lambda x: x.flip(0).cummin(0).values.flip(0),
     ),
     Fault(
@@ -262,27 +263,27 @@ _HOLM_FAULTS = (
     ),
     Fault(
         "factors the wrong way round",
-        "The smallest is multiplied by 1 and the largest by M. It is the smallest that had the most chances.",
-        factor=lambda count, place: place + 1,
+        "The smallest is multiplied by 1 and the largest by M. The smallest needs the largest factor.",
+        factor=lambda count, rank: rank + 1,
     ),
     Fault(
         "one factor too small",
         "The factors begin with M − 1. The smallest is multiplied by M.",
-        factor=lambda count, place: count - place - 1,
+        factor=lambda count, rank: count - rank - 1,
     ),
     Fault(
         "one factor too large",
         "The factors begin with M + 1. The smallest is multiplied by M.",
-        factor=lambda count, place: count - place + 1,
+        factor=lambda count, rank: count - rank + 1,
     ),
     Fault(
         "not rising",
-        "A larger chance may come out below a smaller one. Once one fails, all larger ones do: take the running "
-        "maximum.",
+        "A larger p-value may come out below a smaller one. Once one comparison fails, so do all with larger p-values: "
+        "take the running maximum.",
         run=lambda x: x,
     ),
     Fault("running sum", "It adds up what came before. It is the running maximum.", run=lambda x: x.cumsum(0)),
-    Fault("above 1", "A chance above 1: cut it off there.", clip=lambda x: x),
+    Fault("above 1", "A corrected p-value is above 1: cut it off there.", clip=lambda x: x),
     Fault(
         "left in order of size",
         "The results stand in order of size. Put each back where its comparison stands.",
@@ -337,7 +338,7 @@ EXERCISES = (
         minutes=15,
         cases=_holm_cases,
         faults=_HOLM_FAULTS,
-        returns=("chances",),
+        returns=("p-values",),
         differentiable=False,
     ),
 )

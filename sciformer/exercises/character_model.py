@@ -56,55 +56,56 @@ def _text_perplexity_cases(draw: Draw) -> Iterator[Case]:
 _TEXT_PERPLEXITY_FAULTS = (
     Fault(
         "targets not shifted",
-        "The logits of a place are compared with the character at that place, which the model has just read. They are "
-        "about the next one: logits[:, :-1] against tokens[:, 1:].",
+        "The logits of a position are compared with the character at that position, which the model has just read. "
+        "They are about the next one: logits[:, :-1] against tokens[:, 1:].",
         see=_BREAK,
         pair=lambda logits, tokens: (logits, tokens),
     ),
     Fault(
         "first left out, not shifted",
         "The first character is left out of both, so that nothing is shifted: each is compared with itself. Leave the "
-        "last place out of the logits, and the first out of the targets.",
+        "last position out of the logits, and the first out of the targets.",
         see=_BREAK,
         pair=lambda logits, tokens: (logits[:, 1:], tokens[:, 1:]),
     ),
     Fault(
         "last left out, not shifted",
         "The last character is left out of both, so that nothing is shifted: each is compared with itself. Leave the "
-        "last place out of the logits, and the first out of the targets.",
+        "last position out of the logits, and the first out of the targets.",
         see=_BREAK,
         pair=lambda logits, tokens: (logits[:, :-1], tokens[:, :-1]),
     ),
     Fault(
         "shifted by two",
-        "The logits of a place are compared with the character two later. It is the next one.",
+        "The logits of a position are compared with the character two later. It is the next one.",
         see=_BREAK,
         pair=lambda logits, tokens: (logits[:, :-2], tokens[:, 2:]),
     ),
     Fault(
         "shifted the wrong way",
-        "The logits of a place are compared with the character before it, which the model has read. Shift the targets "
-        "the other way: logits[:, :-1] against tokens[:, 1:].",
+        "The logits of a position are compared with the character before it, which the model has read. Shift the "
+        "targets the other way: logits[:, :-1] against tokens[:, 1:].",
         see=_BREAK,
         pair=lambda logits, tokens: (logits[:, 1:], tokens[:, :-1]),
     ),
     Fault(
-        "round the corner",
-        "The last place is asked for the first character of the text. What comes after the last is not known: leave "
-        "that place out.",
+        "wrapped around",
+        "The last position is asked to predict the first character of the text. What comes after the text is not "
+        "known: leave that position out.",
         see=_SHIFT,
         pair=lambda logits, tokens: (logits, tokens.roll(-1, dims=1)),
     ),
     Fault(
         "flattened before the shift",
-        "The texts are joined before they are shifted, so that the last place of each is asked for the first character "
-        "of the next text. Shift first.",
+        "The texts are joined before they are shifted, so that the last position of each has to predict the first "
+        "character of the next text. Shift first.",
         see=_SHIFT,
         pair=lambda logits, tokens: (logits.flatten(0, 1)[None, :-1], tokens.flatten()[None, 1:]),
     ),
     Fault(
-        "over the places",
-        "The softmax runs over the places. The probabilities of one place sum to 1 over the vocabulary, the last axis.",
+        "over the positions",
+        "The softmax runs over the positions. The probabilities at one position sum to 1 over the vocabulary, the last "
+        "axis.",
         see=_LOSS,
         log_p=lambda logits: logits.log_softmax(dim=1),
     ),
@@ -116,7 +117,7 @@ _TEXT_PERPLEXITY_FAULTS = (
     ),
     Fault(
         "no softmax",
-        "The logits are taken for log p as they are. The log-softmax makes them so.",
+        "The logits are taken for log p. They become log p by a log-softmax.",
         see=_LOSS,
         log_p=lambda logits: logits,
     ),
@@ -175,7 +176,7 @@ _TEXT_PERPLEXITY_FAULTS = (
         average=lambda losses: losses.sum() / (losses.numel() + len(losses)),
     ),
     Fault(
-        "last place only",
+        "last position only",
         "Only the prediction of the last character counts. Every one after the first does.",
         see=_ONE_PASS,
         average=lambda losses: losses[:, -1].mean(),
@@ -244,7 +245,9 @@ def _nucleus_cases(draw: Draw) -> Iterator[Case]:
         yield Case(name, {"logits": logits, "temperature": temperature, "top_p": top_p})
     # One character is enough for the first text, the second needs three.
     rows = torch.stack([draw.permutation(5) * spacing for spacing in (0.75, 0.15)])
-    yield Case("2 texts, the first sure of itself", {"logits": rows.to(draw.dtype), "temperature": 0.5, "top_p": 0.7})
+    yield Case(
+        "2 texts, one likely character in the first", {"logits": rows.to(draw.dtype), "temperature": 0.5, "top_p": 0.7}
+    )
 
 
 _NUCLEUS_FAULTS = (
@@ -270,14 +273,14 @@ _NUCLEUS_FAULTS = (
     Fault(
         "probabilities divided",
         "The probabilities are divided by the temperature, which cancels when they are brought to sum 1, but changes "
-        "who is in. Divide the logits.",
+        "which characters are kept. Divide the logits.",
         see=_TEMPERATURE,
         heat=lambda logits, temperature: logits,
         normalize=lambda logits, temperature: logits.softmax(dim=-1) / temperature,
     ),
     Fault(
         "temperature last",
-        "Who is in is decided without the temperature, which comes afterwards. It comes first.",
+        "The characters are chosen without the temperature, which is applied afterwards. Apply it first.",
         see=_TEMPERATURE,
         heat=lambda logits, temperature: logits,
         finish=lambda p, temperature: p ** (1 / temperature) / (p ** (1 / temperature)).sum(dim=-1, keepdim=True),
@@ -296,27 +299,29 @@ _NUCLEUS_FAULTS = (
     ),
     Fault(
         "stops too early",
-        "The character that takes the sum over top_p is left out, so that the sum stays below. It is the last one in.",
+        "The character that takes the sum over top_p is left out, so that the sum stays below. It is the last one to "
+        "keep.",
         keep=lambda p, top_p: p.cumsum(dim=-1) < top_p,
     ),
     Fault(
         "stops too early, after the first",
-        "The character that takes the sum over top_p is left out, unless it is the first. It is the last one in.",
+        "The character that takes the sum over top_p is left out, unless it is the first. It is the last one to keep.",
         keep=lambda p, top_p: (p.cumsum(dim=-1) < top_p) | (torch.arange(p.shape[-1], device=p.device) == 0),
     ),
     Fault(
-        "the sure one lost",
-        "Where the likeliest reaches top_p alone, nothing is left, and its sum is 0/0. The likeliest is always in.",
+        "likeliest lost",
+        "Where the likeliest character alone reaches top_p, none is kept, and 0/0 is left. The likeliest is always "
+        "kept.",
         keep=lambda p, top_p: torch.cat([p[..., :1], p.cumsum(dim=-1)[..., :-1]], dim=-1) < top_p,
     ),
     Fault(
         "as many in every text",
-        "The first text decides how many are in, for all of them. Each row has a sum of its own.",
+        "The first text decides how many are kept, for all of them. Each row has a sum of its own.",
         keep=lambda p, top_p: (p.cumsum(dim=-1) - p < top_p)[:1].expand(p.shape),
     ),
     Fault(
         "one too many",
-        "After top_p has been reached, one more character is let in.",
+        "After top_p has been reached, one more character is kept.",
         keep=lambda p, top_p: F.pad(p.cumsum(dim=-1) - p < top_p, (1, 0), value=True)[..., :-1],
     ),
     Fault(
@@ -352,7 +357,7 @@ _NUCLEUS_FAULTS = (
     ),
     Fault(
         "mask in sorted order",
-        "Who is in is decided in sorted order, and used in that of the vocabulary. Bring the mask back first: scatter.",
+        "The mask is made in sorted order, and used in that of the vocabulary. Bring it back first: scatter.",
         put_back=lambda p, ordered, kept, order: (p, kept),
     ),
     Fault(
@@ -387,7 +392,8 @@ _NUCLEUS_FAULTS = (
     ),
     Fault(
         "logits of 0",
-        "The logits of those left out are set to 0, which is a logit like any other. −∞ is what leaves them nothing.",
+        "The logits of those left out are set to 0, which is a logit like any other. Only −∞ gives them the "
+        "probability 0.",
         see=_TOP_K,
         renormalize=lambda p, kept, top_p, z: (z * kept).softmax(dim=-1),
     ),
@@ -422,7 +428,7 @@ def read_piece(
     *,
     recall: Callable[..., Tensor] = lambda cache, x: x,
     start: Callable[..., int] = lambda read, length: read,
-    place: Callable[..., Tensor] = lambda x, places, n: x + places if n == 0 else x,
+    add_positions: Callable[..., Tensor] = lambda x, positions, n: x + positions if n == 0 else x,
     slot: Callable[[int], int] = lambda n: n,
     join_keys: Callable[..., Tensor] = _appended,
     join_values: Callable[..., Tensor] = _appended,
@@ -431,14 +437,14 @@ def read_piece(
     sees: Callable[..., Tensor] = lambda i, j, read: j <= read + i,
     residual: Callable[..., Tensor] = lambda x, looked: x + looked,
 ) -> Tensor:
-    """The states (B, L, E) of a piece of text behind attention layers that remember the pieces before."""
+    """The states (B, L, E) of a chunk of text behind attention layers that remember the chunks before."""
     length, width = x.shape[1:]
     x = recall(cache, x)
     first = start(cache.get("read", 0), x.shape[1])
     cache["read"] = cache.get("read", 0) + length
-    places = table[first : first + x.shape[1]]
+    positions = table[first : first + x.shape[1]]
     for n, layer in enumerate(layers):
-        x = place(x, places, n)
+        x = add_positions(x, positions, n)
         query, key, value = layer(x)  # (B, L, E) each
         old_keys, old_values = cache.get(slot(n), (key[:, :0], value[:, :0]))
         keys, values = join_keys(old_keys, key), join_values(old_values, value)  # (B, S, E)
@@ -451,10 +457,10 @@ def read_piece(
     return x[:, -length:]
 
 
-def _read_in_pieces(
-    answer: Callable[..., Any], x: Tensor, table: Tensor, weights: Tensor, pieces: Tensor
+def _read_in_chunks(
+    answer: Callable[..., Any], x: Tensor, table: Tensor, weights: Tensor, chunks: Tensor
 ) -> tuple[Tensor, int]:
-    """The states of a whole text that is read piece by piece, and how many tokens went through the projections."""
+    """The states of a whole text that is read chunk by chunk, and how many tokens went through the projections."""
     projected = [0]
 
     def layer(matrices: Tensor) -> Callable[[Tensor], tuple[Tensor, ...]]:
@@ -466,63 +472,63 @@ def _read_in_pieces(
 
     layers = [layer(matrices) for matrices in weights]
     cache: dict[Any, Any] = {}
-    states = [answer(piece, table, layers, cache) for piece in x.split(pieces.tolist(), dim=1)]
+    states = [answer(chunk, table, layers, cache) for chunk in x.split(chunks.tolist(), dim=1)]
     if not all(isinstance(state, Tensor) for state in states):
-        raise WrongType("For each piece one tensor is wanted: its states.")
+        raise WrongType("For each chunk one tensor is wanted: its states.")
     return torch.cat(states, dim=1), projected[0]
 
 
 def _read_piece_cases(draw: Draw) -> Iterator[Case]:
-    for name, batch, width, depth, pieces in (
+    for name, batch, width, depth, chunks in (
         ("2 tokens at once, 1 layer", 1, 2, 1, [2]),
         ("2 tokens one by one, 1 layer", 1, 2, 1, [1, 1]),
         ("3 tokens one by one, 2 layers", 1, 2, 2, [1, 1, 1]),
-        ("2 texts, pieces of 3, 1, 2 and 1 tokens, 3 layers", 2, 5, 3, [3, 1, 2, 1]),
+        ("2 texts, chunks of 3, 1, 2 and 1 tokens, 3 layers", 2, 5, 3, [3, 1, 2, 1]),
     ):
-        x, table = draw.normal(batch, sum(pieces), width), draw.normal(sum(pieces) + 1, width)
+        x, table = draw.normal(batch, sum(chunks), width), draw.normal(sum(chunks) + 1, width)
         weights = (draw.normal(depth, 3, width, width) / width).round(decimals=1)  # larger ones saturate the softmax
-        yield Case(name, {"x": x, "table": table, "weights": weights, "pieces": torch.tensor(pieces)})
+        yield Case(name, {"x": x, "table": table, "weights": weights, "chunks": torch.tensor(chunks)})
 
 
 _READ_PIECE_FAULTS = (
     Fault(
         "read again from the start",
-        "The states are right, but every piece sends the whole text through the layers again. Keep keys and values, "
+        "The states are right, but every chunk sends the whole text through the layers again. Keep keys and values, "
         "and project the new tokens alone.",
         recall=_read_whole_text,
         start=lambda read, length: 0,
         remember=lambda keys, values, key, value: (key[:, :0], value[:, :0]),
     ),
     Fault(
-        "places from 0",
-        "Every piece takes its places from 0. The first new token stands after all that were read before.",
+        "positions from 0",
+        "The positions of every chunk start at 0. The first new token stands after all that were read before.",
         start=lambda read, length: 0,
     ),
     Fault(
-        "one place too late",
-        "The places are one too high: the first token of the text stands at place 0.",
+        "one position too late",
+        "The positions are one too high: the first token of the text stands at position 0.",
         start=lambda read, length: read + 1,
     ),
     Fault(
-        "no places",
+        "no positions",
         "The rows of `table` are not added.",
-        place=lambda x, places, n: x,
+        add_positions=lambda x, positions, n: x,
     ),
     Fault(
-        "places in every layer",
-        "The places are added before every layer. Once, before the first, is enough.",
-        place=lambda x, places, n: x + places,
+        "positions in every layer",
+        "The positions are added before every layer. Once, before the first, is enough.",
+        add_positions=lambda x, positions, n: x + positions,
     ),
     Fault(
         "mask ignored",
-        "The tokens of a piece see those after them in the same piece. Between the new tokens, too, the mask is "
+        "The tokens of a chunk see those after them in the same chunk. Between the new tokens, too, the mask is "
         "causal.",
         see=_ONE_PASS,
         sees=lambda i, j, read: (i >= 0) & (j >= 0),
     ),
     Fault(
-        "mask in the first piece only",
-        "The first piece has its causal mask, later ones have none: a new token sees the new ones after it.",
+        "mask in the first chunk only",
+        "The first chunk has its causal mask, later ones have none: a new token sees the new ones after it.",
         see=_ONE_PASS,
         sees=lambda i, j, read: j <= read + i if read == 0 else (i >= 0) & (j >= 0),
     ),
@@ -534,7 +540,7 @@ _READ_PIECE_FAULTS = (
     ),
     Fault(
         "one key too many",
-        "Each token also sees the one after it in its piece: the mask is off by one.",
+        "Each token also sees the one after it in its chunk: the mask is off by one.",
         see=_ONE_PASS,
         sees=lambda i, j, read: j <= read + i + 1,
     ),
@@ -552,17 +558,18 @@ _READ_PIECE_FAULTS = (
     ),
     Fault(
         "nothing is remembered",
-        "A piece sees itself alone. Join the old keys and values to the new ones, and keep both.",
+        "A chunk sees only itself. Join the old keys and values to the new ones, and keep both.",
         remember=lambda keys, values, key, value: (key[:, :0], value[:, :0]),
     ),
     Fault(
-        "only the piece before",
-        "Only the newest piece is kept: with the next one, the older are forgotten. Keep all keys and values so far.",
+        "only the chunk before",
+        "Only the newest chunk is kept: with the next one, the older ones are forgotten. Keep all keys and values so "
+        "far.",
         remember=lambda keys, values, key, value: (key, value),
     ),
     Fault(
-        "only the first piece",
-        "What the first piece left is never added to. Store the joined keys and values after each piece.",
+        "only the first chunk",
+        "The cache keeps what the first chunk left, and no more. Store the joined keys and values after each chunk.",
         remember=lambda keys, values, key, value: (
             (keys, values) if keys.shape[1] == key.shape[1] else (keys[:, : -key.shape[1]], values[:, : -key.shape[1]])
         ),
@@ -603,7 +610,7 @@ _READ_PIECE_FAULTS = (
     ),
     Fault(
         "no residual",
-        "What attention gives takes the place of x. It is added to x.",
+        "The output of attention replaces x. It is added to x.",
         see=_CACHE,
         residual=lambda x, looked: looked,
     ),
@@ -638,7 +645,7 @@ EXERCISES = (
         minutes=15,
         cases=_read_piece_cases,
         faults=_READ_PIECE_FAULTS,
-        call=_read_in_pieces,
+        call=_read_in_chunks,
         returns=("states", "count of projected tokens"),
     ),
 )

@@ -25,13 +25,13 @@ def grid_distance(
     rows: int,
     width: int,
     *,
-    place: Callable[..., tuple[Tensor, Tensor]] = lambda token, rows, width: (token // width, token % width),
+    locate: Callable[..., tuple[Tensor, Tensor]] = lambda token, rows, width: (token // width, token % width),
     measure: Callable[..., Tensor] = lambda down, right: down.abs() + right.abs(),
     split: Callable[..., Tensor] = lambda distance, width: distance,
     layout: Callable[..., Tensor] = lambda distance, rows, width: distance,
 ) -> Tensor:
     """Rows plus columns between every two tokens of an image, (L, L)."""
-    row, column = place(torch.arange(rows * width), rows, width)  # (L,) each
+    row, column = locate(torch.arange(rows * width), rows, width)  # (L,) each
     distance = measure(row - row[:, None], column - column[:, None])  # (L, L)
     return layout(split(distance, width), rows, width)
 
@@ -51,23 +51,23 @@ _GRID_DISTANCE_FAULTS = (
     Fault(
         "along the sequence",
         "It counts the steps from token to token, |i − j|. In the image, the token a row below is one step away.",
-        place=lambda token, rows, width: (0 * token, token),
+        locate=lambda token, rows, width: (0 * token, token),
     ),
     Fault(
         "divided by the rows",
         "The row of a token is its number divided by the number of rows. A row is full after `width` tokens.",
-        place=lambda token, rows, width: (token // rows, token % rows),
+        locate=lambda token, rows, width: (token // rows, token % rows),
     ),
     Fault(
         "no whole rows",
         "The division leaves fractions of a row. // gives the whole rows: token 30 of rows of 28 is in row 1.",
-        place=lambda token, rows, width: (token / width, token % width),
+        locate=lambda token, rows, width: (token / width, token % width),
     ),
     Fault(
         "difference split",
         "The steps along the sequence are split into rows and columns. From the last token of a row to the first of "
-        "the next it is one step there, but `width` steps in the image: split the places first.",
-        place=lambda token, rows, width: (token, 0 * token),
+        "the next it is one step there, but `width` steps in the image: split the positions first.",
+        locate=lambda token, rows, width: (token, 0 * token),
         measure=lambda down, right: down.abs(),
         split=lambda distance, width: distance // width + distance % width,
     ),
@@ -83,7 +83,7 @@ _GRID_DISTANCE_FAULTS = (
     ),
     Fault(
         "straight line",
-        "This is the straight line, √(rows² + columns²). Wanted are the steps of somebody who walks along the grid.",
+        "This is the straight line, √(rows² + columns²). The distance wanted is the number of steps along the grid.",
         measure=lambda down, right: (down**2 + right**2).sqrt(),
     ),
     Fault(
@@ -120,7 +120,7 @@ _GRID_DISTANCE_FAULTS = (
 
 
 class TwoSidedScore(nn.Module):
-    r"""Scaled dot product less :math:`\lambda^{left}` or :math:`\lambda^{right}` times the distance."""
+    r"""Scaled dot product minus :math:`\lambda^{left}` or :math:`\lambda^{right}` times the distance."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class TwoSidedScore(nn.Module):
         sides: Callable[..., tuple[Tensor, Tensor]] = lambda ahead: (-ahead.clamp(max=0), ahead.clamp(min=0)),
         unit: Callable[..., float] = lambda key_length: 1.0,
         slopes: Callable[..., tuple[Tensor, Tensor]] = lambda strength: (strength[:, 0], strength[:, 1]),
-        place: Callable[..., Tensor] = lambda slope: slope[:, None, None],
+        align: Callable[..., Tensor] = lambda slope: slope[:, None, None],
         combine: Callable[..., Tensor] = lambda scores, penalty: scores - penalty,
         finish: Callable[..., Tensor] = lambda scores, head_dim: scores,
     ):
@@ -144,7 +144,7 @@ class TwoSidedScore(nn.Module):
         self.strength = register(torch.full(shape(num_heads), start))
         self.head_dim = head_dim
         self.product, self.scale, self.first, self.sides, self.unit = product, scale(head_dim), first, sides, unit
-        self.slopes, self.place, self.combine, self.finish = slopes, place, combine, finish
+        self.slopes, self.align, self.combine, self.finish = slopes, align, combine, finish
 
     def forward(self, query: Tensor, key: Tensor, *, query_offset: int = 0) -> Tensor:
         """Scores (B, H, L, S)."""
@@ -153,7 +153,7 @@ class TwoSidedScore(nn.Module):
         i = torch.arange(L, device=query.device)[:, None] + self.first(query_offset, L, S)  # (L, 1)
         ahead = torch.arange(S, device=query.device) - i  # (L, S)
         pairs = zip(self.slopes(self.strength), self.sides(ahead), strict=True)
-        penalty = sum(self.place(slope) * side / self.unit(S) for slope, side in pairs)
+        penalty = sum(self.align(slope) * side / self.unit(S) for slope, side in pairs)
         return self.finish(self.combine(scores, penalty), self.head_dim)
 
 
@@ -175,14 +175,14 @@ def _two_sided_score_cases(draw: Draw) -> Iterator[Case]:
         name: str, batch: int, num_heads: int, length: int, key_length: int, head_dim: int, query_offset: int
     ) -> Case:
         query, key = (draw.normal(batch, num_heads, n, head_dim) for n in (length, key_length))
-        # Never 0, and never the same twice: else a slope in the wrong place might not show. One is negative.
+        # Never 0, and never the same twice: else a slope on the wrong axis might not show. One is negative.
         strength = (0.3 * draw.permutation(2 * num_heads).to(query) - 0.2).view(num_heads, 2)
         return Case(name, {"query": query, "key": key, "query_offset": query_offset, "strength": strength})
 
     yield case("2 tokens, 2 heads of size 2", 1, 2, 2, 2, 2, 0)
     yield case("4 tokens, 1 head of size 3", 1, 1, 4, 4, 3, 0)
-    yield case("1 query at place 2 of 4 keys, 1 head of size 3", 1, 1, 1, 4, 3, 2)
-    yield case("2 sentences, 3 heads of size 5, 4 queries from place 2 of 7 keys", 2, 3, 4, 7, 5, 2)
+    yield case("1 query at position 2 of 4 keys, 1 head of size 3", 1, 1, 1, 4, 3, 2)
+    yield case("2 sentences, 3 heads of size 5, 4 queries from position 2 of 7 keys", 2, 3, 4, 7, 5, 2)
 
 
 _TWO_SIDED_SCORE_FAULTS = (
@@ -195,14 +195,14 @@ _TWO_SIDED_SCORE_FAULTS = (
     ),
     Fault(
         "one pair for all heads",
-        "All heads share two slopes. Each is to have its own pair: shape (num_heads, 2).",
+        "All heads share two slopes. Each head should have its own pair: shape (num_heads, 2).",
         see=_CLASS,
         shape=lambda num_heads: (2,),
         slopes=lambda strength: (strength[:1], strength[1:]),
     ),
     Fault(
         "one slope for both sides",
-        "Each head has one slope, and left and right are the same to it. It takes two: shape (num_heads, 2).",
+        "Each head has one slope, and treats left and right alike. It needs two: shape (num_heads, 2).",
         shape=lambda num_heads: (num_heads,),
         slopes=lambda strength: (strength, strength),
     ),
@@ -244,12 +244,12 @@ _TWO_SIDED_SCORE_FAULTS = (
     Fault("starts at 1", "The slopes start at 1. They are to start at 0.1.", see=_CLASS, start=1.0),
     Fault(
         "left and right exchanged",
-        "Left and right have changed places: a key with j < i is to the left and takes strength[:, 0].",
+        "Left and right are exchanged: a key with j < i is to the left and takes strength[:, 0].",
         sides=lambda ahead: (ahead.clamp(min=0), -ahead.clamp(max=0)),
     ),
     Fault(
         "sides by the diagonal",
-        "The sides are told apart by tril and triu. These know nothing of query_offset: compare j with i.",
+        "The sides are separated by tril and triu, which know nothing of query_offset. Compare j with i.",
         sides=lambda ahead: (ahead.abs().tril(), ahead.abs().triu()),
     ),
     Fault(
@@ -282,7 +282,7 @@ _TWO_SIDED_SCORE_FAULTS = (
     ),
     Fault(
         "no penalty",
-        "The scores do not follow `strength`: it is not used, or it was used once, in __init__. Training changes it "
+        "The scores do not depend on `strength`: it is not used, or it was used once, in __init__. Training changes it "
         "later, so take it in forward.",
         see=_CLASS,
         combine=lambda scores, penalty: scores,
@@ -294,15 +294,15 @@ _TWO_SIDED_SCORE_FAULTS = (
     ),
     Fault(
         "signed distance to the right",
-        "The slope is chosen for the side, but the distance keeps its sign: on the right i − j is negative and pays. "
-        "Take |i − j|.",
+        "The slope is chosen for the side, but the distance keeps its sign: on the right i − j is negative, which "
+        "rewards distance. Take |i − j|.",
         see=_BREAK,
         sides=lambda ahead: (-ahead.clamp(max=0), -ahead.clamp(min=0)),
     ),
     Fault(
         "signed distance to the left",
-        "The slope is chosen for the side, but the distance keeps its sign: on the left j − i is negative and pays. "
-        "Take |i − j|.",
+        "The slope is chosen for the side, but the distance keeps its sign: on the left j − i is negative, which "
+        "rewards distance. Take |i − j|.",
         see=_BREAK,
         sides=lambda ahead: (ahead.clamp(max=0), ahead.clamp(min=0)),
     ),
@@ -314,7 +314,7 @@ _TWO_SIDED_SCORE_FAULTS = (
     ),
     Fault(
         "counted from 1",
-        "A neighbour is taken to be two steps away. Left of place i, key j is i − j steps away.",
+        "A neighbour is taken to be two steps away. Left of position i, key j is i − j steps away.",
         sides=lambda ahead: ((1 - ahead) * (ahead < 0), (1 + ahead) * (ahead > 0)),
     ),
     Fault(
@@ -344,19 +344,20 @@ _TWO_SIDED_SCORE_FAULTS = (
     ),
     Fault(
         "offset ignored",
-        "The first query is taken to stand at place 0. It stands at place query_offset: distances count from there.",
+        "The first query is taken to stand at position 0. It stands at position query_offset: distances count from "
+        "there.",
         see=_CLASS,
         first=lambda offset, length, key_length: 0,
     ),
     Fault(
         "offset on the keys",
-        "The places of the keys have query_offset added. It moves the queries: i starts there, j at 0.",
+        "The keys' positions have query_offset added. It moves the queries: i starts there, j at 0.",
         see=_CLASS,
         first=lambda offset, length, key_length: -offset,
     ),
     Fault(
         "queries at the end",
-        "The queries are taken to be the last ones. They start at place query_offset, which the caller says.",
+        "The queries are taken to be the last ones. They start at position query_offset, which the caller gives.",
         see=_CLASS,
         first=lambda offset, length, key_length: key_length - length,
     ),
@@ -364,13 +365,13 @@ _TWO_SIDED_SCORE_FAULTS = (
         "along the keys",
         "Broadcasting begins at the last axis, so the slopes land on the keys. Shape (H, 1, 1) meets the heads.",
         see=_CLASS,
-        place=lambda slope: slope,
+        align=lambda slope: slope,
     ),
     Fault(
         "along the queries",
         "The slopes run along the queries, as those of shape (H, 1) do. Shape (H, 1, 1) meets the heads.",
         see=_CLASS,
-        place=lambda slope: slope[:, None],
+        align=lambda slope: slope[:, None],
     ),
     Fault(
         "softmax inside",
@@ -380,7 +381,7 @@ _TWO_SIDED_SCORE_FAULTS = (
     ),
     Fault(
         "queries and keys exchanged",
-        "Queries and keys have changed places: row i has to hold query i against every key.",
+        "Queries and keys are exchanged: row i has to hold query i against every key.",
         see=_FORMULA,
         product=lambda query, key: key @ query.transpose(-2, -1),
     ),
@@ -399,7 +400,7 @@ def with_time(
     slope: Callable[..., Tensor] = lambda strength: strength,
     factor: Callable[..., float] = lambda D: math.sqrt(D + 1),
 ) -> tuple[Tensor, Tensor]:
-    """Queries and keys with one more number, so that plain causal attention subtracts λ times the time between."""
+    """Queries and keys with one more feature, so that plain causal attention subtracts λ times the time between."""
     D = query.shape[-1]
     asked = ask(torch.ones_like(query[..., :1]), times)  # (B, H, L, 1)
     mark = factor(D) * slope(strength)[:, None] * clock(times)  # (H, L)
@@ -421,7 +422,7 @@ def _with_time_cases(draw: Draw) -> Iterator[Case]:
         query, key, value = (draw.normal(batch, num_heads, length, head_dim) for _ in range(3))
         times = (
             2 + draw.integers(4, 9, length).cumsum(dim=0).to(query) / 4
-        )  # unlike places: no start at 0, no even pace
+        )  # unlike positions: no start at 0, no even pace
         strength = (draw.permutation(num_heads).to(query) + 1) / 5
         return Case(name, {"query": query, "key": key, "value": value, "times": times, "strength": strength})
 
@@ -433,8 +434,8 @@ def _with_time_cases(draw: Draw) -> Iterator[Case]:
 _WITH_TIME_FAULTS = (
     Fault(
         "wrong sign",
-        "The score gets −λ t_j, so that the past is favoured the more, the longer ago it is. "
-        "−λ(t_i − t_j) = −λt_i + λt_j: a later key has more.",
+        "The score gets −λ t_j, so that the oldest keys are favoured most. "
+        "−λ(t_i − t_j) = −λt_i + λt_j: a later key gets more.",
         factor=lambda D: -math.sqrt(D + 1),
     ),
     Fault(
@@ -445,17 +446,17 @@ _WITH_TIME_FAULTS = (
     ),
     Fault(
         "time on both",
-        "The new numbers of query and key both hold the time, so that the score gets λ t_i t_j. The query's is 1.",
+        "The new features of query and key both hold the time, so that the score gets λ t_i t_j. The query's is 1.",
         ask=lambda one, times: one * times[:, None],
     ),
     Fault(
         "λ on both",
-        "Both the query's number and the key's hold λ: the score gets λ². The query's is 1.",
+        "Both the query's new feature and the key's hold λ: the score gets λ². The query's is 1.",
         slope=lambda strength: strength**2,
     ),
     Fault(
         "λ forgotten",
-        "The slopes are missing: every head takes off 1 for one unit of time, where it should be λ.",
+        "The slopes are missing: every head subtracts 1 for each unit of time, where it should be λ.",
         slope=lambda strength: torch.ones_like(strength),
     ),
     Fault(
@@ -464,13 +465,14 @@ _WITH_TIME_FAULTS = (
         slope=lambda strength: strength[:1].expand_as(strength),
     ),
     Fault(
-        "places in place of times",
-        "The keys carry their place, 0, 1, 2, … These tokens come at `times`, which are no even steps.",
+        "positions in place of times",
+        "The keys carry their positions, 0, 1, 2, … These tokens come at `times`, which are not evenly spaced.",
         clock=lambda times: torch.arange(len(times), device=times.device).to(times),
     ),
     Fault(
         "steps between neighbours",
-        "The keys carry the time since the key before. With the times themselves, the differences come by themselves.",
+        "The keys carry the time since the key before. The times themselves are enough: the softmax sees only their "
+        "differences.",
         clock=lambda times: torch.cat([times[:1] * 0, times.diff()]),
     ),
     Fault(
@@ -480,8 +482,8 @@ _WITH_TIME_FAULTS = (
     ),
     Fault(
         "scale of the shorter vectors",
-        "Both factors are those for D numbers. torch sees D + 1 and divides by √(D + 1): the queries want "
-        "√(D + 1)/√D, and the keys' number √(D + 1).",
+        "Both factors are those for D features. torch sees D + 1 and divides by √(D + 1): the queries need the factor "
+        "√(D + 1)/√D, and the keys' new feature √(D + 1).",
         contents=lambda query, D: query,
         factor=lambda D: math.sqrt(D),
     ),
@@ -512,31 +514,31 @@ _WITH_TIME_FAULTS = (
         contents=lambda query, D: query * math.sqrt(D + 1),
     ),
     Fault(
-        "√D in the number",
-        "The keys' number has the factor √D. torch divides by the root of the longer size, √(D + 1).",
+        "√D in the new feature",
+        "The keys' new feature has the factor √D. torch divides by the root of the longer size, √(D + 1).",
         factor=lambda D: math.sqrt(D),
     ),
     Fault(
-        "no root in the number",
-        "The keys' number is λt as it is, and torch divides it by √(D + 1). Multiply by that before.",
+        "no root in the new feature",
+        "The keys' new feature is λt as it is, and torch divides it by √(D + 1). Multiply by that first.",
         factor=lambda D: 1.0,
     ),
     Fault(
-        "number as it is",
+        "nothing rescaled",
         "Neither part is rescaled: q · k and λt are both divided by √(D + 1). Multiply the queries by √(D + 1)/√D, "
-        "and the keys' number by √(D + 1).",
+        "and the keys' new feature by √(D + 1).",
         contents=lambda query, D: query,
         factor=lambda D: 1.0,
     ),
     Fault(
         "rescaled with the queries",
-        "The number is appended to the queries before they are rescaled, so that it grows by √(D + 1)/√D as well. "
+        "The new feature is appended to the queries before they are rescaled, so that it grows by √(D + 1)/√D as well. "
         "Append it afterwards.",
         factor=lambda D: (D + 1) / math.sqrt(D),
     ),
     Fault(
-        "D + 1 in the number",
-        "The keys' number has the factor D + 1; torch divides by the root of that, so it takes the root.",
+        "D + 1 in the new feature",
+        "The keys' new feature has the factor D + 1; torch divides by the root of that, so it takes the root.",
         factor=lambda D: D + 1.0,
     ),
 )

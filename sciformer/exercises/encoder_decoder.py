@@ -51,7 +51,7 @@ def _answer_loss_cases(draw: Draw) -> Iterator[Case]:
         return Case(name, {"logits": logits, "target": target.to(draw.device), "pad": pad})
 
     yield case("1 target of 1 letter, no padding", [3], 3, 4, 0)
-    yield case("1 target of 2 letters, 1 place of padding", [4], 5, 5, 0)
+    yield case("1 target of 2 letters, 1 token of padding", [4], 5, 5, 0)
     yield case("3 targets of 1, 3 and 4 letters", [3, 5, 6], 6, 7, 0)
     yield case("2 targets of 3 and 5 letters, padding is token 2", [5, 7], 7, 5, 2)
 
@@ -59,18 +59,18 @@ def _answer_loss_cases(draw: Draw) -> Iterator[Case]:
 _ANSWER_LOSS_FAULTS = (
     Fault(
         "not shifted",
-        "Each place is asked for the token that it reads. It should name the next one: target[:, 1:].",
+        "Each position is asked for the token that it reads. It should predict the next one: target[:, 1:].",
         wanted=lambda target: target[:, :-1],
     ),
     Fault(
         "padding counted",
-        "Padding counts as an answer. Leave out the places where padding is wanted.",
+        "Padding counts as an answer. Leave out the positions where the answer is padding.",
         counts=lambda target, wanted, pad: torch.ones_like(wanted, dtype=torch.bool),
     ),
     Fault(
         "padding of what is read",
-        "The mask is taken from what is read, so that the place after the end counts, too. "
-        "Take it from what is wanted.",
+        "The mask is taken from what is read, so that the position after the end counts, too. "
+        "Take it from what should be predicted.",
         counts=lambda target, wanted, pad: target[:, :-1] != pad,
     ),
     Fault(
@@ -80,7 +80,7 @@ _ANSWER_LOSS_FAULTS = (
     ),
     Fault(
         "padding is 0",
-        "Token 0 is taken for padding. Which token it is, `pad` says.",
+        "Token 0 is taken for padding. `pad` says which token it is.",
         counts=lambda target, wanted, pad: wanted != 0,
     ),
     Fault(
@@ -89,30 +89,30 @@ _ANSWER_LOSS_FAULTS = (
         counts=lambda target, wanted, pad: wanted == pad,
     ),
     Fault(
-        "divided by all places",
-        "The sum is divided by the number of all places. Divide by the number of those that count.",
+        "divided by all positions",
+        "The sum is divided by the number of all positions. Divide by the number of those that count.",
         mean=lambda losses, counts: (losses * counts).mean(),
     ),
     Fault(
         "sum",
-        "It is the sum over the places. The mean is wanted.",
+        "It is the sum over the positions. The mean is wanted.",
         mean=lambda losses, counts: (losses * counts).sum(),
     ),
     Fault(
         "divided by the batch",
-        "The sum is divided by the number of sequences. Divide by the number of places that count.",
+        "The sum is divided by the number of sequences. Divide by the number of positions that count.",
         mean=lambda losses, counts: (losses * counts).sum() / len(losses),
     ),
     Fault(
         "mean of means",
         "Each sequence has its own mean, and these are averaged: a letter of a long one then counts less. "
-        "Sum over all places, then divide once.",
+        "Sum over all positions, then divide once.",
         mean=lambda losses, counts: ((losses * counts).sum(dim=1) / counts.sum(dim=1)).mean(),
     ),
     Fault("sign missing", "The sign is missing: a loss is −log p.", sign=lambda loss: loss),
     Fault(
-        "softmax over the places",
-        "The softmax runs over the places. It runs over the vocabulary, the last axis.",
+        "softmax over the positions",
+        "The softmax runs over the positions. It runs over the vocabulary, the last axis.",
         log_p=lambda logits: logits.log_softmax(dim=1),
     ),
     Fault(
@@ -153,7 +153,7 @@ def look_across(
     of: Callable[..., tuple[Tensor, Tensor, Tensor]] = lambda x, encoded: (x, encoded, encoded),
     weights: Callable[..., tuple[Tensor, Tensor, Tensor]] = lambda w_q, w_k, w_v: (w_q, w_k, w_v),
     scale: Callable[..., float] = lambda E, D: D**-0.5,
-    real: Callable[..., Tensor] = lambda places, lengths: places < lengths[:, None],
+    real: Callable[..., Tensor] = lambda positions, lengths: positions < lengths[:, None],
     mask: Callable[..., Tensor] = _hide,
     softmax: Callable[..., Tensor] = lambda scores: scores.softmax(dim=-1),
     after: Callable[..., Tensor] = lambda weights, real: weights,
@@ -210,7 +210,7 @@ _LOOK_ACROSS_FAULTS = (
     ),
     Fault(
         "roles exchanged",
-        "The two have changed places: queries come from x, keys and values from the encoder's output.",
+        "The two are exchanged: queries come from x, keys and values from the encoder's output.",
         of=lambda x, encoded: (encoded, x, x),
     ),
     Fault(
@@ -220,7 +220,7 @@ _LOOK_ACROSS_FAULTS = (
     ),
     Fault(
         "w_q and w_k exchanged",
-        "Two projections have changed places: w_q makes the queries, w_k the keys.",
+        "Two projections are exchanged: w_q makes the queries, w_k the keys.",
         weights=lambda w_q, w_k, w_v: (w_k, w_q, w_v),
     ),
     Fault(
@@ -238,7 +238,7 @@ _LOOK_ACROSS_FAULTS = (
     ),
     Fault(
         "padding ignored",
-        "The padding of the source is looked at. Hide the places behind each length.",
+        "The padding of the source is looked at. Hide the positions from each length on.",
         see=_TWO,
         mask=lambda scores, real: scores,
     ),
@@ -269,15 +269,15 @@ _LOOK_ACROSS_FAULTS = (
     ),
     Fault(
         "one too many",
-        "One place of padding is seen: places count from 0, so the real ones are those below the length.",
+        "One padding token is seen: positions count from 0, so the real ones are those below the length.",
         see=_TWO,
-        real=lambda places, lengths: places <= lengths[:, None],
+        real=lambda positions, lengths: positions <= lengths[:, None],
     ),
     Fault(
         "one too few",
-        "The last real token is hidden, too: the real places are those below the length.",
+        "The last real token is hidden, too: the real positions are those below the length.",
         see=_TWO,
-        real=lambda places, lengths: places < lengths[:, None] - 1,
+        real=lambda positions, lengths: positions < lengths[:, None] - 1,
     ),
     Fault(
         "causal",
@@ -292,7 +292,7 @@ _LOOK_ACROSS_FAULTS = (
     ),
     Fault(
         "no softmax",
-        "There is no softmax: scores are no weights.",
+        "There is no softmax: scores are not weights.",
         mask=lambda scores, real: scores * real[:, None, :],
         softmax=lambda scores: scores,
     ),
@@ -310,7 +310,7 @@ def _freeze(log_p: Tensor, ended: Tensor, pad: int) -> Tensor:
 
 
 def _best(candidates: Tensor) -> tuple[Tensor, Tensor]:
-    """Place among all, and value, best first."""
+    """Index among all, and value, best first."""
     found = candidates.flatten().topk(len(candidates))
     return found.indices, found.values
 
@@ -321,9 +321,9 @@ def _each_its_best(candidates: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _each_its_best_in_order(candidates: Tensor) -> tuple[Tensor, Tensor]:
-    places, values = _each_its_best(candidates)
+    indices, values = _each_its_best(candidates)
     order = values.argsort(descending=True)
-    return places[order], values[order]
+    return indices[order], values[order]
 
 
 def _worst(candidates: Tensor) -> tuple[Tensor, Tensor]:
@@ -342,13 +342,13 @@ def widen_and_keep(
     freeze: Callable[..., Tensor] = _freeze,
     total: Callable[..., Tensor] = lambda log_p, step: log_p[:, None] + step,
     best: Callable[..., tuple[Tensor, Tensor]] = _best,
-    split: Callable[..., tuple[Tensor, Tensor]] = lambda place, V, K: (place // V, place % V),
+    split: Callable[..., tuple[Tensor, Tensor]] = lambda index, V, K: (index // V, index % V),
     value: Callable[..., Tensor] = lambda values, log_p, parent: values,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """One step of beam search: parents (K,), tokens (K,) and log-probabilities (K,) of the K best."""
     K, V = logits.shape
-    place, values = best(total(log_p, freeze(next_log_p(logits), ended, pad)))
-    parent, token = split(place, V, K)
+    index, values = best(total(log_p, freeze(next_log_p(logits), ended, pad)))
+    parent, token = split(index, V, K)
     return parent, token, value(values, log_p, parent)
 
 
@@ -412,12 +412,13 @@ _WIDEN_AND_KEEP_FAULTS = (
     ),
     Fault(
         "each its best",
-        "Each target goes on with its own best token. Take the K best of all K · V: two may begin alike, one may die.",
+        "Each target goes on with its own best token. Take the K best of all K · V: several may share a beginning, and "
+        "one may be dropped.",
         best=_each_its_best_in_order,
     ),
     Fault(
         "each its best, not sorted",
-        "Each target goes on with its own best token, in its old place. Take the K best of all K · V, best first.",
+        "Each target goes on with its own best token, in its old position. Take the K best of all K · V, best first.",
         best=_each_its_best,
     ),
     Fault("the worst", "The K worst are kept. topk takes the largest by itself.", best=_worst),
@@ -433,21 +434,22 @@ _WIDEN_AND_KEEP_FAULTS = (
     ),
     Fault(
         "pad at its price",
-        "An ended target pays for its padding what the model says. Padding is no choice: its log-probability is 0.",
+        "An ended target gets the model's log-probability for its padding. Padding is not a choice: its "
+        "log-probability is 0.",
         freeze=lambda log_p, ended, pad: torch.where(
             ended[:, None] & (torch.arange(log_p.shape[1], device=log_p.device) != pad), -math.inf, log_p
         ),
     ),
     Fault(
         "padding free for all",
-        "Padding costs nothing for any target. Only one that has ended gets it for nothing.",
+        "Padding costs nothing for any target. Only one that has ended gets it at no cost.",
         freeze=lambda log_p, ended, pad: torch.where(
             torch.arange(log_p.shape[1], device=log_p.device) == pad, 0.0, log_p.masked_fill(ended[:, None], -math.inf)
         ),
     ),
     Fault(
         "padding is 0",
-        "Ended targets are filled up with token 0. Which token it is, `pad` says.",
+        "Ended targets are filled up with token 0. `pad` says which token it is.",
         freeze=lambda log_p, ended, pad: _freeze(log_p, ended, 0),
     ),
     Fault(
@@ -457,18 +459,18 @@ _WIDEN_AND_KEEP_FAULTS = (
     ),
     Fault(
         "parent and token exchanged",
-        "Parent and token have changed places: first whom it goes on from, then what it writes.",
-        split=lambda place, V, K: (place % V, place // V),
+        "Parent and token are exchanged: first comes the target that is continued, then the token that is written.",
+        split=lambda index, V, K: (index % V, index // V),
     ),
     Fault(
         "not divided",
-        "The parent is the place among all K · V candidates. Which row that is, place // V says.",
-        split=lambda place, V, K: (place, place % V),
+        "The parent is given as an index among all K · V candidates. Its row is index // V.",
+        split=lambda index, V, K: (index, index % V),
     ),
     Fault(
         "divided by K",
-        "The place among all candidates is divided by K. Each row has V of them: place // V and place % V.",
-        split=lambda place, V, K: (place // K, place % K),
+        "The index among all candidates is divided by K. Each row has V of them: index // V and index % V.",
+        split=lambda index, V, K: (index // K, index % K),
     ),
     Fault(
         "probabilities",

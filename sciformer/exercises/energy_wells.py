@@ -149,14 +149,14 @@ def far_field(
     alpha: Tensor,
     *,
     measure: Callable[..., Tensor] = lambda query, key: (query[:, :, None] - key[:, None]).square().sum(dim=-1),
-    place: Callable[..., Tensor] = lambda alpha: alpha[:, None, None],
+    align: Callable[..., Tensor] = lambda alpha: alpha[:, None, None],
     exponent: Callable[..., Tensor] = lambda squared, alpha: -alpha * squared,
     importance: Callable[..., Tensor] = lambda log_energy, weight: log_energy + weight.log(),
     finish: Callable[..., Tensor] = lambda log_energy, squared: log_energy.softmax(dim=-1),
 ) -> Tensor:
     """Weights in proportion to w_j exp(−α d²), also where that rounds to 0 for every key: (H, L, S)."""
     squared = measure(query, key)  # (H, L, S)
-    return finish(importance(exponent(squared, place(alpha)), weight), squared)
+    return finish(importance(exponent(squared, align(alpha)), weight), squared)
 
 
 def _far_field_cases(draw: Draw) -> Iterator[Case]:
@@ -168,8 +168,8 @@ def _far_field_cases(draw: Draw) -> Iterator[Case]:
     yield case("1 head, 2 queries, 2 keys of size 2", query, key, (draw.integers(3, 8, 1) / 10).to(query))
     query, key = draw.normal(3, 3, 4) / 2, draw.normal(3, 3, 4) / 2
     yield case("3 heads, 3 queries, 3 keys of size 4", query, key, 0.2 * (draw.permutation(3).to(query) + 1))
-    # Quarters, whose squares and sums are exact: what is compared is no rounding. With 7 the energies round to 0 in
-    # float32, with 16 in float64, too.
+    # Quarters, whose squares and sums are exact: the comparison is free of rounding. With 7 the energies round to 0
+    # in float32, with 16 in float64, too.
     for far in (7, 16):
         query, key = ((draw.integers(-4, 5, 1, n, 2) / 4).to(query) for n in (2, 3))
         key[..., 0] = query[0, 0, 0] + far
@@ -183,13 +183,13 @@ _SHARPNESS_ALONG_AN_AXIS = (
         "along the keys",
         "Broadcasting begins at the last axis, so the sharpness lands on the keys. Shape (H, 1, 1) meets the heads.",
         see=_CLASS,
-        place=lambda alpha: alpha,
+        align=lambda alpha: alpha,
     ),
     Fault(
         "along the queries",
         "The sharpness runs along the queries, as that of shape (H, 1) does. Shape (H, 1, 1) meets the heads.",
         see=_CLASS,
-        place=lambda alpha: alpha[:, None],
+        align=lambda alpha: alpha[:, None],
     ),
 )
 
@@ -222,7 +222,7 @@ _FAR_FIELD_FAULTS = (
     ),
     Fault(
         "uniform far away",
-        "Near by it is right. Far away the small number that is added to each energy is all there is, and the weights "
+        "Near by it is right. Far away only the small number that is added to each energy is left, and the weights "
         "are equal. Softmax the logarithms −αd² instead.",
         finish=lambda log_energy, squared: (log_energy.exp() + 1e-12).log().softmax(dim=-1),
     ),
@@ -319,7 +319,7 @@ _FAR_FIELD_FAULTS = (
     ),
     Fault(
         "divided by the weight",
-        "The importance w divides: log w is taken off. An important key has the higher weight.",
+        "The importance w divides: log w is subtracted. An important key has the higher weight.",
         importance=lambda log_energy, weight: log_energy - weight.log(),
     ),
     Fault(
@@ -336,7 +336,7 @@ _FAR_FIELD_FAULTS = (
     ),
     Fault(
         "queries and keys exchanged",
-        "Queries and keys have changed places: row i has to hold query i against every key.",
+        "Queries and keys are exchanged: row i has to hold query i against every key.",
         see=_STATED,
         measure=lambda query, key: (key[:, :, None] - query[:, None]).square().sum(dim=-1),
     ),
@@ -348,7 +348,7 @@ def fair_shares(
     alpha: Tensor,
     attn_mask: Tensor,
     *,
-    place: Callable[..., Tensor] = lambda alpha: alpha[:, None, None],
+    align: Callable[..., Tensor] = lambda alpha: alpha[:, None, None],
     exponent: Callable[..., Tensor] = lambda distance, alpha: -alpha * distance,
     allowed: Callable[..., Tensor] = lambda mask: mask,
     share: Callable[..., Tensor] = lambda logs, allowed: logs.masked_fill(~allowed, -math.inf).softmax(dim=-1),
@@ -356,13 +356,13 @@ def fair_shares(
     finish: Callable[..., Tensor] = lambda scores, mask: scores,
 ) -> Tensor:
     """Stated scores of the softmax-exponential well, whose divisor sees what the query may see, (H, L, S)."""
-    sharpness = place(alpha)
+    sharpness = align(alpha)
     energy = share(exponent(distance, sharpness), allowed(attn_mask))
     return finish(score(distance, energy, sharpness), attn_mask)
 
 
 def _where_allowed(answer: Callable[..., Any], distance: Tensor, alpha: Tensor, attn_mask: Tensor) -> Any:
-    """What stands at a key that may not be attended to is nobody's business."""
+    """The scores of keys that may not be attended to do not count."""
     scores = answer(distance, alpha, attn_mask)
     if not isinstance(scores, Tensor) or scores.shape != distance.shape or not scores.is_floating_point():
         return scores
@@ -429,7 +429,7 @@ _FAIR_SHARES_FAULTS = (
     ),
     Fault(
         "always causal",
-        "The divisor is causal whatever the mask says. Padding, for one, asks for another: use attn_mask.",
+        "The divisor is causal whatever the mask says. Padding, for example, needs another one: use attn_mask.",
         allowed=lambda mask: torch.ones_like(mask).tril(),
     ),
     Fault(
@@ -495,7 +495,7 @@ _FAIR_SHARES_FAULTS = (
     ),
     Fault(
         "α outside",
-        "The score is −α · d · E. The sharpness belongs into the exponent only.",
+        "The score is −α · d · E. The sharpness belongs in the exponent only.",
         see=_STATED,
         score=lambda distance, energy, alpha: -alpha * distance * energy,
     ),

@@ -11,7 +11,7 @@ from sciformer.check.exercise import Case, Draw, Exercise, Fault
 
 _FLEX = "FlexAttention"
 _ONE_PASS = "A softmax in one pass"
-_BACK = "The way back"
+_BACK = "The backward pass"
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -35,9 +35,9 @@ def two_slopes_mod(
 
 
 def _modified(answer: Callable[..., ScoreMod], scores: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """The scores after the answer's score_mod, with all places at once instead of one after the other."""
-    places = torch.meshgrid(*(torch.arange(n, device=scores.device) for n in scores.shape), indexing="ij")
-    return answer(left, right)(scores, *places)
+    """The scores after the answer's score_mod, with all indices at once instead of one after the other."""
+    indices = torch.meshgrid(*(torch.arange(n, device=scores.device) for n in scores.shape), indexing="ij")
+    return answer(left, right)(scores, *indices)
 
 
 def _two_slopes_mod_cases(draw: Draw) -> Iterator[Case]:
@@ -53,7 +53,7 @@ def _two_slopes_mod_cases(draw: Draw) -> Iterator[Case]:
 _TWO_SLOPES_MOD_FAULTS = (
     Fault(
         "sides exchanged",
-        "The slopes have changed sides. A key is on the left if it comes before the query, j < i.",
+        "The slopes are exchanged. A key is on the left if it comes before the query, j < i.",
         sides=lambda left, right: (right, left),
     ),
     Fault(
@@ -77,8 +77,9 @@ _TWO_SLOPES_MOD_FAULTS = (
         sides=lambda left, right: (left + right, left + right),
     ),
     Fault(
-        "distance of a sign",
-        "On each side, the steps of the other side count below 0 and are paid back. Cut them off at 0: clamp(min=0).",
+        "distance with its sign",
+        "On each side, the steps of the other side count below 0 and reduce the penalty. Cut them off at 0: "
+        "clamp(min=0).",
         steps=lambda far, near: far - near,
     ),
     Fault(
@@ -114,7 +115,7 @@ _TWO_SLOPES_MOD_FAULTS = (
     ),
     Fault(
         "batch for head",
-        "The slope is chosen by b, the place in the batch. The head is h.",
+        "The slope is chosen by b, the index in the batch. The head is h.",
         own=lambda slopes, b, h: slopes[b],
     ),
 )
@@ -169,12 +170,12 @@ _MERGE_HALVES_FAULTS = (
     Fault(
         "plain mean",
         "The two outputs are averaged as if both halves held the same weight. Each counts by its share of all the "
-        "weight, which its logarithm tells.",
+        "weight, which its logarithm gives.",
         shares=lambda a, b: (torch.full_like(a, 0.5), torch.full_like(b, 0.5)),
     ),
     Fault(
         "added up",
-        "The two outputs are added. Each is a weighted mean already; of two means, one takes a mean.",
+        "The two outputs are added. Each is a weighted mean already; means are combined by a mean, not by a sum.",
         shares=lambda a, b: (torch.ones_like(a), torch.ones_like(b)),
     ),
     Fault(
@@ -198,32 +199,32 @@ _MERGE_HALVES_FAULTS = (
         shares=lambda a, b: (a.exp(), b.exp()),
     ),
     Fault(
-        "the louder half alone",
+        "the heavier half alone",
         "It keeps the output of the half that holds more weight. Both halves count, each by its share.",
         shares=lambda a, b: ((a > b).to(a.dtype), (a <= b).to(a.dtype)),
     ),
     Fault(
         "overflow in the output",
         "For the output, exponentials are taken of the logarithms as they are: large ones overflow, small ones leave "
-        "0/0. Take the larger off first.",
+        "0/0. Subtract the larger first.",
         shares=lambda a, b: (a.exp() / (a.exp() + b.exp()), b.exp() / (a.exp() + b.exp())),
     ),
     Fault(
         "overflow in the logarithm",
-        "For the logarithm, the exponentials are added as they are, which overflows. torch.logaddexp takes the larger "
-        "off first.",
+        "For the logarithm, the exponentials are added as they are, which overflows. torch.logaddexp subtracts the "
+        "larger first.",
         total=lambda a, b: (a.exp() + b.exp()).log(),
     ),
     Fault(
         "one largest for all",
-        "One largest logarithm is taken off for all queries, so that those far below it are left with 0/0. Each query "
+        "One largest logarithm is subtracted for all queries, so that those far below it are left with 0/0. Each query "
         "has its own.",
         shares=lambda a, b: _from_one_largest(a, b)[:2],
         total=lambda a, b: _from_one_largest(a, b)[2],
     ),
     Fault(
         "largest not added back",
-        "The larger logarithm was taken off, and not added to the second result again.",
+        "The larger logarithm was subtracted, and not added to the second result again.",
         total=lambda a, b: torch.logaddexp(a, b) - torch.maximum(a, b),
     ),
     Fault(
@@ -288,14 +289,14 @@ def _gradients_by_hand_cases(draw: Draw) -> Iterator[Case]:
 _GRADIENTS_BY_HAND_FAULTS = (
     Fault(
         "not weights",
-        "The exponentials of the scores are no weights yet: they do not sum to 1. Take the kept logarithm off the "
-        "scores first.",
+        "The exponentials of the scores are not weights yet: they do not sum to 1. Subtract the kept logarithm from "
+        "the scores first.",
         again=lambda scores, log_total: scores.exp(),
     ),
     Fault(
-        "logarithm taken off too late",
-        "The kept logarithm is taken off the exponentials. Take it off the scores, before the exponential: that "
-        "divides.",
+        "logarithm subtracted too late",
+        "The kept logarithm is subtracted from the exponentials. Subtract it from the scores, before the exponential: "
+        "that divides.",
         again=lambda scores, log_total: scores.exp() - log_total[:, None],
     ),
     Fault(
@@ -316,7 +317,7 @@ _GRADIENTS_BY_HAND_FAULTS = (
     ),
     Fault(
         "row term unweighted",
-        "The row's term is subtracted after the weight has been multiplied in. It stands inside the bracket.",
+        "The row's term is subtracted after the weight has been multiplied in. It belongs inside the parentheses.",
         softmax=lambda weights, to_weights, row: weights * to_weights - row[:, None],
     ),
     Fault(
@@ -336,13 +337,13 @@ _GRADIENTS_BY_HAND_FAULTS = (
     ),
     Fault(
         "weight forgotten",
-        "The weight is missing before the bracket: a token that nobody looks at has no gradient.",
+        "The weight is missing before the parentheses: a token that nobody looks at has no gradient.",
         softmax=lambda weights, to_weights, row: to_weights - row[:, None],
     ),
     Fault(
         "each score alone",
-        "It takes w(1 − w) for the softmax's derivative, as of a sigmoid. A score also moves the other weights of its "
-        "row.",
+        "It takes w(1 − w) for the softmax's derivative, as if it were a sigmoid. A score also moves the other weights "
+        "of its row.",
         softmax=lambda weights, to_weights, row: weights * (1 - weights) * to_weights,
     ),
     Fault(

@@ -17,13 +17,13 @@ from sciformer.check.exercise import Case, Draw, Exercise, Fault
 _CUT = "From image to sequence"
 _TOKEN = "From patch to token"
 _CHANNELS = "Break it: channels as tokens"
-_PLACE = "Where a patch stands"
+_POSITION = "Where a patch stands"
 _CLASS = "From tokens to a class"
 _WHOLE = "The whole model"
 
 
-def _pieces(image: Tensor, p: int, *, order: str, tokens: str = "RS") -> Tensor:
-    """Cut an image and flatten the pieces, (number of tokens, -1).
+def _patches(image: Tensor, p: int, *, order: str, tokens: str = "RS") -> Tensor:
+    """Cut an image and flatten the patches, (number of tokens, -1).
 
     Args:
         order: of the axes before they are flattened; C channel, R row and S column of the grid, h row and w column
@@ -31,16 +31,16 @@ def _pieces(image: Tensor, p: int, *, order: str, tokens: str = "RS") -> Tensor:
         tokens: the axes that the tokens are counted by.
     """
     channels, height, width = image.shape
-    pieces = image.reshape(channels, height // p, p, width // p, p)  # CRhSw
-    sizes = dict(zip("CRhSw", pieces.shape, strict=True))
-    return pieces.permute(*map("CRhSw".index, order)).reshape(math.prod(sizes[axis] for axis in tokens), -1)
+    patches = image.reshape(channels, height // p, p, width // p, p)  # CRhSw
+    sizes = dict(zip("CRhSw", patches.shape, strict=True))
+    return patches.permute(*map("CRhSw".index, order)).reshape(math.prod(sizes[axis] for axis in tokens), -1)
 
 
 def cut_into_patches(
     image: Tensor,
     patch_size: int,
     *,
-    cut: Callable[[Tensor, int], Tensor] = lambda image, p: _pieces(image, p, order="RSChw"),
+    cut: Callable[[Tensor, int], Tensor] = lambda image, p: _patches(image, p, order="RSChw"),
 ) -> Tensor:
     """Patches row by row; in each all of channel 0, row by row, then channel 1 (L, C·P·P)."""
     return cut(image, patch_size)
@@ -61,66 +61,67 @@ def _cut_into_patches_cases(draw: Draw) -> Iterator[Case]:
 _CUT_INTO_PATCHES_FAULTS = (
     Fault(
         "only reshaped",
-        "The image is reshaped and not cut: a patch's numbers are neighbours in memory, not in the image.",
-        cut=partial(_pieces, order="CRhSw"),
+        "The image is reshaped and not cut: a patch's pixels are neighbours in memory, not in the image.",
+        cut=partial(_patches, order="CRhSw"),
     ),
     Fault(
         "channels only reshaped",
-        "Each channel is reshaped and not cut: a patch's numbers are neighbours in memory, not in the image.",
+        "Each channel is reshaped and not cut: a patch's pixels are neighbours in memory, not in the image.",
         cut=lambda image, p: image.reshape(len(image), -1, p * p).transpose(0, 1).flatten(1),
     ),
     Fault(
         "channels not moved",
-        "The channel axis still stands in front when the pieces are flattened. It belongs between grid and pixels.",
-        cut=partial(_pieces, order="CRShw"),
+        "The channel axis still stands in front when the patches are flattened. It belongs between grid and pixels.",
+        cut=partial(_patches, order="CRShw"),
     ),
     Fault(
         "patches by columns",
         "The patches run down the columns. They have to run along the rows, as we read.",
-        cut=partial(_pieces, order="SRChw"),
+        cut=partial(_patches, order="SRChw"),
     ),
     Fault(
         "pixels by columns",
         "Inside a patch the pixels run down the columns. They have to run along the rows.",
-        cut=partial(_pieces, order="RSCwh"),
+        cut=partial(_patches, order="RSCwh"),
     ),
     Fault(
         "all by columns",
         "Both the patches and the pixels in them run down the columns, as if the image were transposed. Go row by row.",
-        cut=partial(_pieces, order="SRCwh"),
+        cut=partial(_patches, order="SRCwh"),
     ),
     Fault(
         "channels last",
-        "In each token the channels of a pixel stand together. Wanted is all of channel 0, then all of channel 1.",
-        cut=partial(_pieces, order="RShwC"),
+        "In each token the channels of a pixel stand together. All of channel 0 should come first, then all of channel "
+        "1.",
+        cut=partial(_patches, order="RShwC"),
     ),
     Fault(
         "each channel a token",
-        "Each channel of a patch has become a token of its own. All channels of a patch belong into one token.",
+        "Each channel of a patch has become a token of its own. All channels of a patch belong in one token.",
         see=_CHANNELS,
-        cut=partial(_pieces, order="RSChw", tokens="RSC"),
+        cut=partial(_patches, order="RSChw", tokens="RSC"),
     ),
     Fault(
         "each channel a token, channel by channel",
         "The channels are cut one after the other, each into tokens of its own. "
-        "All channels of a patch belong into one token.",
+        "All channels of a patch belong in one token.",
         see=_CHANNELS,
-        cut=partial(_pieces, order="CRShw", tokens="CRS"),
+        cut=partial(_patches, order="CRShw", tokens="CRS"),
     ),
     Fault(
         "transposed",
-        "Rows and columns of the result are exchanged: each patch is a row, as in (patches, numbers).",
-        cut=partial(_pieces, order="ChwRS", tokens="Chw"),
+        "Rows and columns of the result are exchanged: each patch should be a row, as in (patches, pixels).",
+        cut=partial(_patches, order="ChwRS", tokens="Chw"),
     ),
     Fault(
         "F.unfold's result reshaped",
-        "What F.unfold gives is reshaped, so that a row holds numbers of many patches. Exchange its two axes: .T.",
-        cut=lambda image, p: _pieces(image, p, order="ChwRS"),
+        "What F.unfold gives is reshaped, so that a row holds pixels of many patches. Exchange its two axes: .T.",
+        cut=lambda image, p: _patches(image, p, order="ChwRS"),
     ),
     Fault(
         "first channel only",
         "Only the first channel is cut. A token holds the pixels of all channels.",
-        cut=lambda image, p: _pieces(image[:1], p, order="RSChw"),
+        cut=lambda image, p: _patches(image[:1], p, order="RSChw"),
     ),
     Fault(
         "patches overlap",
@@ -130,7 +131,7 @@ _CUT_INTO_PATCHES_FAULTS = (
     Fault(
         "batch axis left",
         "The patches are right, but an axis of length 1 is left in front: take [0] of what F.unfold gives.",
-        cut=lambda image, p: _pieces(image, p, order="RSChw")[None],
+        cut=lambda image, p: _patches(image, p, order="RSChw")[None],
     ),
 )
 
@@ -143,13 +144,13 @@ def logits_from_patches(
     head: Tensor,
     *,
     embed: Callable[..., Tensor] = lambda patches, embedding: patches @ embedding,
-    place: Callable[..., Tensor] = lambda tokens, positions, embedding: tokens + positions,
+    add_positions: Callable[..., Tensor] = lambda tokens, positions, embedding: tokens + positions,
     through: Callable[..., Tensor] = lambda tokens, blocks, positions: reduce(lambda x, f: f(x), blocks, tokens),
     summarise: Callable[..., Tensor] = lambda tokens: tokens.mean(dim=1),
     read: Callable[..., Tensor] = lambda summary, head: summary @ head,
 ) -> Tensor:
     """An image transformer whose classifier takes the mean token, (B, classes)."""
-    tokens = place(embed(patches, embedding), positions, embedding)
+    tokens = add_positions(embed(patches, embedding), positions, embedding)
     return read(summarise(through(tokens, blocks, positions)), head)
 
 
@@ -180,71 +181,71 @@ _LOGITS_FROM_PATCHES_FAULTS = (
     Fault(
         "positions not added",
         "The positions are not added: nothing tells the blocks where a patch stands.",
-        see=_PLACE,
-        place=lambda tokens, positions, embedding: tokens,
+        see=_POSITION,
+        add_positions=lambda tokens, positions, embedding: tokens,
     ),
     Fault(
         "positions after the blocks",
         "The positions are added after the blocks, which then never learn where a patch stands. Add them before.",
-        see=_PLACE,
-        place=lambda tokens, positions, embedding: tokens,
+        see=_POSITION,
+        add_positions=lambda tokens, positions, embedding: tokens,
         through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x), blocks, tokens) + positions,
     ),
     Fault(
         "positions before and after",
         "The positions are added twice, before the blocks and after them. Once, before, is right.",
-        see=_PLACE,
+        see=_POSITION,
         through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x), blocks, tokens) + positions,
     ),
     Fault(
         "positions added in each block",
         "The positions are added before every block. They belong to the tokens once, before the first.",
-        see=_PLACE,
-        place=lambda tokens, positions, embedding: tokens,
+        see=_POSITION,
+        add_positions=lambda tokens, positions, embedding: tokens,
         through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x + positions), blocks, tokens),
     ),
     Fault(
         "positions added after each block",
         "The positions are added after every block. They belong to the tokens once, before the first.",
-        see=_PLACE,
-        place=lambda tokens, positions, embedding: tokens,
+        see=_POSITION,
+        add_positions=lambda tokens, positions, embedding: tokens,
         through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x) + positions, blocks, tokens),
     ),
     Fault(
         "positions added again after each block",
         "The positions are added before the blocks, and once more after each. Once, before the first, is right.",
-        see=_PLACE,
+        see=_POSITION,
         through=lambda tokens, blocks, positions: reduce(lambda x, f: f(x) + positions, blocks, tokens),
     ),
     Fault(
         "positions multiplied",
         "The positions multiply the tokens. They are added to them.",
-        see=_PLACE,
-        place=lambda tokens, positions, embedding: tokens * positions,
+        see=_POSITION,
+        add_positions=lambda tokens, positions, embedding: tokens * positions,
     ),
     Fault(
         "positions subtracted",
         "The positions are subtracted. They are added to the tokens.",
-        see=_PLACE,
-        place=lambda tokens, positions, embedding: tokens - positions,
+        see=_POSITION,
+        add_positions=lambda tokens, positions, embedding: tokens - positions,
     ),
     Fault(
         "one position for all",
         "Every token gets the same row of the positions. Token n needs row n.",
-        see=_PLACE,
-        place=lambda tokens, positions, embedding: tokens + positions[0],
+        see=_POSITION,
+        add_positions=lambda tokens, positions, embedding: tokens + positions[0],
     ),
     Fault(
         "positions transposed",
         "The positions are transposed before they are added: row n belongs to token n.",
-        see=_PLACE,
-        place=lambda tokens, positions, embedding: tokens + positions.T,
+        see=_POSITION,
+        add_positions=lambda tokens, positions, embedding: tokens + positions.T,
     ),
     Fault(
         "positions on the pixels",
         "The positions are added to the pixels, before the embedding. They belong to the tokens, after it.",
-        see=_PLACE,
-        place=lambda tokens, positions, embedding: tokens + positions @ embedding,
+        see=_POSITION,
+        add_positions=lambda tokens, positions, embedding: tokens + positions @ embedding,
     ),
     Fault(
         "embedding transposed",
@@ -302,7 +303,7 @@ _LOGITS_FROM_PATCHES_FAULTS = (
     ),
     Fault(
         "largest in place of the mean",
-        "The largest number over the tokens is taken. The mean is wanted.",
+        "The maximum over the tokens is taken. The mean is wanted.",
         see=_CLASS,
         summarise=lambda tokens: tokens.amax(dim=1),
     ),
@@ -326,13 +327,13 @@ _LOGITS_FROM_PATCHES_FAULTS = (
     ),
     Fault(
         "head transposed",
-        "The head is transposed: one row of it belongs to each number of the token, so it is summary @ head.",
+        "The head is transposed: one row of it belongs to each feature of the token, so it is summary @ head.",
         see=_CLASS,
         read=lambda summary, head: summary @ head.T,
     ),
     Fault(
         "no head",
-        "This is the mean token. The head is missing, which makes logits of it.",
+        "This is the mean token. The head, which turns it into logits, is missing.",
         see=_CLASS,
         read=lambda summary, head: summary,
     ),
@@ -363,7 +364,7 @@ def order_matters(
     differ: Callable[..., bool] = lambda before, after: not torch.allclose(before, after, atol=1e-5),
     answer: Callable[[bool], bool] = lambda differs: differs,
 ) -> bool:
-    """Whether what a model says changes when the patches change places."""
+    """Whether a model's output changes with the order of the patches."""
     return answer(differ(model(images), model(shuffle(images, patch_size, move))))
 
 
@@ -374,11 +375,11 @@ _PATCH = 3
 def _models() -> dict[str, Callable[[Tensor], Tensor]]:
     """Models of (B, C, H, W) with three outputs, which know more or less of where a patch stands.
 
-    What they say is kept away from 0, so that relative and absolute tolerances are equally right.
+    Their outputs are kept away from 0, so that relative and absolute tolerances are equally right.
     """
 
     def table(like: Tensor, rows: int, columns: int) -> Tensor:
-        """Fixed numbers between –1 and 1, with no order in them."""
+        """Fixed numbers between −1 and 1, with no order in them."""
         return torch.arange(1.0, rows * columns + 1).square().cos().view(rows, columns).to(like)
 
     def tokens(images: Tensor) -> Tensor:
@@ -392,8 +393,8 @@ def _models() -> dict[str, Callable[[Tensor], Tensor]]:
         return x + (x @ x.mT).softmax(dim=-1) @ x
 
     def attend_near(x: Tensor) -> Tensor:
-        place = torch.arange(x.shape[1], device=x.device)
-        return x + (place[:, None] - place).abs().neg().to(x).softmax(dim=-1) @ x
+        position = torch.arange(x.shape[1], device=x.device)
+        return x + (position[:, None] - position).abs().neg().to(x).softmax(dim=-1) @ x
 
     def read(x: Tensor) -> Tensor:
         return (2 + x.tanh()).mean(dim=1)  # (B, 3)
@@ -419,7 +420,7 @@ def _models() -> dict[str, Callable[[Tensor], Tensor]]:
         "positions, the brightness of each patch": lambda images: read(
             attend(placed(brightness(images).expand(-1, -1, 3)))
         ),
-        "brightness times place": lambda images: (
+        "brightness times position": lambda images: (
             brightness(images).flatten(1) @ torch.arange(9).to(images)[:, None].expand(-1, 3)
         ),
         "positions that hardly count": lambda images: read(attend(tokens(images))) + 0.015 * with_positions(images),
@@ -450,8 +451,8 @@ def _order_matters_cases(draw: Draw) -> Iterator[Case]:
     rising = (
         torch.arange(9).view(1, 1, 3, 3).repeat(2, 1, 1, 1).repeat_interleave(3, 2).repeat_interleave(3, 3).to(same)
     )
-    yield case("brightness times place, the brightest last", models["brightness times place"], rising)
-    yield case("brightness times place, the brightest first", models["brightness times place"], rising.flip(2, 3))
+    yield case("brightness times position, the brightest last", models["brightness times position"], rising)
+    yield case("brightness times position, the brightest first", models["brightness times position"], rising.flip(2, 3))
 
 
 def _exchanged(patches: Tensor) -> Tensor:
@@ -461,7 +462,7 @@ def _exchanged(patches: Tensor) -> Tensor:
 _ORDER_MATTERS_FAULTS = (
     Fault(
         "always no",
-        "It says no to every model. Do the patches really change places, or come back where they were?",
+        "It says no to every model. Does the order of the patches really change, or are they back where they were?",
         move=lambda patches: patches,
     ),
     Fault(
@@ -471,7 +472,7 @@ _ORDER_MATTERS_FAULTS = (
     ),
     Fault(
         "pixels shuffled",
-        "It shuffles single pixels. The patches have to stay whole and change places.",
+        "It shuffles single pixels. The patches have to stay whole, and only their order to change.",
         see=_CUT,
         shuffle=lambda images, p, move: images.flatten(2)[:, :, torch.randperm(images[0, 0].numel())].view_as(images),
     ),
@@ -483,12 +484,13 @@ _ORDER_MATTERS_FAULTS = (
     ),
     Fault(
         "images exchanged",
-        "It changes the order of the images. The patches inside each image have to change places.",
+        "It changes the order of the images. The order of the patches inside each image has to change.",
         move=lambda patches: patches.flip(0),
     ),
     Fault(
         "image mirrored",
-        "It mirrors or turns the image, pixels and all. The patches have to stay as they are and change places.",
+        "It mirrors or turns the image, pixels and all. The patches have to stay as they are, and only their order to "
+        "change.",
         shuffle=lambda images, p, move: images.flip(-1),
     ),
     Fault(
@@ -503,7 +505,7 @@ _ORDER_MATTERS_FAULTS = (
     ),
     Fault(
         "exact comparison",
-        "It wants the same numbers to the last digit, and a sum in another order is rounded otherwise. "
+        "It compares to the last digit, but a sum in another order is rounded differently. "
         "Allow a small difference: torch.allclose.",
         differ=lambda before, after: not torch.equal(before, after),
     ),
@@ -520,12 +522,12 @@ _ORDER_MATTERS_FAULTS = (
     ),
     Fault(
         "only a rise",
-        "It notices only numbers that rise. They can also fall: take absolute values.",
+        "It notices only outputs that rise. They can also fall: take absolute values.",
         differ=lambda before, after: (after - before).max().item() > 1e-4,
     ),
     Fault(
         "only a fall",
-        "It notices only numbers that fall. They can also rise: take absolute values.",
+        "It notices only outputs that fall. They can also rise: take absolute values.",
         differ=lambda before, after: (before - after).max().item() > 1e-4,
     ),
     Fault(
@@ -534,8 +536,8 @@ _ORDER_MATTERS_FAULTS = (
         differ=lambda before, after: not torch.equal(before.argmax(dim=-1), after.argmax(dim=-1)),
     ),
     Fault(
-        "every number has to change",
-        "It says yes only if every number changes. One is enough.",
+        "every output has to change",
+        "It says yes only if every output changes. One is enough.",
         differ=lambda before, after: bool(((before - after).abs() > 1e-4).all()),
     ),
     Fault(
@@ -544,7 +546,7 @@ _ORDER_MATTERS_FAULTS = (
         differ=lambda before, after: not torch.allclose(before[0], after[0], atol=1e-5),
     ),
     Fault(
-        "first number only",
+        "first logit only",
         "It compares the first logit only; another one may be the one that changes.",
         differ=lambda before, after: not torch.allclose(before[:, 0], after[:, 0], atol=1e-5),
     ),
@@ -578,7 +580,7 @@ EXERCISES = (
     Exercise(
         order_matters,
         notebook="06",
-        section=_PLACE,
+        section=_POSITION,
         level="hard",
         minutes=12,
         cases=_order_matters_cases,

@@ -14,7 +14,7 @@ from sciformer.check.exercise import Case, Draw, Exercise, Fault, pair
 
 _HIDE = "Hide three quarters"
 _ENCODER = "The encoder sees what is left"
-_DECODER = "The decoder sees every place"
+_DECODER = "The decoder sees every position"
 _LOSS = "The loss: only what was hidden"
 _PROBE = "What did it learn? A linear probe"
 
@@ -158,7 +158,7 @@ def choose_visible(
 
 
 def _choose_visible_cases(draw: Draw) -> Iterator[Case]:
-    """Noise of two digits, no two numbers the same."""
+    """Noise of two digits, all different."""
 
     def case(images: int, length: int, share: float) -> Case:
         noise = torch.stack([draw.permutation(99)[:length] + 1 for _ in range(images)]).to(draw.dtype) / 100
@@ -174,7 +174,7 @@ def _choose_visible_cases(draw: Draw) -> Iterator[Case]:
 _CHOOSE_VISIBLE_FAULTS = (
     Fault(
         "share of the visible",
-        "So many patches are visible as should be hidden: hidden_share is the share of the hidden ones.",
+        "As many patches are visible as should be hidden: hidden_share is the share of the hidden ones.",
         count=lambda length, share: round(share * length),
     ),
     Fault(
@@ -251,8 +251,8 @@ _CHOOSE_VISIBLE_FAULTS = (
         rank=lambda noise: torch.arange(noise.shape[1], device=noise.device).expand_as(noise),
     ),
     Fault(
-        "places in place of a mask",
-        "These are the places of the visible patches. A mask is wanted: True or False for every patch.",
+        "indices in place of a mask",
+        "These are the indices of the visible patches. A mask is wanted: True or False for every patch.",
         keep=lambda rank, num_visible, noise, share: noise.argsort(dim=1)[:, :num_visible],
     ),
 )
@@ -268,7 +268,7 @@ def frozen_features(
     middle: Callable[..., Tensor] = lambda own, train, test: train.mean(dim=0),
     spread: Callable[..., Tensor | float] = lambda own, train, test: train.std(dim=0),
 ) -> tuple[Tensor, Tensor]:
-    """Features without a graph, less the training features' mean, over their standard deviation."""
+    """Features without a graph, minus the training features' mean, over their standard deviation."""
     with torch.set_grad_enabled(not frozen):
         one, two = encoder(prepare(train, train)), encoder(prepare(test, train))
         return tuple((x - middle(x, one, two)) / spread(x, one, two) for x in (one, two))  # type: ignore[return-value]
@@ -303,7 +303,7 @@ def _together(*features: Tensor) -> Tensor:
 _FROZEN_FEATURES_FAULTS = (
     Fault(
         "not frozen",
-        "The features still hang on the encoder's weights, so that fitting a probe would train it. "
+        "The features still depend on the encoder's weights in the graph, so that fitting a probe would train it. "
         "Compute them under torch.no_grad(), or detach them.",
         frozen=False,
     ),
@@ -315,7 +315,7 @@ _FROZEN_FEATURES_FAULTS = (
     ),
     Fault(
         "mean of its own",
-        "From the test features their own mean is taken off. It has to be the training features' mean.",
+        "The test features' own mean is subtracted. It has to be the training features' mean.",
         middle=lambda own, train, test: own.mean(dim=0),
     ),
     Fault(
@@ -331,7 +331,8 @@ _FROZEN_FEATURES_FAULTS = (
     ),
     Fault(
         "by both sets together",
-        "Mean and deviation come from both sets together, so that test images have a say. Take training ones alone.",
+        "Mean and deviation come from both sets together, so that test images take part. Take the training images "
+        "alone.",
         middle=lambda own, train, test: _together(train, test).mean(dim=0),
         spread=lambda own, train, test: _together(train, test).std(dim=0),
     ),
@@ -354,12 +355,12 @@ _FROZEN_FEATURES_FAULTS = (
     ),
     Fault(
         "not divided",
-        "Only the mean is taken off. Divide by the deviation too, so that one penalty is fair to all features.",
+        "Only the mean is subtracted. Divide by the deviation too, so that one penalty is fair to all features.",
         spread=lambda own, train, test: 1.0,
     ),
     Fault(
-        "mean not taken off",
-        "The features are only divided. Take the training features' mean off first.",
+        "mean not subtracted",
+        "The features are only divided. Subtract the training features' mean first.",
         middle=lambda own, train, test: torch.zeros_like(train[0]),
     ),
     Fault(
@@ -369,7 +370,7 @@ _FROZEN_FEATURES_FAULTS = (
     ),
     Fault(
         "not standardised",
-        "These are the features as they are. Take off the mean and divide by the deviation.",
+        "These are the features as they are. Subtract the mean and divide by the deviation.",
         middle=lambda own, train, test: torch.zeros_like(train[0]),
         spread=lambda own, train, test: 1.0,
     ),
@@ -381,27 +382,27 @@ _FROZEN_FEATURES_FAULTS = (
         spread=lambda own, train, test: 1.0,
     ),
     Fault(
-        "brackets missing",
-        "Only the mean is divided: division goes first. Write (features − mean) / deviation, with the brackets.",
+        "parentheses missing",
+        "Only the mean is divided: division goes first. Write (features − mean) / deviation, with the parentheses.",
         middle=lambda own, train, test: train.mean(dim=0) / train.std(dim=0),
         spread=lambda own, train, test: 1.0,
     ),
     Fault(
         "test features as they are",
-        "Only the training features are standardised. The test features need the same treatment, by the same numbers.",
+        "Only the training features are standardised. The test features need the same mean and deviation.",
         middle=lambda own, train, test: train.mean(dim=0) if own is train else torch.zeros_like(train[0]),
         spread=lambda own, train, test: train.std(dim=0) if own is train else 1.0,
     ),
 )
 
 
-def _at(places: Tensor) -> tuple[Tensor, Tensor]:
-    """An index for x[...]: of each row its own places."""
-    return torch.arange(len(places), device=places.device)[:, None], places
+def _at(indices: Tensor) -> tuple[Tensor, Tensor]:
+    """An index for x[...]: of each row its own indices."""
+    return torch.arange(len(indices), device=indices.device)[:, None], indices
 
 
 def _drawn_order(kept: Tensor, length: int) -> Tensor:
-    """The places that are kept, then the others, ascending, (B, L)."""
+    """The patches that are kept, then the others, ascending, (B, L)."""
     is_kept = torch.zeros(len(kept), length, dtype=torch.bool, device=kept.device).scatter(1, kept, True)
     hidden = is_kept.long().argsort(dim=1, stable=True)[:, : length - kept.shape[1]]
     return torch.cat([kept, hidden], dim=1)
@@ -439,19 +440,19 @@ def decoded_from_visible(
     decoder_positions: Tensor,
     decoder: Callable[[Tensor], Tensor],
     *,
-    places: Callable[[Tensor], Tensor] = lambda kept: kept,
-    place: Callable[..., Tensor] = lambda tokens, positions, decoder_positions: tokens + positions,
+    choose: Callable[[Tensor], Tensor] = lambda kept: kept,
+    add_positions: Callable[..., Tensor] = lambda tokens, positions, decoder_positions: tokens + positions,
     encode: Callable[..., Tensor] = lambda tokens, kept, encoder, positions, mask_token: encoder(tokens[_at(kept)]),
     put_back: Callable[..., Tensor] = _put_back,
-    place_again: Callable[..., Tensor] = lambda tokens, kept, positions, decoder_positions: tokens + decoder_positions,
+    add_again: Callable[..., Tensor] = lambda tokens, kept, positions, decoder_positions: tokens + decoder_positions,
     decode: Callable[..., Tensor] = lambda tokens, decoder: decoder(tokens),
 ) -> Tensor:
-    """What a masked autoencoder's decoder gives for every place, (B, L, E)."""
-    kept = places(kept)
-    tokens = place(patches @ embedding, positions, decoder_positions)  # (B, L, E)
+    """What a masked autoencoder's decoder gives for every position, (B, L, E)."""
+    kept = choose(kept)
+    tokens = add_positions(patches @ embedding, positions, decoder_positions)  # (B, L, E)
     seen = encode(tokens, kept, encoder, positions, mask_token)  # (B, V, E)
     everywhere = put_back(seen, kept, tokens, mask_token)  # (B, L, E)
-    return decode(place_again(everywhere, kept, positions, decoder_positions), decoder)
+    return decode(add_again(everywhere, kept, positions, decoder_positions), decoder)
 
 
 def _call_decoded(answer: Callable[..., Any], **inputs: Tensor) -> Any:
@@ -513,9 +514,9 @@ _DECODED_FROM_VISIBLE_FAULTS = (
     ),
     Fault(
         "positions after the selection",
-        "The first rows of the positions are added after the selection. A patch needs the row of its place.",
+        "The first rows of the positions are added after the selection. A patch needs the row of its own position.",
         see=_ENCODER,
-        place=lambda tokens, positions, decoder_positions: tokens,
+        add_positions=lambda tokens, positions, decoder_positions: tokens,
         encode=lambda tokens, kept, encoder, positions, mask_token: encoder(
             tokens[_at(kept)] + positions[: kept.shape[1]]
         ),
@@ -524,20 +525,20 @@ _DECODED_FROM_VISIBLE_FAULTS = (
         "positions after the encoder",
         "The encoder's positions are added after it, so that it never knows where a patch stands. Add them before.",
         see=_ENCODER,
-        place=lambda tokens, positions, decoder_positions: tokens,
+        add_positions=lambda tokens, positions, decoder_positions: tokens,
         encode=lambda tokens, kept, encoder, positions, mask_token: encoder(tokens[_at(kept)]) + positions[kept],
     ),
     Fault(
         "encoder without positions",
         "The encoder gets no positions: it cannot know where a patch stands.",
         see=_ENCODER,
-        place=lambda tokens, positions, decoder_positions: tokens,
+        add_positions=lambda tokens, positions, decoder_positions: tokens,
     ),
     Fault(
         "the decoder's positions in the encoder",
         "The encoder gets the decoder's positions. It has a table of its own.",
         see=_ENCODER,
-        place=lambda tokens, positions, decoder_positions: tokens + decoder_positions,
+        add_positions=lambda tokens, positions, decoder_positions: tokens + decoder_positions,
     ),
     Fault(
         "encoder skipped",
@@ -546,44 +547,45 @@ _DECODED_FROM_VISIBLE_FAULTS = (
         encode=lambda tokens, kept, encoder, positions, mask_token: tokens[_at(kept)],
     ),
     Fault(
-        "the first image's places for all",
-        "The first image's visible places are taken for all images. Row b of kept belongs to image b.",
+        "the first image's indices for all",
+        "The indices of the first image's visible patches are taken for all images. Row b of kept belongs to image b.",
         see=_HIDE,
-        places=lambda kept: kept[:1].expand_as(kept),
+        choose=lambda kept: kept[:1].expand_as(kept),
     ),
     Fault(
         "not put back",
-        "Visible tokens stand in front and mask tokens behind. Each belongs to its place before positions are added.",
+        "Visible tokens stand in front and mask tokens behind. Move each to its own position before the position "
+        "vectors are added.",
         put_back=_appended,
     ),
     Fault(
         "left in the order drawn",
         "Each token has its own position, but the result is in the order in which patches were drawn. "
-        "Row n has to belong to place n.",
+        "Row n has to belong to patch n.",
         put_back=_appended,
-        place_again=lambda tokens, kept, positions, decoder_positions: (
+        add_again=lambda tokens, kept, positions, decoder_positions: (
             tokens + decoder_positions[_drawn_order(kept, tokens.shape[1])]
         ),
     ),
     Fault(
-        "put back at the first image's places",
-        "In every image the visible tokens are put back at the first image's places. Each has its own row of kept.",
+        "put back at the first image's positions",
+        "In every image the visible tokens are put back at the first image's positions. Each has its own row of kept.",
         put_back=lambda seen, kept, tokens, mask_token: _put_back(seen, kept[:1].expand_as(kept), tokens, mask_token),
     ),
     Fault(
         "put back in ascending order",
-        "Visible tokens are put back from left to right, as if drawn in order. Token v belongs to place kept[b, v].",
+        "Visible tokens are put back from left to right, as if drawn in order. Token v belongs at position kept[b, v].",
         put_back=lambda seen, kept, tokens, mask_token: _put_back(seen, kept.sort(dim=1).values, tokens, mask_token),
     ),
     Fault(
-        "the way there in place of the way back",
-        "The tokens are shuffled once more, in place of back: the order that was drawn needs its inverse, "
+        "shuffled again in place of restored",
+        "The tokens are shuffled once more instead of back: restoring the order takes the inverse permutation, "
         "which is its argsort.",
         put_back=_there_again,
     ),
     Fault(
         "zeros for the mask token",
-        "Hidden places hold zeros. They should hold the mask token, which is learned.",
+        "Hidden positions hold zeros. They should hold the mask token, which is learned.",
         put_back=lambda seen, kept, tokens, mask_token: _put_back(seen, kept, tokens, torch.zeros_like(mask_token)),
     ),
     Fault(
@@ -593,25 +595,25 @@ _DECODED_FROM_VISIBLE_FAULTS = (
     ),
     Fault(
         "mask tokens everywhere",
-        "All places hold the mask token; what the encoder made is lost. Put the visible tokens back.",
+        "All positions hold the mask token; what the encoder made is lost. Put the visible tokens back.",
         put_back=lambda seen, kept, tokens, mask_token: mask_token.expand_as(tokens),
     ),
     Fault(
         "decoder without positions",
         "The decoder gets no positions: all mask tokens are the same to it. Add a row to every token.",
-        place_again=lambda tokens, kept, positions, decoder_positions: tokens,
+        add_again=lambda tokens, kept, positions, decoder_positions: tokens,
     ),
     Fault(
         "positions for the visible only",
         "In the decoder only the visible tokens get positions. The mask tokens need them most.",
-        place_again=lambda tokens, kept, positions, decoder_positions: (
+        add_again=lambda tokens, kept, positions, decoder_positions: (
             tokens + _hidden_replaced(decoder_positions.expand_as(tokens), kept, torch.zeros_like(decoder_positions[0]))
         ),
     ),
     Fault(
         "positions for the mask tokens only",
         "In the decoder only mask tokens get positions. Add them to every token.",
-        place_again=lambda tokens, kept, positions, decoder_positions: (
+        add_again=lambda tokens, kept, positions, decoder_positions: (
             tokens
             + decoder_positions
             - _hidden_replaced(decoder_positions.expand_as(tokens), kept, torch.zeros_like(decoder_positions[0]))
@@ -620,7 +622,7 @@ _DECODED_FROM_VISIBLE_FAULTS = (
     Fault(
         "the encoder's positions in the decoder",
         "The decoder gets the encoder's positions. It has a table of its own.",
-        place_again=lambda tokens, kept, positions, decoder_positions: tokens + positions,
+        add_again=lambda tokens, kept, positions, decoder_positions: tokens + positions,
     ),
     Fault(
         "decoder skipped",

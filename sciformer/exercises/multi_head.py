@@ -24,18 +24,18 @@ def _split(x: Tensor, head_dim: int) -> Tensor:
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)  # (B, H, L, D)
 
 
-# Mistakes on the way into the heads: the same in both exercises that split.
+# Mistakes in splitting into heads: the same in both exercises that split.
 _SPLIT_FAULTS = (
     Fault(
         "split without transpose",
-        "A view to (B, H, L, D) has the right shape, but its heads are tokens cut into pieces. View as (B, L, H, D), "
+        "A view to (B, H, L, D) has the right shape, but each head is then a few whole tokens. View as (B, L, H, D), "
         "then transpose(1, 2).",
         see=_VIEW,
         split=lambda x, head_dim: x.reshape(len(x), -1, x.shape[1], head_dim),
     ),
     Fault(
         "heads interleaved",
-        "Each head takes every H-th number, as after a view to (…, D, H). Its numbers lie side by side: (…, H, D).",
+        "Each head takes every H-th feature, as after a view to (…, D, H). Its features lie side by side: (…, H, D).",
         see=_BATCHED,
         split=lambda x, head_dim: x.unflatten(-1, (head_dim, -1)).permute(0, 3, 1, 2),
     ),
@@ -63,9 +63,9 @@ def _three(answer: Callable[..., Any], packed: Tensor, num_heads: int) -> Any:
 
 def _split_packed_cases(draw: Draw) -> Iterator[Case]:
     def numbered(length: int, width: int) -> Tensor:
-        """Number n of token i is 100·i + n, so that each tells where it comes from."""
-        token, place = torch.arange(length)[:, None], torch.arange(width)
-        return (100 * token + place)[None].to(draw.device, draw.dtype)
+        """Feature n of token i is 100·i + n, so that each shows where it comes from."""
+        token, feature = torch.arange(length)[:, None], torch.arange(width)
+        return (100 * token + feature)[None].to(draw.device, draw.dtype)
 
     yield Case("2 tokens, 2 heads of size 1", {"packed": numbered(2, 6), "num_heads": 2})
     yield Case("2 tokens, 2 heads of size 2", {"packed": numbered(2, 12), "num_heads": 2})
@@ -76,7 +76,7 @@ _SPLIT_PACKED_FAULTS = (
     *_SPLIT_FAULTS,
     Fault(
         "cut at the front",
-        "All of `packed` was viewed as (3, B, L, …), which deals out tokens. Cut each token's numbers into three.",
+        "All of `packed` was viewed as (3, B, L, …), which deals out tokens. Cut each token's features into three.",
         see=_VIEW,
         thirds=lambda packed, num_heads: packed.reshape(3, *packed.shape[:2], -1).unbind(),
     ),
@@ -87,7 +87,7 @@ _SPLIT_PACKED_FAULTS = (
     ),
     Fault(
         "size before the tokens",
-        "Tokens and sizes have changed places: (B, H, D, L). Only axes 1 and 2 are to be exchanged.",
+        "Tokens and features are exchanged: (B, H, D, L). Only axes 1 and 2 are to be exchanged.",
         split=lambda x, head_dim: _split(x, head_dim).transpose(-2, -1),
     ),
     Fault(
@@ -100,26 +100,26 @@ _SPLIT_PACKED_FAULTS = (
         ),
     ),
     Fault(
-        "every third number",
-        "Queries, keys and values are taken as every third number. They lie one behind the other, E numbers each.",
+        "every third feature",
+        "Queries, keys and values are taken as every third feature. They lie one after the other, E features each.",
         see=_TORCH,
         thirds=lambda packed, num_heads: packed.unflatten(-1, (-1, 3)).unbind(dim=-1),
     ),
     Fault(
         "queries and keys exchanged",
-        "Queries and keys have changed places: the first E numbers are the queries.",
+        "Queries and keys are exchanged: the first E features are the queries.",
         see=_TORCH,
         order=(1, 0, 2),
     ),
     Fault(
         "keys and values exchanged",
-        "Keys and values have changed places: the last E numbers are the values.",
+        "Keys and values are exchanged: the last E features are the values.",
         see=_TORCH,
         order=(0, 2, 1),
     ),
     Fault(
         "keys twice",
-        "The values are the keys once more. They are the last E numbers.",
+        "The values are the keys once more. They are the last E features.",
         see=_TORCH,
         order=(0, 1, 1),
     ),
@@ -139,19 +139,19 @@ class TemperedScore(nn.Module):
         size: Callable[..., int] = lambda num_heads: num_heads,
         product: Callable[..., Tensor] = lambda query, key: query @ key.transpose(-2, -1),
         scale: Callable[..., float] = lambda num_heads, head_dim: head_dim**-0.5,
-        place: Callable[..., Tensor] = lambda t: t[:, None, None],
+        align: Callable[..., Tensor] = lambda t: t[:, None, None],
         temper: Callable[..., Tensor] = lambda scores, t: scores / t.exp(),
         finish: Callable[..., Tensor] = lambda scores: scores,
     ):
         super().__init__()
         self.log_temperature = register(start(size(num_heads)))
-        self.product, self.place, self.temper, self.finish = product, place, temper, finish
+        self.product, self.align, self.temper, self.finish = product, align, temper, finish
         self.scale = scale(num_heads, head_dim)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Scores (B, H, L, S)."""
         scores = self.product(query, key) * self.scale
-        return self.finish(self.temper(scores, self.place(self.log_temperature)))
+        return self.finish(self.temper(scores, self.align(self.log_temperature)))
 
 
 def _try_temperatures(
@@ -187,12 +187,13 @@ _TEMPERED_SCORE_FAULTS = (
     ),
     Fault(
         "one for all heads",
-        "All heads share one temperature. Each is to have its own: num_heads numbers.",
+        "All heads share one temperature. Each head should have its own: num_heads of them.",
         size=lambda num_heads: 1,
     ),
     Fault(
         "starts at 1",
-        "It starts at 1, which is a temperature of e. What changes nothing is e⁰: `log_temperature` starts at 0.",
+        "It starts at 1, which is a temperature of e. The temperature should start at e⁰ = 1: `log_temperature` starts "
+        "at 0.",
         start=torch.ones,
     ),
     Fault(
@@ -204,13 +205,13 @@ _TEMPERED_SCORE_FAULTS = (
         "along the keys",
         "Broadcasting begins at the last axis, so the temperatures land on the keys. Shape (H, 1, 1) meets the heads.",
         see=_FORMULA,
-        place=lambda t: t,
+        align=lambda t: t,
     ),
     Fault(
         "along the queries",
         "The temperatures run along the queries, as those of shape (H, 1) do. Shape (H, 1, 1) meets the heads.",
         see=_FORMULA,
-        place=lambda t: t[:, None],
+        align=lambda t: t[:, None],
     ),
     Fault(
         "multiplied",
@@ -231,19 +232,19 @@ _TEMPERED_SCORE_FAULTS = (
     ),
     Fault(
         "subtracted",
-        "The scores are lessened by `log_temperature`. That moves a whole row, and the softmax takes it out again. "
+        "The scores have `log_temperature` subtracted. That moves a whole row, and the softmax cancels it. "
         "Divide by its exponential.",
         temper=lambda scores, t: scores - t,
     ),
     Fault(
         "no effect",
-        "The scores do not follow `log_temperature`: it is not used, or its exponential was taken once, in __init__. "
-        "Training changes it later, so take it in forward.",
+        "The scores do not depend on `log_temperature`: it is not used, or its exponential was taken once, in "
+        "__init__. Training changes it later, so take it in forward.",
         temper=lambda scores, t: scores,
     ),
     Fault(
         "no scale",
-        "The temperature has taken the place of √D. It comes on top of it.",
+        "The scores are divided by the temperature, but not by √D. They need both.",
         see=_TRAP,
         scale=lambda num_heads, head_dim: 1.0,
     ),
@@ -278,14 +279,14 @@ _TEMPERED_SCORE_FAULTS = (
     ),
     Fault(
         "queries and keys exchanged",
-        "Queries and keys have changed places: row i has to hold query i against every key.",
+        "Queries and keys are exchanged: row i has to hold query i against every key.",
         see=_FORMULA,
         product=lambda query, key: key @ query.transpose(-2, -1),
     ),
 )
 
 
-def _repeat_numbers(x: Tensor, shared: int) -> Tensor:
+def _repeat_features(x: Tensor, shared: int) -> Tensor:
     return _split(x.transpose(1, 2).flatten(-2).repeat_interleave(shared, dim=-1), x.shape[-1])
 
 
@@ -334,14 +335,15 @@ _GROUPED_ATTENTION_FAULTS = (
     *_SPLIT_FAULTS,
     Fault(
         "merge without transpose",
-        "On the way back the heads are reshaped to (B, L, E) as they stand, which mixes up tokens. First "
+        "To join the heads, they are reshaped to (B, L, E) as they stand, which mixes up tokens. First "
         "transpose(1, 2), so that a token's heads stand together.",
         see=_VIEW,
         merge=lambda output: output.reshape(len(output), output.shape[2], -1),
     ),
     Fault(
         "merge interleaved",
-        "On the way back the heads' numbers alternate: (…, D, H) was flattened. Flatten (…, H, D), head beside head.",
+        "In the joined heads, the heads' features alternate: (…, D, H) was flattened. Flatten (…, H, D), head beside "
+        "head.",
         see=_BATCHED,
         merge=lambda output: output.permute(0, 2, 3, 1).flatten(-2),
     ),
@@ -364,10 +366,10 @@ _GROUPED_ATTENTION_FAULTS = (
         share_keys=lambda k, shared: k.repeat(1, shared, 1, 1),
     ),
     Fault(
-        "numbers repeated",
-        "The numbers of the unsplit keys and values are repeated one by one. Split first, then repeat whole heads.",
-        share_keys=_repeat_numbers,
-        share_values=_repeat_numbers,
+        "features repeated",
+        "The features of the unsplit keys and values are repeated one by one. Split first, then repeat whole heads.",
+        share_keys=_repeat_features,
+        share_values=_repeat_features,
     ),
     Fault(
         "first key head for all",
@@ -389,13 +391,14 @@ _GROUPED_ATTENTION_FAULTS = (
     ),
     Fault(
         "scaled by embed_dim",
-        "The scores are divided by √E, the root of the whole width. A head has D = E/H numbers, so it is √D.",
+        "The scores are divided by √E, the root of the whole width. A head has D = E/H features, so it is √D.",
         see=_TRAP,
         scale=lambda query, key, head_dim: query.shape[-1] ** -0.5,
     ),
     Fault(
         "scaled by the keys' width",
-        "The scores are divided by the root of key.shape[-1], which is G·D: all key heads together. One has D numbers.",
+        "The scores are divided by the root of key.shape[-1], which is G·D: all key heads together. One has D "
+        "features.",
         see=_TRAP,
         scale=lambda query, key, head_dim: key.shape[-1] ** -0.5,
     ),
@@ -444,20 +447,20 @@ _GROUPED_ATTENTION_FAULTS = (
     ),
     Fault(
         "keys mixed",
-        "The weights average the keys. What is handed over are the values.",
+        "The weights average the keys. They should average the values.",
         see=_FORMULA,
         mix=lambda weights, k, v: weights @ k,
     ),
     Fault(
         "heads averaged",
-        "The heads are averaged into D numbers a token. They are laid side by side, H·D = E, and w_o mixes them.",
+        "The heads are averaged into D features per token. Lay them side by side, H·D = E; w_o mixes them.",
         see=_FORMULA,
         merge=lambda output: output.mean(dim=1),
         project=lambda merged, w_o, num_heads: merged,
     ),
     Fault(
         "heads added",
-        "The heads are added up into D numbers a token. They are laid side by side, H·D = E, and w_o mixes them.",
+        "The heads are added up into D features per token. Lay them side by side, H·D = E; w_o mixes them.",
         see=_FORMULA,
         merge=lambda output: output.sum(dim=1),
         project=lambda merged, w_o, num_heads: merged,

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sciformer.check.exercise import Case, Draw, Exercise, Fault
 
-_SINUSOIDAL = "A vector for each place: sinusoidal"
+_SINUSOIDAL = "A vector for each position: sinusoidal"
 _CLOCKS = "A row of clocks"
 _ROTATION = "A shift is a rotation"
 _ADDED = "Added, once, in front"
@@ -20,13 +20,13 @@ def attend_in_order(
     table: Tensor,
     attention: Callable[[Tensor], Tensor],
     *,
-    places: Callable[[Tensor, Tensor], Tensor] = lambda x, table: table[: x.shape[1]],
+    positions: Callable[[Tensor, Tensor], Tensor] = lambda x, table: table[: x.shape[1]],
     combine: Callable[[Tensor, Tensor], Tensor] = lambda x, p: x + p,
     attend: Callable[..., Tensor] = lambda attention, x: attention(x),
     after: Callable[..., Tensor] = lambda y, p, attention: y,
 ) -> Tensor:
-    """Attention over tokens (B, L, E) that know their places in a table (max_length, E)."""
-    p = places(x, table)
+    """Attention over tokens (B, L, E) plus their positions, rows of a table (max_length, E)."""
+    p = positions(x, table)
     return after(attend(attention, combine(x, p)), p, attention)
 
 
@@ -35,39 +35,39 @@ def _attend_in_order_cases(draw: Draw) -> Iterator[Case]:
         return (x @ x.mT).softmax(dim=-1) @ x
 
     for B, L, E, rows in ((1, 2, 2, 3), (2, 3, 2, 7), (3, 5, 4, 17)):
-        name = f"{B} sentence{'s' * (B > 1)} of {L} words, a table of {rows} places"
+        name = f"{B} sentence{'s' * (B > 1)} of {L} words, a table of {rows} positions"
         yield Case(name, {"x": draw.normal(B, L, E), "table": draw.normal(rows, E), "attention": attention})
 
 
 _ATTEND_IN_ORDER_FAULTS = (
     Fault(
         "not added",
-        "The places have no effect: the numbers are those of attention over the bare words.",
+        "The positions have no effect: the numbers are those of attention over the bare words.",
         combine=lambda x, p: x,
     ),
     Fault(
         "added afterwards",
-        "The places are added after the attention, which has looked around without knowing them.",
+        "The positions are added after the attention, which has looked around without knowing them.",
         see=_AFTERWARDS,
         combine=lambda x, p: x,
         after=lambda y, p, attention: y + p,
     ),
     Fault(
         "added twice",
-        "The places are added in front and again behind the attention. Once, in front, is enough.",
+        "The positions are added in front and again behind the attention. Once, in front, is enough.",
         see=_AFTERWARDS,
         after=lambda y, p, attention: y + p,
     ),
     Fault(
         "attended apart",
-        "Words and places attend each by themselves, and their outputs are added. Add them first: then a word's score "
-        "depends on its place.",
+        "Words and positions attend separately, and their outputs are added. Add them first: then a word's score "
+        "depends on its position.",
         combine=lambda x, p: x,
         after=lambda y, p, attention: y + attention(p),
     ),
     Fault(
         "no attention",
-        "These are the words with their places. They still have to attend: call attention on them.",
+        "These are the words with their positions. They still have to attend: call attention on them.",
         attend=lambda attention, x: x,
     ),
     Fault(
@@ -78,17 +78,17 @@ _ATTEND_IN_ORDER_FAULTS = (
     ),
     Fault(
         "side by side",
-        "The places stand beside the words, which doubles the width. Here they are added.",
+        "The positions stand beside the words, which doubles the width. Here they are added.",
         combine=lambda x, p: torch.cat([x, p.expand_as(x)], dim=-1),
     ),
     Fault(
         "multiplied",
-        "The words are multiplied by the places; they are to be added.",
+        "The words are multiplied by the positions; they are to be added.",
         combine=lambda x, p: x * p,
     ),
     Fault(
         "subtracted",
-        "The places are subtracted from the words; they are to be added.",
+        "The positions are subtracted from the words; they are to be added.",
         combine=lambda x, p: x - p,
     ),
     Fault(
@@ -100,32 +100,32 @@ _ATTEND_IN_ORDER_FAULTS = (
         "over the batch",
         "The rows of the table run along the batch: each sentence gets one vector for all its words. "
         "They belong to axis 1, the words.",
-        places=lambda x, table: table[: len(x), None],
+        positions=lambda x, table: table[: len(x), None],
     ),
     Fault(
         "counted through the batch",
-        "The places are counted on from one sentence to the next. Each sentence starts at place 0.",
-        places=lambda x, table: table[torch.arange(x.shape[0] * x.shape[1]) % len(table)].view_as(x),
+        "The positions are counted on from one sentence to the next. Each sentence starts at position 0.",
+        positions=lambda x, table: table[torch.arange(x.shape[0] * x.shape[1]) % len(table)].view_as(x),
     ),
     Fault(
         "one row for all",
         "All words get the same vector, row L of the table. The words take its first L rows: a slice, table[:L].",
-        places=lambda x, table: table[x.shape[1]],
+        positions=lambda x, table: table[x.shape[1]],
     ),
     Fault(
         "last rows",
-        "The words get the last rows of the table; place 0 is its first row.",
-        places=lambda x, table: table[-x.shape[1] :],
+        "The words get the last rows of the table; position 0 is its first row.",
+        positions=lambda x, table: table[-x.shape[1] :],
     ),
     Fault(
         "counted from 1",
-        "The places are counted from 1: the first word should get row 0.",
-        places=lambda x, table: table[1 : x.shape[1] + 1],
+        "The positions are counted from 1: the first word should get row 0.",
+        positions=lambda x, table: table[1 : x.shape[1] + 1],
     ),
     Fault(
         "turned round",
-        "The first word gets the place of the last and the other way round.",
-        places=lambda x, table: table[: x.shape[1]].flip(0),
+        "The first word gets the position of the last, and the last that of the first.",
+        positions=lambda x, table: table[: x.shape[1]].flip(0),
     ),
 )
 
@@ -181,7 +181,7 @@ def sinusoidal_table(
     length: int,
     embed_dim: int,
     *,
-    place: Callable[[int], Tensor] = lambda length: torch.arange(length),
+    position: Callable[[int], Tensor] = lambda length: torch.arange(length),
     exponent: Callable[[Tensor, int], Tensor] = lambda pair, E: 2 * pair / E,
     pair: Callable[[Tensor], Tensor] = lambda column: column // 2,
     wave: Callable[[Tensor, Tensor], Tensor] = lambda angle, odd: torch.where(odd, angle.cos(), angle.sin()),
@@ -190,23 +190,23 @@ def sinusoidal_table(
     """Sinusoidal positions, (L, E)."""
     column = torch.arange(embed_dim)
     frequency = 10000.0 ** -exponent(pair(column), embed_dim)  # (E,): each twice
-    return layout(wave(place(length)[:, None] * frequency, column % 2 == 1))
+    return layout(wave(position(length)[:, None] * frequency, column % 2 == 1))
 
 
 def _sinusoidal_table_cases(draw: Draw) -> Iterator[Case]:
     for length, embed_dim in ((2, 2), (3, 4), (5, 6), (7, 10)):
-        yield Case(f"{length} places, {embed_dim} wide", {"length": length, "embed_dim": embed_dim})
+        yield Case(f"{length} positions, {embed_dim} wide", {"length": length, "embed_dim": embed_dim})
 
 
 _SINUSOIDAL_TABLE_FAULTS = (
     Fault(
         "sine and cosine exchanged",
-        "Sines and cosines have changed places: even columns hold the sine, odd ones the cosine.",
+        "Sines and cosines are exchanged: even columns hold the sine, odd ones the cosine.",
         wave=lambda angle, odd: torch.where(odd, angle.sin(), angle.cos()),
     ),
     Fault(
         "sines only",
-        "All columns are sines. Of each pair the second number is the cosine.",
+        "All columns are sines. The second feature of each pair is the cosine.",
         wave=lambda angle, odd: angle.sin(),
     ),
     Fault(
@@ -221,36 +221,37 @@ _SINUSOIDAL_TABLE_FAULTS = (
     ),
     Fault(
         "transposed",
-        "The table lies on its side: places are rows, numbers are columns.",
+        "The table lies on its side: positions are rows, features are columns.",
         layout=lambda table: table.T,
     ),
     Fault(
         "counted from 1",
-        "The places are counted from 1. The first row is place 0: sin 0 = 0, cos 0 = 1.",
-        place=lambda length: torch.arange(1, length + 1),
+        "The positions are counted from 1. The first row is position 0: sin 0 = 0, cos 0 = 1.",
+        position=lambda length: torch.arange(1, length + 1),
     ),
     Fault(
         "a frequency for each column",
-        "Sine and cosine of a pair have different frequencies: the exponent uses the column's own number. "
+        "Sine and cosine of a pair have different frequencies: the exponent uses the column's own index. "
         "Columns 2i and 2i + 1 share 2i/E.",
         see=_CLOCKS,
         pair=lambda column: column / 2,
     ),
     Fault(
         "column in place of pair",
-        "The exponent is 2c/E with c the number of the column. In 2i/E, i is the number of the pair: "
+        "The exponent is 2c/E with c the index of the column. In 2i/E, i is the index of the pair: "
         "columns 2i and 2i + 1 share it.",
         pair=lambda column: column,
     ),
     Fault(
         "whole turns",
-        "The angles are multiplied by 2π. The frequency counts radians a step as it is.",
-        place=lambda length: 2 * math.pi * torch.arange(length),
+        "The angles are multiplied by 2π. The frequencies are in radians per step already.",
+        position=lambda length: 2 * math.pi * torch.arange(length),
     ),
     Fault(
-        "scaled places",
-        "The places are divided by the length. They stay whole numbers, so that place 2 is the same at any length.",
-        place=lambda length: torch.arange(length) / length,
+        "scaled positions",
+        "The positions are divided by the length. They stay whole numbers, so that position 2 is the same at any "
+        "length.",
+        position=lambda length: torch.arange(length) / length,
     ),
     *_EXPONENT_FAULTS,
 )
@@ -265,7 +266,7 @@ def shift_matrix(
     block: Callable[[Tensor, Tensor], list[list[Tensor]]] = lambda sin, cos: [[cos, -sin], [sin, cos]],
     layout: Callable[[Tensor], Tensor] = lambda matrix: matrix,
 ) -> Tensor:
-    """The matrix M with waves[t] @ M = waves[t + shift] for every place t, (E, E)."""
+    """The matrix M with waves[t] @ M = waves[t + shift] for every position t, (E, E)."""
     turned = angle(10000.0 ** -exponent(torch.arange(embed_dim // 2), embed_dim), shift)  # (E/2,)
     return layout(torch.block_diag(*(torch.tensor(block(b.sin(), b.cos())) for b in turned)))
 
@@ -285,7 +286,7 @@ def _in_halves(matrix: Tensor) -> Tensor:
 _SHIFT_MATRIX_FAULTS = (
     Fault(
         "shifts back",
-        "It turns the hands back: waves[t] @ M is place t − shift. Exchange the signs of the sines, or transpose; "
+        "It turns the hands back: waves[t] @ M is position t − shift. Exchange the signs of the sines, or transpose; "
         "the matrix stands on the right of a row.",
         block=lambda sin, cos: [[cos, sin], [-sin, cos]],
     ),
@@ -295,13 +296,13 @@ _SHIFT_MATRIX_FAULTS = (
         block=lambda sin, cos: [[cos, sin], [sin, cos]],
     ),
     Fault(
-        "minus on the wrong number",
+        "minus on the wrong entry",
         "The minus stands on a cosine. It belongs to one of the sines.",
         block=lambda sin, cos: [[cos, sin], [sin, -cos]],
     ),
     Fault(
         "sine and cosine exchanged",
-        "Sines and cosines have changed places. A shift by 0 should change nothing: cos 0 = 1 is on the diagonal.",
+        "Sines and cosines are exchanged. A shift by 0 should change nothing: cos 0 = 1 is on the diagonal.",
         block=lambda sin, cos: [[sin, -cos], [cos, sin]],
     ),
     Fault(
@@ -332,7 +333,7 @@ _SHIFT_MATRIX_FAULTS = (
     ),
     Fault(
         "shift forgotten",
-        "It shifts by one place: the angle of pair i is its frequency times the shift.",
+        "It shifts by one position: the angle of pair i is its frequency times the shift.",
         angle=lambda frequency, shift: frequency,
     ),
     Fault(

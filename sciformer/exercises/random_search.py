@@ -50,22 +50,22 @@ _LOG_UNIFORM_FAULTS = (
     ),
     Fault(
         "still a logarithm",
-        "The result is the logarithm of the wanted number. Go back with the exponential.",
+        "The result is the logarithm of the wanted number. Take the exponential of it.",
         back=lambda x: x,
     ),
     Fault(
         "two bases",
-        "The logarithm is that of base e, and the way back that of base 10. Both need the same base.",
+        "The logarithm has base e, and the exponential base 10. Both need the same base.",
         back=lambda x: 10**x,
     ),
     Fault(
         "two bases, the other way",
-        "The logarithm is that of base 10, and the way back that of base e. Both need the same base.",
+        "The logarithm has base 10, and the exponential base e. Both need the same base.",
         back=lambda x: torch.exp(x / math.log(10)),
     ),
     Fault(
         "two bases, 2 and e",
-        "The logarithm is that of base e, and the way back that of base 2. Both need the same base.",
+        "The logarithm has base e, and the exponential base 2. Both need the same base.",
         back=lambda x: 2**x,
     ),
     Fault(
@@ -187,8 +187,8 @@ _LOOKS_GIVEN_FAULTS = (
     ),
     Fault(
         "others at their end",
-        "A trial on its way is held against the others' last values, at which they had trained for longer. Compare at "
-        "the same look.",
+        "A trial on its way is held against the others' last values, which they reached after longer training. Compare "
+        "at the same look.",
         theirs=lambda row, look: row[-1].item(),
     ),
     Fault(
@@ -208,7 +208,7 @@ _LOOKS_GIVEN_FAULTS = (
     ),
     Fault(
         "only the free trials",
-        "The median stays that of the first, free trials. Whoever runs to its end later joins them.",
+        "The median stays that of the first, free trials. Trials that run to their end later join them.",
         others=lambda whole, n, N, free, looks, look: range(free),
     ),
     Fault(
@@ -238,7 +238,7 @@ _LOOKS_GIVEN_FAULTS = (
         hopeless=lambda mine, middle: mine <= middle,
     ),
     Fault(
-        "nobody is free",
+        "none is free",
         "The first trials are given up, too. The first `free` ones run to their end, whatever they show.",
         spared=lambda free: 1,
     ),
@@ -254,7 +254,7 @@ _LOOKS_GIVEN_FAULTS = (
     ),
     Fault(
         "given up at the last look",
-        "Trials below the median at the last look count as given up. They had run to their end, and belong into the "
+        "Trials below the median at the last look count as given up. They had run to their end, and belong in the "
         "median of later ones.",
         last=lambda T: T,
     ),
@@ -272,13 +272,13 @@ def expected_best(
     order: Callable[[Tensor], Tensor] = lambda values: values.sort().values,
     ranks: Callable[..., Tensor] = lambda i, N: i,
     budgets: Callable[[Tensor], Tensor] = lambda n: n,
-    chance: Callable[..., Tensor] = lambda i, n, N: (i / N) ** n - ((i - 1) / N) ** n,
+    probability: Callable[..., Tensor] = lambda i, n, N: (i / N) ** n - ((i - 1) / N) ** n,
     collect: Callable[..., Tensor] = lambda weights, ordered: weights @ ordered,
 ) -> Tensor:
     """Expected highest of n values drawn with replacement, for n = 1, ..., N."""
     N = len(values)
     numbers = torch.arange(1, N + 1, device=values.device).to(values.dtype)
-    weights = chance(ranks(numbers, N), budgets(numbers)[:, None], N)  # (N budgets, N ranks)
+    weights = probability(ranks(numbers, N), budgets(numbers)[:, None], N)  # (N budgets, N ranks)
     return collect(weights.expand(N, N), order(values))
 
 
@@ -304,7 +304,7 @@ def _expected_best_cases(draw: Draw) -> Iterator[Case]:
 _EXPECTED_BEST_FAULTS = (
     Fault(
         "in the order they came",
-        "The values are not sorted. The chance (i / N)^n belongs to the i-th smallest.",
+        "The values are not sorted. The probability (i / N)^n belongs to the i-th smallest.",
         order=lambda values: values,
     ),
     Fault(
@@ -329,22 +329,22 @@ _EXPECTED_BEST_FAULTS = (
     ),
     Fault(
         "power of the difference",
-        "The power is taken of the difference, (1 / N)^n: that is the chance that all n draws give this very value. "
+        "The power is taken of the difference, (1 / N)^n: that is the probability that all n draws give this value. "
         "Take the powers first, then the difference.",
-        chance=lambda i, n, N: ((i / N) - ((i - 1) / N)) ** n + 0 * i,
+        probability=lambda i, n, N: ((i / N) - ((i - 1) / N)) ** n + 0 * i,
     ),
     Fault(
         "nothing subtracted",
-        "The chance that the best is the i-th smallest or below is (i / N)^n. That it is just the i-th: subtract "
+        "The best is the i-th smallest or below with probability (i / N)^n. To get that of exactly the i-th, subtract "
         "((i − 1) / N)^n.",
-        chance=lambda i, n, N: (i / N) ** n + 0 * i,
+        probability=lambda i, n, N: (i / N) ** n + 0 * i,
     ),
     Fault(
         "ranks from 0",
         "The ranks run from 0 to N − 1, so the largest value gets too little. The i-th smallest has i values up to it, "
         "itself included.",
         ranks=lambda i, N: i - 1,
-        chance=lambda i, n, N: (i / N) ** n - ((i - 1).clamp(min=0) / N) ** n,
+        probability=lambda i, n, N: (i / N) ** n - ((i - 1).clamp(min=0) / N) ** n,
     ),
     Fault(
         "one draw too many",
@@ -359,18 +359,18 @@ _EXPECTED_BEST_FAULTS = (
     Fault(
         "without replacement",
         "It draws without replacement. Here each of the n draws may give any of the N values again.",
-        chance=_without_replacement,
+        probability=_without_replacement,
     ),
     Fault(
         "density for difference",
-        "The chance is that of a density, n/N · (i/N)^(n − 1). It does not add up to 1 over the N values; the "
+        "The probability is a density, n/N · (i/N)^(n − 1). It does not add up to 1 over the N values; the "
         "difference of two powers does.",
-        chance=lambda i, n, N: n / N * (i / N) ** (n - 1),
+        probability=lambda i, n, N: n / N * (i / N) ** (n - 1),
     ),
     Fault(
         "divided by N − 1",
         "The ranks are divided by N − 1. Of N values, the share at or below the i-th is i / N.",
-        chance=lambda i, n, N: (i / (N - 1)) ** n - ((i - 1) / (N - 1)) ** n,
+        probability=lambda i, n, N: (i / (N - 1)) ** n - ((i - 1) / (N - 1)) ** n,
     ),
     Fault(
         "same for every n",

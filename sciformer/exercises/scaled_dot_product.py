@@ -17,10 +17,10 @@ _GRADIENT = "A test that finds them: the gradient"
 
 
 def _random_mask(draw: Draw, length: int, key_length: int) -> Tensor:
-    """Hides about a third of the keys and leaves each query its own place, or the last key."""
+    """Hides about a third of the keys and leaves each query its own position, or the last key."""
     keep = draw.integers(0, 3, length, key_length) > 0
-    places = torch.arange(length).clamp(max=key_length - 1)
-    keep[torch.arange(length), places] = True
+    positions = torch.arange(length).clamp(max=key_length - 1)
+    keep[torch.arange(length), positions] = True
     return keep
 
 
@@ -65,7 +65,7 @@ _MASK_FAULTS = (
     ),
     Fault(
         "mask hides the diagonal",
-        "A query is not allowed to see its own place, although the mask allows it.",
+        "A query is not allowed to see its own position, although the mask allows it.",
         see=_MASKS,
         mask=lambda scores, mask: scores.masked_fill(
             ~mask | torch.eye(*mask.shape, dtype=torch.bool, device=mask.device), -math.inf
@@ -93,7 +93,8 @@ _SOFTMAX_FAULTS = (
     ),
     Fault(
         "no exponential",
-        "The rows are divided by their sums without the exponential: w = s / Σ s is no softmax, and can be negative.",
+        "The rows are divided by their sums without the exponential: w = s / Σ s is not a softmax, and can be "
+        "negative.",
         see="The formula",
         normalize=lambda scores: scores / scores.sum(dim=-1, keepdim=True),
     ),
@@ -160,7 +161,7 @@ def _scaled_dot_product_cases(draw: Draw) -> Iterator[Case]:
 _SCALED_DOT_PRODUCT_FAULTS = (
     Fault(
         "query and key exchanged",
-        "Queries and keys have changed places: row i has to hold query i against every key.",
+        "Queries and keys are exchanged: row i has to hold query i against every key.",
         see="The formula",
         product=lambda query, key: key @ query.T,
     ),
@@ -211,7 +212,7 @@ _SCALED_DOT_PRODUCT_FAULTS = (
     ),
     Fault(
         "keys mixed",
-        "The weights average the keys. What is handed over are the values.",
+        "The weights average the keys. They should average the values.",
         see="One vector, three parts",
         mix=lambda weights, key, value: weights @ key,
     ),
@@ -261,8 +262,8 @@ def _attentions() -> dict[str, Callable[[Tensor], Tensor]]:
         "one output that looks one word ahead": sum_and_one_more(1, 2),
         "one output that looks two words ahead": sum_and_one_more(0, 2),
         "a difference within the next word": lambda x: x.roll(-1, 0) - x.roll(-1, 0).flip(-1),
-        "the first number of the next word, in the second": lambda x: x + F.pad(x.roll(-1, 0)[:, :1], (1, 0)),
-        "the second number of the next word, in the first": lambda x: x + F.pad(x.roll(-1, 0)[:, 1:], (0, 1)),
+        "the first feature of the next word, in the second": lambda x: x + F.pad(x.roll(-1, 0)[:, :1], (1, 0)),
+        "the second feature of the next word, in the first": lambda x: x + F.pad(x.roll(-1, 0)[:, 1:], (0, 1)),
         "the word before": lambda x: torch.cat([x[:1] * 0, x[:-1]]),
         "blind": lambda x: x * 0,
     }
@@ -293,12 +294,12 @@ _FUTURE_LEAKS_FAULTS = (
     ),
     Fault(
         "first output only",
-        "It asks the first output only; another one may look ahead.",
+        "It tests the first output only; another one may look ahead.",
         future=lambda size: size.triu(diagonal=1)[:1],
     ),
     Fault(
         "last word only",
-        "It tries the last word only; an output may look at a later word that is not the last.",
+        "It changes the last word only; an output may look at a later word that is not the last.",
         future=lambda size: size.triu(diagonal=1)[:, -1:],
     ),
     Fault(
@@ -307,24 +308,24 @@ _FUTURE_LEAKS_FAULTS = (
         future=lambda size: size.diagonal(1),
     ),
     Fault(
-        "first number of the output",
-        "It asks for the first number of each output only; another one may look ahead.",
+        "first feature of the output",
+        "It tests the first feature of each output only; another one may look ahead.",
         size=lambda jacobian: jacobian[:, 0].abs().sum(dim=-1),
     ),
     Fault(
-        "first number of the word",
-        "It tries the first number of each word only; another one may leak.",
+        "first feature of the word",
+        "It changes the first feature of each word only; another one may leak.",
         size=lambda jacobian: jacobian[..., 0].abs().sum(dim=1),
     ),
     Fault(
-        "same number only",
-        "It asks how a number depends on the same number of a later word. Another number of that word can leak.",
+        "same feature only",
+        "It tests how a feature depends on the same feature of a later word. Another feature of that word can leak.",
         size=lambda jacobian: jacobian[:, 0, :, 0].abs(),
     ),
     Fault(
         "signed sum",
-        "It adds derivatives with their signs, or moves all numbers of a word alike, and changes of two signs can "
-        "cancel. Take absolute values or squares first, or move one number at a time.",
+        "It adds derivatives with their signs, or changes all features of a word alike, and changes of opposite signs "
+        "can cancel. Take absolute values or squares first, or change one feature at a time.",
         size=lambda jacobian: jacobian.sum(dim=(1, 3)).where(jacobian.sum(dim=(1, 3)).abs() > 1e-5, 0.0),
     ),
     Fault(

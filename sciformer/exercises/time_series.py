@@ -75,7 +75,7 @@ _SEASONAL_NAIVE_FAULTS = (
     ),
     Fault(
         "no modulo",
-        "After one season the place i − season is no longer negative, and the window comes again from its beginning. "
+        "After one season the index i − season is no longer negative, and the window comes again from its beginning. "
         "Take i modulo `season`.",
         repeat=lambda last, horizon, past: past[:, torch.arange(horizon) - last.shape[1]],
     ),
@@ -173,8 +173,8 @@ def _honest_windows_cases(draw: Draw) -> Iterator[Case]:
 _HONEST_WINDOWS_FAULTS = (
     Fault(
         "standardised over everything",
-        "Mean and standard deviation come from the whole series, so training knows how the test turns out. Take both "
-        "from series[:cut].",
+        "Mean and standard deviation come from the whole series, so training already knows something of the test. Take "
+        "both from series[:cut].",
         see=_CUT,
         known=lambda series, cut, length: series,
     ),
@@ -226,7 +226,7 @@ _HONEST_WINDOWS_FAULTS = (
     ),
     Fault(
         "not divided",
-        "The standard deviation does not divide.",
+        "The series is not divided by its standard deviation.",
         see=_CUT,
         scale=lambda series, mean, std: series - mean,
     ),
@@ -369,7 +369,7 @@ _CROSS_LAGS_FAULTS = (
     ),
     Fault(
         "signals exchanged",
-        "The signals have changed places: the future asks, so it is the query; the past is looked at.",
+        "The signals are exchanged: the future asks, so it is the query; the past is looked at.",
         see=_CROSS,
         keys_from=lambda future, past: future,
         queries_from=lambda future, past: past,
@@ -388,7 +388,7 @@ _CROSS_LAGS_FAULTS = (
     ),
     Fault(
         "softmax over the windows",
-        "The softmax runs over the windows of the batch, which are no business of one another: dim=-1.",
+        "The softmax runs over the windows of the batch, which have nothing to do with one another: dim=-1.",
         see=_CROSS,
         normalize=lambda scores: scores.softmax(dim=0),
     ),
@@ -476,7 +476,7 @@ _CROSS_LAGS_FAULTS = (
     ),
     Fault(
         "one lag too late",
-        "Every weight stands one place too late, behind an empty lag. From the newest month, j = S − 1, to the first "
+        "Every weight stands one lag too late, behind an empty lag. From the newest month, j = S − 1, to the first "
         "ahead, i = 0, it is one step, and lag 1 comes first.",
         lag=lambda i, j, L, S: i + S - j + 1,
     ),

@@ -41,26 +41,27 @@ def _root_mean_square_norm_cases(draw: Draw) -> Iterator[Case]:
     def case(name: str, *shape: int, eps: float) -> Case:
         return Case(name, {"x": draw.normal(*shape), "weight": draw.normal(shape[-1]), "eps": eps})
 
-    yield case("1 sequence, 2 tokens of 2 numbers", 1, 2, 2, eps=0.1)
-    yield case("1 sequence, 3 tokens of 3 numbers", 1, 3, 3, eps=0.1)
-    yield case("2 sequences, 3 tokens of 5 numbers", 2, 3, 5, eps=0.1)
-    yield case("5 sequences, 2 tokens of 7 numbers", 5, 2, 7, eps=0.01)
+    yield case("1 sequence, 2 tokens of 2 features", 1, 2, 2, eps=0.1)
+    yield case("1 sequence, 3 tokens of 3 features", 1, 3, 3, eps=0.1)
+    yield case("2 sequences, 3 tokens of 5 features", 2, 3, 5, eps=0.1)
+    yield case("5 sequences, 2 tokens of 7 features", 5, 2, 7, eps=0.01)
 
 
 _ROOT_MEAN_SQUARE_NORM_FAULTS = (
     Fault(
-        "mean taken away",
-        "The mean of each token is taken away, as in layer norm. RMS norm leaves it in.",
+        "mean subtracted",
+        "The mean of each token is subtracted, as in layer norm. RMS norm leaves it in.",
         prepare=lambda x, weight: x - x.mean(dim=-1, keepdim=True),
     ),
     Fault(
         "variance in place of the mean square",
-        "It divides by the standard deviation, which measures from the mean. RMS norm squares the numbers as they are.",
+        "It divides by the standard deviation, which measures from the mean. RMS norm squares the features as they "
+        "are.",
         square=lambda x: x.var(dim=-1, unbiased=False, keepdim=True),
     ),
     Fault(
         "torch's default variance",
-        "It divides by torch's standard deviation, which measures from the mean and counts E – 1. "
+        "It divides by torch's standard deviation, which measures from the mean and divides by E − 1. "
         "RMS norm takes the mean of the squares.",
         square=lambda x: x.var(dim=-1, keepdim=True),
     ),
@@ -77,7 +78,7 @@ _ROOT_MEAN_SQUARE_NORM_FAULTS = (
         square=lambda x: x.square().mean(dim=0, keepdim=True),
     ),
     Fault(
-        "over tokens and numbers",
+        "over tokens and features",
         "All tokens of a sequence share one root mean square. Each token has its own: dim=-1 and nothing else.",
         see=_AXIS,
         square=lambda x: x.square().mean(dim=(-2, -1), keepdim=True),
@@ -95,18 +96,18 @@ _ROOT_MEAN_SQUARE_NORM_FAULTS = (
     ),
     Fault(
         "squares the mean",
-        "The mean is taken before the square. First square each number, then take the mean.",
+        "The mean is taken before the square. First square each feature, then take the mean.",
         square=lambda x: x.mean(dim=-1, keepdim=True).square(),
     ),
     Fault(
         "no keepdim",
-        "The mean of the squares has lost its axis, so that number n of a token is divided by token n's size. "
+        "The mean of the squares has lost its axis, so that feature n of a token is divided by token n's size. "
         "Keep the axis: keepdim=True.",
         square=lambda x: x.square().mean(dim=-1),
     ),
     Fault(
         "no square",
-        "The root is taken of the mean of the absolute values. The numbers have to be squared first.",
+        "The root is taken of the mean of the absolute values. The features have to be squared first.",
         square=lambda x: x.abs().mean(dim=-1, keepdim=True),
     ),
     Fault(
@@ -247,7 +248,7 @@ def _pre_norm_block_cases(draw: Draw) -> Iterator[Case]:
             "down": draw.normal(hidden_dim, embed_dim),
             "norm_2": draw.normal(embed_dim),
         }
-        yield Case(f"{length} tokens of {embed_dim} numbers, each function given by its weights", inputs)
+        yield Case(f"{length} tokens of {embed_dim} features, each function given by its weights", inputs)
 
 
 def _slips() -> Iterator[Fault]:
@@ -272,7 +273,7 @@ _PRE_NORM_BLOCK_FAULTS = (
     ),
     Fault(
         "norms exchanged",
-        "The two norms have changed places: norm_1 stands before attention, norm_2 before the feed-forward.",
+        "The two norms are exchanged: norm_1 stands before attention, norm_2 before the feed-forward.",
         norms=lambda norm_1, norm_2: (norm_2, norm_1),
     ),
     Fault(
@@ -355,7 +356,7 @@ _PRE_NORM_BLOCK_FAULTS = (
 
 
 class QuietBranch(nn.Module):
-    """x + gain · f(norm(x)), with one learned gain for each number, 0 at the start.
+    """x + gain · f(norm(x)), with one learned gain for each feature, 0 at the start.
 
     Source: Touvron et al. 2021, arXiv:2103.17239, section 2, with the start at 0 of Bachlechner et al. 2020,
     arXiv:2003.04887.
@@ -382,7 +383,7 @@ class QuietBranch(nn.Module):
 
 
 def _call_quiet_branch(answer: Callable[..., Any], x: Tensor, function: Tensor, gain: Tensor) -> Any:
-    """What a fresh branch gives, how many numbers it trains, and what it gives with other gains."""
+    """What a fresh branch gives, how many parameters it trains, and what it gives with other gains."""
     linear = nn.Linear(x.shape[-1], x.shape[-1], bias=False).to(x)
     linear.weight.data = function.detach().clone()
     branch = answer(x.shape[-1], linear).to(x)
@@ -392,13 +393,13 @@ def _call_quiet_branch(answer: Callable[..., Any], x: Tensor, function: Tensor, 
     if isinstance(branch.gain, Tensor):  # not so if it was made a plain number
         del branch.gain
         branch.gain = gain  # the input itself, so that gradients show whether the output depends on it
-    return first, f"{gains} trained gains", f"{sum(sizes.values())} other trained numbers", branch(x)
+    return first, f"{gains} trained gains", f"{sum(sizes.values())} other trained parameters", branch(x)
 
 
 def _quiet_branch_cases(draw: Draw) -> Iterator[Case]:
     for length, embed_dim in ((2, 3), (3, 5), (4, 7)):
         x, function = draw.normal(length, embed_dim), draw.normal(embed_dim, embed_dim)
-        name = f"{length} tokens of {embed_dim} numbers, a linear function without bias"
+        name = f"{length} tokens of {embed_dim} features, a linear function without bias"
         yield Case(name, {"x": x, "function": function, "gain": draw.normal(embed_dim)})
 
 
@@ -421,17 +422,18 @@ _QUIET_BRANCH_FAULTS = (
     ),
     Fault(
         "one gain for all",
-        "There is one gain for the whole branch. Each of the E numbers has a gain of its own.",
+        "There is one gain for the whole branch. Each of the E features has a gain of its own.",
         gain=lambda embed_dim: nn.Parameter(torch.zeros(1)),
     ),
     Fault(
         "gain starts at 1",
-        "The gain starts at 1, so that the branch is loud from the first step. At 0 it begins as the identity.",
+        "The gain starts at 1, so that the branch acts at full size from the first step. At 0 it begins as the "
+        "identity.",
         gain=lambda embed_dim: nn.Parameter(torch.ones(embed_dim)),
     ),
     Fault(
         "gain starts at random",
-        "The gain starts at random, so that the branch is loud from the first step. At 0 it begins as the identity.",
+        "The gain starts at random, so that the branch acts from the first step. At 0 it begins as the identity.",
         gain=lambda embed_dim: nn.Parameter(torch.randn(embed_dim)),
     ),
     Fault(
@@ -454,7 +456,7 @@ _QUIET_BRANCH_FAULTS = (
     ),
     Fault(
         "gain on the sum",
-        "The gain multiplies the whole sum, residual included, so that a gain of 0 silences the path as well. "
+        "The gain multiplies the whole sum, residual included, so that a gain of 0 removes x as well. "
         "It belongs to the branch alone.",
         see=_RESIDUAL,
         combine=lambda x, gain, function, norm: gain * (x + function(norm(x))),
@@ -477,7 +479,7 @@ _QUIET_BRANCH_FAULTS = (
     ),
     Fault(
         "1 + gain",
-        "The branch is multiplied by 1 + gain, so that it is loud from the first step. At the start it has to be 0.",
+        "The branch is multiplied by 1 + gain, so that it acts from the first step. At the start it has to be 0.",
         combine=lambda x, gain, function, norm: x + (1 + gain) * function(norm(x)),
     ),
     Fault(
@@ -487,7 +489,7 @@ _QUIET_BRANCH_FAULTS = (
     ),
     Fault(
         "sum of the gains",
-        "It uses one number made of all gains, as `gain @ …` does. Each number of a token has its own: gain * ….",
+        "It uses one number made of all gains, as `gain @ …` does. Each feature has a gain of its own: gain * ….",
         combine=lambda x, gain, function, norm: x + (function(norm(x)) @ gain)[..., None],
     ),
     Fault(
@@ -578,7 +580,7 @@ EXERCISES = (
         returns=(
             "output at the start",
             "trained gains",
-            "other trained numbers",
+            "other trained parameters",
             "output with the given gains",
         ),
     ),

@@ -11,7 +11,7 @@ from sciformer.check.exercise import Case, Draw, Exercise, Fault
 _FORMULA = "The formula"
 _BREAK = "Break it: the sum over the wrong index"
 _TEMPERATURE = "How sharp? The temperature"
-_PLACES = "Weights from places"
+_POSITIONS = "Weights from positions"
 _CONTENT = "Weights from content"
 _COST = "What it costs"
 
@@ -43,7 +43,7 @@ _TEMPERED_ATTENTION_FAULTS = (
     ),
     Fault(
         "multiplied by T",
-        "The scores are multiplied by the temperature. Heat has to make them alike: divide.",
+        "The scores are multiplied by the temperature. A higher temperature has to bring them closer together: divide.",
         cool=lambda scores, temperature, x: scores * temperature,
     ),
     Fault(
@@ -175,16 +175,16 @@ def bilateral_filter(
     *,
     kernel: Callable[..., Tensor] = lambda steps, width: (-(steps**2) / (2 * width**2)).exp(),
     widths: Callable[..., tuple[float, float]] = lambda place_width, content_width: (place_width, content_width),
-    join: Callable[..., Tensor] = lambda places, content: places * content,
+    join: Callable[..., Tensor] = lambda positions, content: positions * content,
     normalize: Callable[..., Tensor] = lambda kernel: kernel / kernel.sum(dim=-1, keepdim=True),
     mix: Callable[..., Tensor] = lambda weights, signal: weights @ signal,
 ) -> Tensor:
     """Weighted mean of the samples that are near and alike, (L,)."""
-    place = torch.arange(len(signal)).to(signal)  # (L,)
+    position = torch.arange(len(signal)).to(signal)  # (L,)
     place_width, content_width = widths(place_width, content_width)
-    places = kernel(place[:, None] - place, place_width)  # (L, L)
+    positions = kernel(position[:, None] - position, place_width)  # (L, L)
     content = kernel(signal[:, None] - signal, content_width)  # (L, L)
-    return mix(normalize(join(places, content)), signal)
+    return mix(normalize(join(positions, content)), signal)
 
 
 def _bilateral_filter_cases(draw: Draw) -> Iterator[Case]:
@@ -199,132 +199,134 @@ def _rows(kernel: Tensor) -> Tensor:
 
 _BILATERAL_FILTER_FAULTS = (
     Fault(
-        "places only",
-        "The weights come from the places alone: the jump is smeared.",
-        join=lambda places, content: places,
+        "positions only",
+        "The weights come from the positions alone: the jump is smeared.",
+        join=lambda positions, content: positions,
     ),
     Fault(
         "content only",
         "The weights come from the content alone: samples far away count as much as neighbours.",
-        join=lambda places, content: content,
+        join=lambda positions, content: content,
     ),
     Fault(
         "kernels added",
         "The kernels are added, so it is enough to be near or alike. Multiplied, a sample has to be both.",
-        join=lambda places, content: places + content,
+        join=lambda positions, content: positions + content,
     ),
     Fault(
         "kernels as matrices",
-        "The kernels are multiplied as matrices, with @. A sample's two closenesses are multiplied entry by entry: *.",
-        join=lambda places, content: places @ content,
+        "The kernels are multiplied as matrices, with @. Each entry of one is to be multiplied by the same entry of "
+        "the other: *.",
+        join=lambda positions, content: positions @ content,
     ),
     Fault(
         "two filters averaged",
-        "It is the mean of two filters, one of places and one of content. One is wanted, whose kernel is the product.",
-        join=lambda places, content: (_rows(places) + _rows(content)) / 2,
+        "It is the mean of two filters, one by position and one by content. The one filter wanted has the product as "
+        "its kernel.",
+        join=lambda positions, content: (_rows(positions) + _rows(content)) / 2,
         normalize=lambda kernel: kernel,
     ),
     Fault(
         "scores multiplied",
         "The two scores are multiplied before the exponential. To multiply kernels, add their scores: eᵃ·eᵇ = eᵃ⁺ᵇ.",
-        join=lambda places, content: (places.log() * content.log()).exp(),
+        join=lambda positions, content: (positions.log() * content.log()).exp(),
     ),
     Fault(
         "normalised before the product",
         "Each kernel is normalised by itself, and their product is not: its rows sum to less than 1. Normalise last.",
-        see=_PLACES,
-        join=lambda places, content: _rows(places) * _rows(content),
+        see=_POSITIONS,
+        join=lambda positions, content: _rows(positions) * _rows(content),
         normalize=lambda kernel: kernel,
     ),
     Fault(
         "one filter after the other",
         "The signal is smoothed by one kernel and the result by the other. It is one sum, with the product of both as "
         "its weights.",
-        join=lambda places, content: _rows(places) @ _rows(content),
+        join=lambda positions, content: _rows(positions) @ _rows(content),
         normalize=lambda kernel: kernel,
     ),
     Fault(
         "not normalised",
-        "The rows are not divided by their sums, so the result is a sum and no average.",
-        see=_PLACES,
+        "The rows are not divided by their sums, so the result is a sum and not an average.",
+        see=_POSITIONS,
         normalize=lambda kernel: kernel,
     ),
     Fault(
         "divided by L",
-        "The rows are divided by the number of samples. It takes the sum of the weights to make an average.",
-        see=_PLACES,
+        "The rows are divided by the number of samples. An average divides by the sum of the weights.",
+        see=_POSITIONS,
         normalize=lambda kernel: kernel / len(kernel),
     ),
     Fault(
         "columns normalised",
         "The columns of the weights sum to 1 instead of the rows. Sum over dim=-1, with keepdim=True.",
-        see=_PLACES,
+        see=_POSITIONS,
         normalize=lambda kernel: kernel / kernel.sum(dim=0),
     ),
     Fault(
         "everything normalised",
         "The kernel is divided by the sum of the whole matrix. Each row has to sum to 1 by itself.",
-        see=_PLACES,
+        see=_POSITIONS,
         normalize=lambda kernel: kernel / kernel.sum(),
     ),
     Fault(
         "softmax of the kernel",
         "The softmax is taken of the kernel, which has its exponential already. Divide it by its row sums, or take the "
         "softmax of the score.",
-        see=_PLACES,
+        see=_POSITIONS,
         normalize=lambda kernel: kernel.softmax(dim=-1),
     ),
     Fault(
         "distance not squared",
         "The distances are not squared: that is the kernel exp(−|d| / 2w²). A Gaussian takes d².",
-        see=_PLACES,
+        see=_POSITIONS,
         kernel=lambda steps, width: (-steps.abs() / (2 * width**2)).exp(),
     ),
     Fault(
         "pointed kernel",
         "The kernel is exp(−|d| / w), which comes to a point at 0. A Gaussian is exp(−d² / 2w²).",
-        see=_PLACES,
+        see=_POSITIONS,
         kernel=lambda steps, width: (-steps.abs() / width).exp(),
     ),
     Fault(
         "distance with its sign",
-        "The differences are neither squared nor taken without their sign, so one side counts more than the other.",
-        see=_PLACES,
+        "The differences keep their sign, so one side counts more than the other. A Gaussian takes d².",
+        see=_POSITIONS,
         kernel=lambda steps, width: (-steps / (2 * width**2)).exp(),
     ),
     Fault(
         "width not squared",
         "The widths are not squared: a Gaussian is exp(−d² / 2w²).",
-        see=_PLACES,
+        see=_POSITIONS,
         kernel=lambda steps, width: (-(steps**2) / (2 * width)).exp(),
     ),
     Fault(
         "no 2",
         "The 2 is missing: a Gaussian is exp(−d² / 2w²).",
-        see=_PLACES,
+        see=_POSITIONS,
         kernel=lambda steps, width: (-(steps**2) / width**2).exp(),
     ),
     Fault(
         "multiplied by w²",
         "It is multiplied by w² where it should be divided: in Python -d**2 / 2 * w**2 is (−d² / 2)·w². Put 2 * w**2 "
         "in brackets.",
-        see=_PLACES,
+        see=_POSITIONS,
         kernel=lambda steps, width: (-(steps**2) / 2 * width**2).exp(),
     ),
     Fault(
         "no minus",
         "The minus is missing: the weights grow with the distance.",
-        see=_PLACES,
+        see=_POSITIONS,
         kernel=lambda steps, width: (steps**2 / (2 * width**2)).exp(),
     ),
     Fault(
         "widths exchanged",
-        "The two widths have changed places.",
+        "The two widths are exchanged.",
         widths=lambda place_width, content_width: (content_width, place_width),
     ),
     Fault(
-        "width of the places for both",
-        "Both kernels use the width of the places.",
+        "width of the positions for both",
+        "Both kernels use the width of the positions.",
         widths=lambda place_width, content_width: (place_width, place_width),
     ),
     Fault(
@@ -335,7 +337,7 @@ _BILATERAL_FILTER_FAULTS = (
     Fault(
         "weights returned",
         "These are the weights. The output is their product with the signal.",
-        see=_PLACES,
+        see=_POSITIONS,
         mix=lambda weights, signal: weights,
     ),
 )
@@ -383,7 +385,7 @@ _ONE_MORE_WORD_FAULTS = (
     ),
     Fault(
         "itself only",
-        "The output knows the new word only; the state that came in has no part in it.",
+        "The output depends on the new word only; the state that came in is not used.",
         read=lambda state, word: (word @ word) * word,
     ),
     Fault(
@@ -423,7 +425,7 @@ _ONE_MORE_WORD_FAULTS = (
     ),
     Fault(
         "softmax",
-        "There is a softmax in it. This attention has none, or its sum could not be kept in a state.",
+        "The answer takes a softmax. This attention has none; with one, its sum could not be kept in a state.",
         see="Without the softmax",
         read=lambda state, word: (state @ word).softmax(dim=-1),
     ),
@@ -434,7 +436,7 @@ _ONE_MORE_WORD_FAULTS = (
     ),
     Fault(
         "outputs exchanged",
-        "The two results have changed places: first the output, then the state.",
+        "The two results are exchanged: first the output, then the state.",
         give=lambda output, before, after: (after, output),
     ),
 )

@@ -54,12 +54,13 @@ _NEW_VECTOR_FAULTS = (
     ),
     Fault(
         "sign of the scores",
-        "The softmax is that of −scores: the word that answers worst gets the largest weight.",
+        "This is the softmax of −scores: the word that answers worst gets the largest weight.",
         normalize=lambda scores: (-scores).softmax(dim=0),
     ),
     Fault(
         "best word only",
-        "This is the vector of the word with the largest score. The softmax mixes all words, the better the more.",
+        "This is the vector of the word with the largest score. The softmax mixes all words, and a larger score counts "
+        "for more.",
         normalize=lambda scores: F.one_hot(scores.argmax(), len(scores)).to(scores),
     ),
     Fault(
@@ -69,8 +70,8 @@ _NEW_VECTOR_FAULTS = (
     ),
     Fault(
         "mean in place of sum",
-        "The weighted vectors are averaged, so they are divided by their number as well. The weights already sum to 1: "
-        "add up.",
+        "The weighted vectors are averaged, which divides by the number of words as well. The weights already sum to "
+        "1, so the vectors only have to be added.",
         mix=lambda weights, value: weights @ value / len(value),
     ),
     Fault(
@@ -86,7 +87,8 @@ _NEW_VECTOR_FAULTS = (
     ),
     Fault(
         "softmax last",
-        "The softmax comes last, over the numbers of the output. It belongs to the scores, before the vectors come in.",
+        "The softmax comes last, over the dimensions of the output. It belongs to the scores, before the vectors come "
+        "in.",
         normalize=lambda scores: scores,
         mix=lambda weights, value: (weights @ value).softmax(dim=0),
     ),
@@ -107,13 +109,13 @@ def recent_words(
     turn: Callable[..., Tensor] = lambda mask: mask,
 ) -> Tensor:
     """A mask: True where key j is query i itself or one of the ``back`` words before it, (L, L)."""
-    place = torch.arange(length)  # (L,)
-    steps = place[:, None] - place  # (L, L): how far word j lies behind word i
+    position = torch.arange(length)  # (L,)
+    steps = position[:, None] - position  # (L, L): how far word j lies behind word i
     return turn(past(steps) & near(steps, back))
 
 
 def _slices(steps: Tensor, back: int) -> Tensor:
-    """Python's own reading of ``row[i - back : i + 1]``, where negative places count from the end."""
+    """Python's own reading of ``row[i - back : i + 1]``, where negative indices count from the end."""
     mask = torch.zeros_like(steps, dtype=torch.bool)
     for i in range(len(mask)):
         mask[i, i - back : i + 1] = True
@@ -141,7 +143,7 @@ _RECENT_WORDS_FAULTS = (
     ),
     Fault(
         "both sides",
-        "The words after it are visible too, as far as those before it. What is to come must stay hidden.",
+        "Each word sees as many words after it as before it. The words to come must stay hidden.",
         past=lambda steps: steps == steps,
         near=lambda steps, back: steps.abs() <= back,
     ),
@@ -164,14 +166,14 @@ _RECENT_WORDS_FAULTS = (
         near=lambda steps, back: steps <= -back,
     ),
     Fault(
-        "negative places",
-        "For the first words i − back is negative, and Python counts negative places from the end. Begin at "
+        "negative indices",
+        "For the first words i − back is negative, and Python counts negative indices from the end. Begin at "
         "max(0, i − back).",
         near=_slices,
     ),
     Fault(
         "negative range",
-        "For the first words i − back is negative, and place −1 is the last word: they look at the end of the "
+        "For the first words i − back is negative, and index −1 is the last word: they look at the end of the "
         "sentence. Begin at max(0, i − back).",
         past=lambda steps: steps == steps,
         near=lambda steps, back: steps % len(steps) <= back,
@@ -183,7 +185,7 @@ _RECENT_WORDS_FAULTS = (
     ),
     Fault(
         "no limit",
-        "Nobody looks ahead, but each word sees all the words before it. Only the last `back` of them are allowed.",
+        "No word looks ahead, but each word sees all the words before it. Only the last `back` of them are allowed.",
         near=lambda steps, back: steps == steps,
     ),
     Fault(
@@ -198,13 +200,13 @@ _RECENT_WORDS_FAULTS = (
     ),
     Fault(
         "one word only",
-        "Each word sees a single word, the one exactly `back` places before it. The words in between and the word "
+        "Each word sees a single word, the one exactly `back` positions before it. The words in between and the word "
         "itself are allowed as well.",
         near=lambda steps, back: steps == back,
     ),
     Fault(
         "limit turned round",
-        "Each word sees the words that lie `back` places behind it or further. The near ones are wanted.",
+        "Each word sees the words that lie `back` positions before it or further. It should see the nearer ones.",
         near=lambda steps, back: steps >= back,
     ),
 )
@@ -261,8 +263,8 @@ _MASK_AFTERWARDS_FAULTS = (
     ),
     Fault(
         "softmax once more",
-        "The softmax is taken once more, with the weights as its scores, which levels them. Visible words have to keep "
-        "their proportions.",
+        "The softmax is taken once more, with the weights as its scores, which makes them nearly equal. Visible words "
+        "have to keep their proportions.",
         share=lambda kept, mask: kept.masked_fill(kept == 0, -math.inf).softmax(dim=-1),
     ),
     Fault(
@@ -290,7 +292,7 @@ _MASK_AFTERWARDS_FAULTS = (
     Fault(
         "sums along the wrong side",
         "Entry (i, j) is divided by the sum of row j: sum(dim=-1) gives (L,), which lines up with the columns. With "
-        "keepdim=True it is (L, 1), a number for each row.",
+        "keepdim=True it is (L, 1), a sum for each row.",
         share=lambda kept, mask: kept / kept.sum(dim=-1),
     ),
     Fault(
@@ -300,7 +302,7 @@ _MASK_AFTERWARDS_FAULTS = (
     ),
     Fault(
         "divided by a number of words",
-        "Each row is divided by the number of its visible words. It takes the sum of their weights to make it 1 again.",
+        "Each row is divided by the number of its visible words. Divide by the sum of their weights, and it sums to 1.",
         share=lambda kept, mask: kept / mask.sum(dim=-1, keepdim=True),
     ),
     Fault(

@@ -43,7 +43,7 @@ def _largest_share_cases(draw: Draw) -> Iterator[Case]:
 _LARGEST_SHARE_FAULTS = (
     Fault(
         "others at 0",
-        "The other keys are taken to stand at a right angle, cosine 0. They can be further off: cosines go down to -1.",
+        "The other keys are taken to be at right angles, cosine 0. They can be further off: cosines go down to -1.",
         rest=lambda temperature: 0 * temperature,
     ),
     Fault(
@@ -63,7 +63,7 @@ _LARGEST_SHARE_FAULTS = (
     ),
     Fault(
         "multiplied by the temperature",
-        "The cosines are multiplied by the temperature, and it divides them: a low temperature is sharp.",
+        "The cosines are multiplied by the temperature. It should divide them: a low temperature is sharp.",
         best=lambda temperature: temperature,
         rest=lambda temperature: -temperature,
     ),
@@ -119,7 +119,7 @@ def _low_rank_scores_cases(draw: Draw) -> Iterator[Case]:
 _LOW_RANK_SCORES_FAULTS = (
     Fault(
         "scaled by the head size",
-        "The scores are divided by √D. After the maps the vectors have R numbers, so their products grow with √R.",
+        "The scores are divided by √D. After the maps the vectors have R features, so their products grow with √R.",
         see=_TRY,
         scale=lambda query, left: math.sqrt(query.shape[-1]),
     ),
@@ -155,7 +155,7 @@ _LOW_RANK_SCORES_FAULTS = (
     ),
     Fault(
         "matrices exchanged",
-        "The matrices have changed places: left is for the queries, right for the keys.",
+        "The matrices are exchanged: left is for the queries, right for the keys.",
         see=_TRY,
         matrices=lambda left, right: (right, left),
     ),
@@ -179,7 +179,7 @@ _LOW_RANK_SCORES_FAULTS = (
     ),
     Fault(
         "query and key exchanged",
-        "Queries and keys have changed places: row i has to hold query i against every key.",
+        "Queries and keys are exchanged: row i has to hold query i against every key.",
         see="By hand",
         product=lambda query, key: key @ query.mT,
     ),
@@ -246,7 +246,7 @@ def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         "divided by the largest of the column": over_queries,
         "a key and the one before it": with_the_key_before,
         "one pair that looks at a third token": one_pair,
-        "keys less their mean": lambda query, key: query @ (key - key.mean(dim=0)).T,
+        "keys minus their mean": lambda query, key: query @ (key - key.mean(dim=0)).T,
         "divided by the largest of all": over_everything,
         "squared distance": lambda query, key: -(query[:, None] - key).square().sum(dim=-1),
         "all alike": lambda query, key: 0 * query @ key.T,
@@ -255,7 +255,7 @@ def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
 
 def _is_pairwise_cases(draw: Draw) -> Iterator[Case]:
     for name, score in _scores().items():
-        # Off the grid of tenths: no product is 0 by chance.
+        # Off the grid of tenths: no product happens to be 0.
         query, key = draw.normal(3, 2) + 0.137, draw.normal(3, 2) - 0.211
         yield Case(name, {"score": score, "query": query, "key": key})
 

@@ -125,7 +125,9 @@ def kept_bytes(forward: Callable[[], Tensor], inputs: Sequence[Tensor] = ()) -> 
 
 def _check_name(recipe: ScoreRecipe) -> None:
     if (name := name_of(recipe)) in SCORES:
-        raise ValueError(f"{name!r} is the name of a built-in score, which would take its place; give yours another name")
+        raise ValueError(
+            f"{name!r} is the name of a built-in score, which would take its place; give yours another name"
+        )
 
 
 #: Task -> name of a score -> one run for each seed.

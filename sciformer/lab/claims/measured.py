@@ -99,7 +99,9 @@ def overfits() -> list[Finding]:
     for positions in ("sinusoidal", "learned"):
         rises = []
         for score in ("dot", "separable"):
-            last, lowest = (recorded_metric(content, which, f"{positions}, {score}") for which in (LOSS, f"lowest {LOSS}"))
+            last, lowest = (
+                recorded_metric(content, which, f"{positions}, {score}") for which in (LOSS, f"lowest {LOSS}")
+            )
             rises.append([a - b for a, b in zip(last, lowest, strict=True)])
         (mean, error), (other, its_error) = map(mean_and_error, rises)
         dot_rises, separable_rises = mean > ERRORS * error, other > ERRORS * its_error
