@@ -71,8 +71,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         patience=options.patience,
         device=options.device,
     ):
-        told = row.get("why not") or f"{row['milliseconds']:10.2f} ms {row['megabytes']:10.2f} MB"
-        print(f"{row['length']:6} tokens  {report.label(row):34} {told}", flush=True)
+        outcome = row.get("why not") or f"{row['milliseconds']:10.2f} ms {row['megabytes']:10.2f} MB"
+        print(f"{row['length']:6} tokens  {report.label(row):34} {outcome}", flush=True)
         content["layers"].append(row)
     content["models"] = list(models.measure(repeats=options.repeats, device=options.device))
     return content

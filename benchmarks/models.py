@@ -58,9 +58,9 @@ def vit_pytorch(setting: ImageSetting) -> nn.Module:
         mlp_dim=round(setting.expansion * setting.embed_dim),
         pool="mean",
     )
-    for place, part in enumerate(model.to_patch_embedding):
+    for n, part in enumerate(model.to_patch_embedding):
         if isinstance(part, nn.LayerNorm):
-            model.to_patch_embedding[place] = nn.Identity()
+            model.to_patch_embedding[n] = nn.Identity()
     for attention, _ in model.transformer.layers:
         attention.to_qkv = nn.Linear(setting.embed_dim, 3 * setting.embed_dim)
     return model
@@ -108,13 +108,13 @@ class NanoGPT(nn.Module):
     def __init__(self, setting: LanguageSetting):
         super().__init__()
         E = setting.embed_dim
-        self.tokens, self.places = nn.Embedding(CHARACTERS, E), nn.Embedding(setting.length, E)
+        self.tokens, self.positions = nn.Embedding(CHARACTERS, E), nn.Embedding(setting.length, E)
         self.blocks = nn.Sequential(*(NanoGPTBlock(E, setting.num_heads) for _ in range(setting.num_layers)))
         self.norm = nn.LayerNorm(E, bias=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits."""
-        x = self.tokens(tokens) + self.places(torch.arange(tokens.shape[1], device=tokens.device))
+        x = self.tokens(tokens) + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
         return F.linear(self.norm(self.blocks(x)), self.tokens.weight)
 
 

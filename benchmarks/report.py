@@ -50,11 +50,11 @@ def layers_table(rows: Sequence[Mapping[str, Any]]) -> str:
     def cell(measured: Mapping[str, Any]) -> str:
         if "why not" in measured:
             return measured["why not"]
-        told = f"{number(measured['milliseconds'])} ms, {number(measured['megabytes'])} MB"
+        shown = f"{number(measured['milliseconds'])} ms, {number(measured['megabytes'])} MB"
         ours = found.get((measured["beside"], measured["length"]), {})
         if "milliseconds" in ours:
-            told += f"<br>{measured['milliseconds'] / ours['milliseconds']:.2f} × the time of {measured['beside']}"
-        return told
+            shown += f"<br>{measured['milliseconds'] / ours['milliseconds']:.2f} × the time of {measured['beside']}"
+        return shown
 
     lines = [row(["one layer", *(f"{length:,} tokens" for length in lengths)]), "|---|" + "---|" * len(lengths)]
     for name in dict.fromkeys(label(measured) for measured in rows):
@@ -97,13 +97,13 @@ def picture(content: Mapping[str, Any]) -> Figure:
     lines = {}
     for kind in ("ours", "peer"):
         names = dict.fromkeys(measured["contestant"] for measured in rows if measured["kind"] == kind)
-        for place, name in enumerate(names):
-            style: dict[str, Any] = {"marker": MARKERS[place % len(MARKERS)], "markersize": 6, "linewidth": 1.5}
+        for n, name in enumerate(names):
+            style: dict[str, Any] = {"marker": MARKERS[n % len(MARKERS)], "markersize": 6, "linewidth": 1.5}
             if kind == "ours":
-                style["color"] = COLORS[place % len(COLORS)]
+                style["color"] = COLORS[n % len(COLORS)]
             else:
-                style |= {"color": "0.45", "linestyle": DASHES[place % len(DASHES)]}
-            if kind == "peer" or place >= len(COLORS):  # where a colour comes again, its marks are hollow
+                style |= {"color": "0.45", "linestyle": DASHES[n % len(DASHES)]}
+            if kind == "peer" or n >= len(COLORS):  # where a colour comes again, its marks are hollow
                 style["markerfacecolor"] = "white"
             for form, pair in zip(("fast", "readable"), axes.T, strict=True):
                 points = [m for m in rows if label(m) == f"{name}, {form}" and "why not" not in m]

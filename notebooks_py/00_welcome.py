@@ -287,8 +287,8 @@ check.recent_words(recent_words)
 #
 # ```python
 # def recent_words(length, back):
-#     place = torch.arange(length)  # (L,)
-#     steps = place[:, None] - place  # (L, L): how far word j lies behind word i
+#     position = torch.arange(length)  # (L,)
+#     steps = position[:, None] - position  # (L, L): how far word j lies behind word i
 #     return (steps >= 0) & (steps <= back)
 # ```
 #

@@ -712,10 +712,10 @@ check.bilateral_filter(bilateral_filter)
 #
 # ```python
 # def bilateral_filter(signal, place_width, content_width):
-#     place = torch.arange(len(signal)).to(signal)  # (L,)
-#     places = -((place[:, None] - place) ** 2) / (2 * place_width**2)  # (L, L)
+#     position = torch.arange(len(signal)).to(signal)  # (L,)
+#     positions = -((position[:, None] - position) ** 2) / (2 * place_width**2)  # (L, L)
 #     content = -((signal[:, None] - signal) ** 2) / (2 * content_width**2)  # (L, L)
-#     return (places + content).softmax(dim=-1) @ signal  # added scores are multiplied kernels
+#     return (positions + content).softmax(dim=-1) @ signal  # added scores are multiplied kernels
 # ```
 #
 # </details>

@@ -673,9 +673,9 @@ check.sinusoidal_table(sinusoidal_table)
 #
 # ```python
 # def sinusoidal_table(length, embed_dim):
-#     place = torch.arange(length)[:, None]  # (L, 1)
+#     position = torch.arange(length)[:, None]  # (L, 1)
 #     frequency = 10000.0 ** (-torch.arange(0, embed_dim, 2) / embed_dim)  # (E/2,)
-#     angle = place * frequency  # (L, E/2)
+#     angle = position * frequency  # (L, E/2)
 #     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)  # (L, E)
 # ```
 #

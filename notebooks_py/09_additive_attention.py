@@ -609,8 +609,8 @@ check.causal_aft(causal_aft)
 #
 # ```python
 # def causal_aft(query, key, value):
-#     loudness = key.exp()  # (L, D)
-#     mean = (loudness * value).cumsum(dim=0) / loudness.cumsum(dim=0)  # (L, D)
+#     weights = key.exp()  # (L, D)
+#     mean = (weights * value).cumsum(dim=0) / weights.cumsum(dim=0)  # (L, D)
 #     return query.sigmoid() * mean
 # ```
 #
@@ -647,8 +647,8 @@ check.read_token(read_token)
 #         return (score, value, torch.ones_like(score)), value
 #     largest, top, bottom = past
 #     new_largest = torch.maximum(largest, score)
-#     fade, loudness = (largest - new_largest).exp(), (score - new_largest).exp()
-#     top, bottom = fade * top + loudness * value, fade * bottom + loudness
+#     fade, weight = (largest - new_largest).exp(), (score - new_largest).exp()
+#     top, bottom = fade * top + weight * value, fade * bottom + weight
 #     return (new_largest, top, bottom), top / bottom
 # ```
 #

@@ -684,8 +684,8 @@ check.widen_and_keep(widen_and_keep)
 #     step = logits.log_softmax(dim=-1)  # (K, V)
 #     step = step.masked_fill(ended[:, None], -math.inf)
 #     step[ended, pad] = 0.0
-#     total, place = (log_p[:, None] + step).flatten().topk(K)
-#     return place // V, place % V, total
+#     total, index = (log_p[:, None] + step).flatten().topk(K)
+#     return index // V, index % V, total
 # ```
 #
 # </details>

@@ -625,8 +625,8 @@ check.expected_best(expected_best)
 #     N = len(values)
 #     share = torch.arange(N + 1, device=values.device) / N  # of values up to the i-th smallest
 #     n = torch.arange(1, N + 1, device=values.device)[:, None]
-#     chance = (share**n).diff(dim=1)  # (budgets, ranks): that the best of n is the i-th
-#     return chance.to(values.dtype) @ values.sort().values
+#     probability = (share**n).diff(dim=1)  # (budgets, ranks): that the best of n is the i-th
+#     return probability.to(values.dtype) @ values.sort().values
 # ```
 #
 # </details>

@@ -178,14 +178,14 @@ CONTENT = {
 
 
 def test_table():
-    told = report.table(CONTENT)
-    assert "Measured on CPU, 2 threads (Abacus, 2 cores, 3 GB) with torch 2.9, on 2026-01-01 at commit abc." in told
-    assert "| one layer | 64 tokens | 1,024 tokens |" in told
-    assert "| **dot, fast** | 2.00 ms, 1.50 MB | 20.0 ms, 24.0 MB |" in told
-    assert "| theirs, readable | 5.00 ms, 150 MB<br>2.50 × the time of dot, fast | would need 9 GB |" in told
-    assert "| **image: sciformer** | 1,234 | 30.0 | – |" in told
-    assert "| image: theirs | 1,234 | 20.0 | 1.50 × ours |" in told
-    assert "| image: gone | – | not installed | – |" in told
+    shown = report.table(CONTENT)
+    assert "Measured on CPU, 2 threads (Abacus, 2 cores, 3 GB) with torch 2.9, on 2026-01-01 at commit abc." in shown
+    assert "| one layer | 64 tokens | 1,024 tokens |" in shown
+    assert "| **dot, fast** | 2.00 ms, 1.50 MB | 20.0 ms, 24.0 MB |" in shown
+    assert "| theirs, readable | 5.00 ms, 150 MB<br>2.50 × the time of dot, fast | would need 9 GB |" in shown
+    assert "| **image: sciformer** | 1,234 | 30.0 | – |" in shown
+    assert "| image: theirs | 1,234 | 20.0 | 1.50 × ours |" in shown
+    assert "| image: gone | – | not installed | – |" in shown
 
 
 def test_picture_shows_what_was_measured():

@@ -191,7 +191,7 @@ def test_training_with_dropout_is_refused():
         assert_close(model(text, cache=Cache()), model(text))
 
 
-def test_a_cache_serves_one_model_and_forgets_when_told():
+def test_a_cache_serves_one_model_and_forgets_when_reset():
     model, other, text = writer(), writer(score=SeparableAdditiveScore), torch.arange(4).expand(B, 4)
     cache = Cache()
     model(text, cache=cache)

@@ -77,7 +77,7 @@ def test_random_affine_stays_in_its_bounds():
 @pytest.mark.parametrize(
     ("options", "bounds"),
     [({}, (10, 0.1, 2)), ({"degrees": 30.0, "scale": 0.5, "translate": 3.0}, (30, 0.5, 3))],
-    ids=["default", "as told"],
+    ids=["default", "as given"],
 )
 def test_random_affine_draws_four_numbers_for_each_image(monkeypatch, options, bounds):
     monkeypatch.setattr(augmentation, "affine", lambda images, **amounts: amounts)

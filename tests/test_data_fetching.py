@@ -126,7 +126,7 @@ def tiny_server(server, tiny_mnist, monkeypatch) -> Server:
     return server
 
 
-def place(root: Path, contents: dict[str, bytes]) -> None:
+def put(root: Path, contents: dict[str, bytes]) -> None:
     for name, content in contents.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(content)
@@ -266,7 +266,7 @@ def test_describe_and_fetch(tiny_server, tiny_mnist, tmp_path):
     ],
 )
 def test_damaged_file_is_fetched_again(server, tmp_path, damage, words):
-    place(tmp_path, {"tinyshakespeare/input.txt": damage(TEXT)})
+    put(tmp_path, {"tinyshakespeare/input.txt": damage(TEXT)})
     assert data.describe(tmp_path)[-1].state == "damaged"
     with pytest.warns(UserWarning, match=f"input.txt {words}.*; it is fetched again") as caught:
         data.shakespeare(root=tmp_path)
@@ -276,7 +276,7 @@ def test_damaged_file_is_fetched_again(server, tmp_path, damage, words):
 
 def test_damaged_mnist_is_fetched_again(tiny_server, tiny_mnist, tmp_path):
     labels = "MNIST/raw/t10k-labels-idx1-ubyte"
-    place(tmp_path, tiny_mnist | {labels: tiny_mnist[labels][:-1] + b"\x09"})  # torchvision would not notice
+    put(tmp_path, tiny_mnist | {labels: tiny_mnist[labels][:-1] + b"\x09"})  # torchvision would not notice
     with pytest.warns(UserWarning, match="t10k-labels-idx1-ubyte is altered"):
         assert data.mnist("test", size="full", root=tmp_path)[1].tolist() == [0, 1, 2]
     assert files_below(tmp_path) == {str(Path(name)): content for name, content in tiny_mnist.items()}
@@ -296,7 +296,7 @@ def test_missing_and_no_network(no_network, tiny_mnist, tmp_path):
 
 def test_damaged_and_no_network_keeps_the_file(no_network, tiny_mnist, tmp_path):
     contents = tiny_mnist | {"MNIST/raw/train-images-idx3-ubyte": b"cut"}
-    place(tmp_path, contents)
+    put(tmp_path, contents)
     with (
         pytest.warns(UserWarning, match="train-images-idx3-ubyte is cut short"),
         pytest.raises(DataError, match="train-images-idx3-ubyte could not be fetched into"),
@@ -370,7 +370,7 @@ def test_folder_in_place_of_a_file(server, tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not bind this user")
 def test_without_permission(server, tmp_path):
-    place(tmp_path, {"tinyshakespeare/input.txt": TEXT})
+    put(tmp_path, {"tinyshakespeare/input.txt": TEXT})
     (tmp_path / "tinyshakespeare/input.txt").chmod(0)
     with pytest.raises(DataError, match=r"input\.txt cannot be read \(Permission denied\)"):
         data.shakespeare(root=tmp_path)
@@ -391,7 +391,7 @@ def test_root_that_cannot_be_written(server, tmp_path, below):
 
 
 def test_whole_files_give_no_warning(tiny_mnist, tmp_path):
-    place(tmp_path, tiny_mnist)
+    put(tmp_path, tiny_mnist)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         data.mnist("test", size="full", root=tmp_path)

@@ -27,13 +27,13 @@ def test_lookup_answers_with_the_value_beside_the_key():
     keys, values, query, answer = lookup(500, seed=0, pairs=5, num_keys=7, num_values=3)
     assert keys.shape == values.shape == (500, 5)
     assert query.shape == answer.shape == (500,)
-    for row_keys, row_values, asked, told in zip(*(t.tolist() for t in (keys, values, query, answer)), strict=True):
+    for row_keys, row_values, asked, answered in zip(*(t.tolist() for t in (keys, values, query, answer)), strict=True):
         assert len(set(row_keys)) == 5
-        assert row_values[row_keys.index(asked)] == told
+        assert row_values[row_keys.index(asked)] == answered
     assert set(keys.flatten().tolist()) == set(range(7))
     assert set(values.flatten().tolist()) == set(range(3))
-    place = (keys == query[:, None]).int().argmax(dim=-1)
-    assert place.bincount(minlength=5).min() > 60  # of 100 expected
+    position = (keys == query[:, None]).int().argmax(dim=-1)
+    assert position.bincount(minlength=5).min() > 60  # of 100 expected
 
 
 def test_lookup_depends_on_its_seed_alone():

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 TRAIN = ["train", "mnist", "--profile", "quick", "--device", "cpu", "--steps", "12", "--batch-size", "16"]
 TINY = ["--embed-dim", "8", "--num-heads", "2", "--num-layers", "1"]
 
-#: Trains 20 steps with dropout, saved every 5. In its first life process 1 kills itself after 12 if it is told to.
+#: Trains 20 steps with dropout, saved every 5. In its first life process 1 kills itself after 12 if the flag is set.
 WORKER = """
 import json, os, signal, sys
 import torch

@@ -72,8 +72,8 @@ def test_every_make_target_and_command_exists():
 
 
 def test_the_bake_offs_that_a_new_score_needs_are_these():
-    told = re.search(r"for task in ([\w ]+); do", PAGES["CONTRIBUTING.md"])[1].split()
-    assert {f"bake-off-{task}" for task in told} == {name for name in EXPERIMENTS if name.startswith("bake-off")}
+    named = re.search(r"for task in ([\w ]+); do", PAGES["CONTRIBUTING.md"])[1].split()
+    assert {f"bake-off-{task}" for task in named} == {name for name in EXPERIMENTS if name.startswith("bake-off")}
 
 
 def test_the_picture_of_the_house_is_the_contract():
@@ -107,10 +107,10 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize(("told", "files"), SIZES.items(), ids=[files[-1] for files in SIZES.values()])
-def test_sizes_are_honest(told, files):
+@pytest.mark.parametrize(("stated", "files"), SIZES.items(), ids=[files[-1] for files in SIZES.values()])
+def test_sizes_are_honest(stated, files):
     """To the hundred, or within a tenth: nobody should have to touch a page for three lines."""
-    said = int(re.search(told, PAGES["docs/architecture.md"])[1].replace(",", "")) / 100
+    said = int(re.search(stated, PAGES["docs/architecture.md"])[1].replace(",", "")) / 100
     assert abs(said - lines(*files)) <= max(1.0, 0.1 * lines(*files)), f"now {100 * lines(*files):,.0f}"
 
 
@@ -122,14 +122,14 @@ def test_the_readme_says_the_same():
     assert f"core has about {core} lines" in PAGES["docs/architecture.md"]
 
 
-def test_the_query_takes_the_shapes_that_its_walk_tells():
+def test_the_query_takes_the_shapes_that_its_walk_shows():
     output, weights = MultiHeadAttention(64, 4)(torch.randn(2, 17, 64), need_weights=True)
     assert (output.shape, weights.shape) == ((2, 17, 64), (2, 4, 17, 17))
     for shape in ("(2, 17, 64)", "(2, 4, 17, 16)", "(2, 4, 17, 17)"):
         assert shape in PAGES["docs/architecture.md"]
 
 
-def test_the_digits_take_the_shapes_that_their_walk_tells():
+def test_the_digits_take_the_shapes_that_their_walk_shows():
     setting = MNIST_IMAGE_TRANSFORMER["quick"]
     images, labels = next(iter(setting.training_batches(seed=0)))
     model = setting.model()

@@ -34,9 +34,9 @@ NORMS = pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "
 MODELS = {
     **{f"{positions}, {order}": {"positions": POSITIONS[positions], "norm_first": order == "pre-norm"}
        for positions in POSITIONS for order in ("post-norm", "pre-norm")},
-    **{f"{score} in {place}": {place: SCORES[score]}
-       for score in SCORES for place in ("encoder_score", "decoder_score", "cross_score")
-       if (score, place) != ("distance", "cross_score")},
+    **{f"{score} in {argument}": {argument: SCORES[score]}
+       for score in SCORES for argument in ("encoder_score", "decoder_score", "cross_score")
+       if (score, argument) != ("distance", "cross_score")},
     "rotary": {"encoder_score": RotaryScore, "decoder_score": RotaryScore, "positions": NoPositions},
 }  # fmt: skip
 
@@ -234,12 +234,12 @@ def test_the_source_matters_and_the_future_does_not(name):
     assert (before[:, 3:] != after[:, 3:]).any(-1).all()
 
 
-@pytest.mark.parametrize("pieces", [[1] * L, [2, 1, 2], [L]], ids=["one by one", "in pieces", "at once"])
+@pytest.mark.parametrize("chunks", [[1] * L, [2, 1, 2], [L]], ids=["one by one", "in chunks", "at once"])
 @pytest.mark.parametrize("name", MODELS)
-def test_cache_gives_the_logits_of_the_whole_pass(name, pieces):
+def test_cache_gives_the_logits_of_the_whole_pass(name, chunks):
     model, (source, target) = build(**MODELS[name]), pair()
     encoded, cache = model.encode(source), Cache()
-    parts = [model.decode(piece, *encoded, cache=cache) for piece in target.split(pieces, dim=1)]
+    parts = [model.decode(chunk, *encoded, cache=cache) for chunk in target.split(chunks, dim=1)]
     assert_close(torch.cat(parts, dim=1), model(source, target), **EXACTLY)
 
 
@@ -249,8 +249,8 @@ def test_cache_projects_the_source_once():
     for block in model.decoder:
         block.cross_attention.k_proj.register_forward_hook(lambda *_: calls.append(1))
     encoded, cache = model.encode(source), Cache()
-    for piece in target.split(1, dim=1):
-        model.decode(piece, *encoded, cache=cache)
+    for chunk in target.split(1, dim=1):
+        model.decode(chunk, *encoded, cache=cache)
     assert len(calls) == len(model.decoder)
 
 

@@ -164,7 +164,7 @@ def test_findings_come_from_the_largest_record_that_has_errors(hand_made):
         compare(NAME, "accuracy", "a", "b")
 
 
-def test_published_figures(hand_made):
+def test_published_values(hand_made):
     hand_made("quick", a=[1.0, 1.2], b=[1.5, 1.5])  # 1.1 ± 0.1
     assert reach(NAME, "validation loss", "a", 0.95).holds
     assert not reach(NAME, "validation loss", "a", 0.85).holds

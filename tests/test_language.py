@@ -49,11 +49,11 @@ def text(batch=2, length=L, seed=0):
     return torch.randint(V, (batch, length), generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("pieces", [[1] * L, [4, 1, 6], [L]], ids=["one by one", "in pieces", "at once"])
+@pytest.mark.parametrize("chunks", [[1] * L, [4, 1, 6], [L]], ids=["one by one", "in chunks", "at once"])
 @pytest.mark.parametrize("name", MODELS)
-def test_cache_gives_the_logits_of_the_whole_pass(name, pieces):
+def test_cache_gives_the_logits_of_the_whole_pass(name, chunks):
     model, tokens, cache = build(name), text(), Cache()
-    parts = [model(piece, cache=cache) for piece in tokens.split(pieces, dim=1)]
+    parts = [model(chunk, cache=cache) for chunk in tokens.split(chunks, dim=1)]
     assert_close(torch.cat(parts, dim=1), model(tokens), rtol=1e-10, atol=1e-10)
 
 
@@ -140,7 +140,7 @@ def test_token_shift_by_hand(lengths):
     for module, answer in ((shift, expected), (before, expected + torch.tensor([[0, 0], [0, 0], [10.0, 200.0]]))):
         cache = Cache()
         assert_close(module(x), answer)
-        assert_close(torch.cat([module(piece, cache=cache) for piece in x.split(lengths, dim=1)], dim=1), answer)
+        assert_close(torch.cat([module(chunk, cache=cache) for chunk in x.split(lengths, dim=1)], dim=1), answer)
     assert SquaredReLU()(torch.tensor([-2.0, 0.0, 3.0])).tolist() == [0.0, 0.0, 9.0]
     with pytest.raises(ValueError, match="reach must be at least 1, got 0"):
         TokenShift(2, 0)
@@ -154,7 +154,7 @@ def test_rotary_scores_depend_on_the_way_between_tokens_only():
     here, there, apart = (rotate(query, offset=a) @ rotate(key, offset=b).mT for a, b in ways)
     assert_close(here, there)
     assert not torch.allclose(here, apart)
-    quarter = rotate(torch.tensor([[1.0, 0.0]]), offset=1)  # one pair, one radian a place
+    quarter = rotate(torch.tensor([[1.0, 0.0]]), offset=1)  # one pair, one radian per position
     assert_close(quarter, torch.tensor([[math.cos(1.0), math.sin(1.0)]]))
     with pytest.raises(ValueError, match="odd head_dim 5"):
         rotate(torch.zeros(3, 5))
@@ -174,7 +174,7 @@ def test_rotation_turns_each_pair_at_its_own_pace():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_rotation_in_half_precision_knows_its_place(dtype):
-    """Place 4,097 is the same number as 4,096 in either."""
+    """Position 4,097 is the same number as 4,096 in either."""
     x = torch.ones(1, 2)
     assert_close(rotate(x.to(dtype), offset=4097), rotate(x, offset=4097).to(dtype))
 
@@ -285,16 +285,16 @@ def test_text_batches_read_every_token_before_any_twice():
     assert all(torch.equal(t, i + 1) for i, t in zip(inputs, targets, strict=True))
     seen = torch.cat(inputs).flatten()
     assert len(seen) == len(seen.unique()) == 141 * 7
-    places = torch.cat(inputs)[:, 0].double()  # of the pieces, which come in no order
-    assert torch.corrcoef(torch.stack((places, torch.arange(141.0).double())))[0, 1].abs() < 0.3
+    starts = torch.cat(inputs)[:, 0].double()  # of the chunks, which come in no order
+    assert torch.corrcoef(torch.stack((starts, torch.arange(141.0).double())))[0, 1].abs() < 0.3
     first = next(text_batches(tokens, 7, batch_size=3, seed=0))[0]
     assert torch.equal(first, inputs[0])
     assert not torch.equal(first, next(text_batches(tokens, 7, batch_size=3, seed=1))[0])
     with pytest.raises(ValueError, match="3 chunks of 7 tokens need a text of 28 or more, got 27 tokens"):
         text_batches(tokens[:27], 7, batch_size=3, seed=0)
     shortest = [next(text_batches(tokens[:28], 7, batch_size=3, seed=seed))[0] for seed in range(50)]
-    assert {pieces.shape for pieces in shortest} == {(3, 7)}
-    assert {int(pieces[0, 0]) % 7 for pieces in shortest} == set(range(7))  # the first piece may start at any of 7
+    assert {chunks.shape for chunks in shortest} == {(3, 7)}
+    assert {int(chunks[0, 0]) % 7 for chunks in shortest} == set(range(7))  # the first chunk may start at any of 7
     with pytest.raises(ValueError, match="got 0 tokens"):
         text_batches(tokens[:0], 7, batch_size=3, seed=0)
 

@@ -1,4 +1,4 @@
-"""Masked images: what is hidden stays hidden, what is visible stays in its place, and what is refused."""
+"""Masked images: what is hidden stays hidden, what is visible keeps its position, and what is refused."""
 
 from dataclasses import replace
 from functools import partial
@@ -88,12 +88,12 @@ def test_the_encoder_sees_visible_patches_only_each_with_its_own_position():
     network, x, mask = model(), images(), visible()
     for n in range(B):
         tokens = []
-        for place in mask[n].nonzero().flatten().tolist():
-            row, column = divmod(place, 5)
+        for position in mask[n].nonzero().flatten().tolist():
+            row, column = divmod(position, 5)
             patch = x[n, 0, P * row : P * row + P, P * column : P * column + P]
             weight = network.to_sequence.projection.weight[:, 0]  # (E, 2, 2)
             token = (weight * patch).sum(dim=(1, 2)) + network.to_sequence.projection.bias
-            tokens.append(token + network.positions.table[place])
+            tokens.append(token + network.positions.table[position])
         expected = torch.stack(tokens)[None]
         for block in network.blocks:
             expected, _ = block(expected)

@@ -105,14 +105,14 @@ def test_block_parity_with_torch(norm_first, activation, causal):
     assert_close(*gradients)
 
 
-@pytest.mark.parametrize("place", ["attention", "feed_forward.dropout", "dropout", "cross_attention"])
-def test_dropout_acts_in_training_at_each_of_its_places_alone(place):
+@pytest.mark.parametrize("chosen", ["attention", "feed_forward.dropout", "dropout", "cross_attention"])
+def test_dropout_acts_in_training_at_each_of_its_positions_alone(chosen):
     torch.manual_seed(0)
     block, x = DecoderBlock(E, H, dropout=0.5), torch.randn(B, L, E)
     for name, module in block.named_modules():
-        if name != place and isinstance(module, MultiHeadAttention):
+        if name != chosen and isinstance(module, MultiHeadAttention):
             module.dropout = 0.0
-        if name != place and isinstance(module, nn.Dropout):
+        if name != chosen and isinstance(module, nn.Dropout):
             module.p = 0.0
     outputs = [block(x, x)[0] for _ in range(2)]
     assert not torch.equal(*outputs)

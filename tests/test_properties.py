@@ -235,8 +235,8 @@ def test_what_is_not_finite_is_told_with_its_case(recipe, seen):
 
 
 def test_every_promise_is_broken_by_some_slip():
-    told = {name for names in SLIPS.values() for name in names}
-    assert told | {"fast path is exact"} == PROPERTIES.keys()  # of which the test is below
+    caught = {name for names in SLIPS.values() for name in names}
+    assert caught | {"fast path is exact"} == PROPERTIES.keys()  # of which the test is below
 
 
 def test_after_a_wrong_shape_nothing_else_is_asked():
@@ -301,7 +301,7 @@ PATHS = {
 
 @pytest.mark.parametrize("slip", PATHS)
 def test_a_fast_path_is_told_how_it_errs(monkeypatch, slip):
-    change, told = PATHS[slip]
+    change, broken = PATHS[slip]
 
     def path(score, query, key, value, *, attn_mask=None, **options):
         exact = fast.readable_attention(score, query, key, value, attn_mask=attn_mask, **options)[0]
@@ -309,7 +309,7 @@ def test_a_fast_path_is_told_how_it_errs(monkeypatch, slip):
 
     monkeypatch.setitem(fast.FAST, Own, path)
     seen = examine(Own).seen
-    assert {name: seen[name] for name in told} == told
+    assert {name: seen[name] for name in broken} == broken
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_a_stub_is_not_attempted():
     assert "'cdist' is not there" in examine(Torchs).seen["shape"]
 
 
-def test_whatever_a_recipe_does_it_is_told():
+def test_whatever_a_recipe_does_it_is_reported():
     assert "TypeError" in examine(int).seen["shape"]
     assert "NoneType" in examine(lambda num_heads, head_dim: None).seen["shape"]
     assert name_of(PreparedScore) == "PreparedScore"

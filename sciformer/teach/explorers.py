@@ -117,11 +117,11 @@ class Switches(ipywidgets.GridBox):
 
 
 def _squares(shape: Sequence[int], clicked: Callable[[int], None]) -> dict[str, Any]:
-    """Children and layout of a grid of square buttons; ``clicked`` is told a button's number."""
+    """Children and layout of a grid of square buttons; ``clicked(n)`` is called for the n-th, counted row by row."""
     (rows, columns), buttons = shape, []
     for number in range(rows * columns):
-        place = f"row {number // columns}, column {number % columns}"
-        button = ipywidgets.Button(tooltip=place, layout={"width": "28px", "height": "28px", "padding": "0"})
+        where = f"row {number // columns}, column {number % columns}"
+        button = ipywidgets.Button(tooltip=where, layout={"width": "28px", "height": "28px", "padding": "0"})
         button.on_click(lambda _, number=number: clicked(number))
         buttons.append(button)
     return {

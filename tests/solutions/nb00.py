@@ -25,8 +25,8 @@ def new_vector__attend(scores, value):
 
 
 def recent_words(length, back):
-    place = torch.arange(length)  # (L,)
-    steps = place[:, None] - place  # (L, L): how far word j lies behind word i
+    position = torch.arange(length)  # (L,)
+    steps = position[:, None] - position  # (L, L): how far word j lies behind word i
     return (steps >= 0) & (steps <= back)
 
 

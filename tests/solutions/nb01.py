@@ -31,10 +31,10 @@ def tempered_attention__shorter_words(x, temperature):
 
 
 def bilateral_filter(signal, place_width, content_width):
-    place = torch.arange(len(signal)).to(signal)  # (L,)
-    places = -((place[:, None] - place) ** 2) / (2 * place_width**2)  # (L, L)
+    position = torch.arange(len(signal)).to(signal)  # (L,)
+    positions = -((position[:, None] - position) ** 2) / (2 * place_width**2)  # (L, L)
     content = -((signal[:, None] - signal) ** 2) / (2 * content_width**2)  # (L, L)
-    return (places + content).softmax(dim=-1) @ signal  # added scores are multiplied kernels
+    return (positions + content).softmax(dim=-1) @ signal  # added scores are multiplied kernels
 
 
 def bilateral_filter__kernels(signal, place_width, content_width):
@@ -58,9 +58,9 @@ def bilateral_filter__loop(signal, place_width, content_width):
 
 
 def bilateral_filter__normalised_twice(signal, place_width, content_width):
-    place = torch.arange(len(signal), device=signal.device, dtype=torch.float64)
-    places = (-((place[:, None] - place) ** 2) / (2 * place_width**2)).softmax(dim=-1)
-    weights = places * torch.exp(-((signal[:, None] - signal) ** 2) / (2 * content_width**2))
+    position = torch.arange(len(signal), device=signal.device, dtype=torch.float64)
+    positions = (-((position[:, None] - position) ** 2) / (2 * place_width**2)).softmax(dim=-1)
+    weights = positions * torch.exp(-((signal[:, None] - signal) ** 2) / (2 * content_width**2))
     return torch.einsum("ij,j->i", weights / weights.sum(dim=-1, keepdim=True), signal.double())
 
 

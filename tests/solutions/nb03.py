@@ -18,8 +18,8 @@ def split_packed__thirds_first(packed, num_heads):
 
 def split_packed__loop(packed, num_heads):
     D = packed.shape[-1] // 3 // num_heads
-    pieces = packed.split(D, dim=-1)  # 3·H pieces (B, L, D)
-    return tuple(torch.stack(pieces[n * num_heads : (n + 1) * num_heads], dim=1) for n in range(3))
+    chunks = packed.split(D, dim=-1)  # 3·H chunks (B, L, D)
+    return tuple(torch.stack(chunks[n * num_heads : (n + 1) * num_heads], dim=1) for n in range(3))
 
 
 class TemperedScore(nn.Module):

@@ -18,14 +18,14 @@ def attend_in_order__loop(x, table, attention):
 
 
 def attend_in_order__looked_up(x, table, attention):
-    places = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])  # (B, L)
-    return torch.stack([attention(sentence[None])[0] for sentence in x + torch.embedding(table, places)])
+    positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])  # (B, L)
+    return torch.stack([attention(sentence[None])[0] for sentence in x + torch.embedding(table, positions)])
 
 
 def sinusoidal_table(length, embed_dim):
-    place = torch.arange(length)[:, None]  # (L, 1)
+    position = torch.arange(length)[:, None]  # (L, 1)
     frequency = 10000.0 ** (-torch.arange(0, embed_dim, 2) / embed_dim)  # (E/2,)
-    angle = place * frequency  # (L, E/2)
+    angle = position * frequency  # (L, E/2)
     return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)  # (L, E)
 
 
@@ -72,10 +72,11 @@ def shift_matrix__step_by_step(embed_dim, shift):
 
 
 def shift_matrix__fitted(embed_dim, shift):
-    """Least squares over many places: there is one matrix only that fits them all."""
-    place = torch.arange(0, 20_000, 7, dtype=torch.float64)[:, None]
+    """Least squares over many positions: there is one matrix only that fits them all."""
+    position = torch.arange(0, 20_000, 7, dtype=torch.float64)[:, None]
     frequency = 10000.0 ** (-torch.arange(0, embed_dim, 2, dtype=torch.float64) / embed_dim)
     before, after = (
-        torch.stack([(t * frequency).sin(), (t * frequency).cos()], dim=-1).flatten(1) for t in (place, place + shift)
+        torch.stack([(t * frequency).sin(), (t * frequency).cos()], dim=-1).flatten(1)
+        for t in (position, position + shift)
     )
     return torch.linalg.lstsq(before, after).solution

@@ -52,7 +52,7 @@ def logits_from_patches__one_image_at_a_time(patches, embedding, positions, bloc
     logits = []
     for image in patches:
         tokens = torch.stack(
-            [F.linear(patch, embedding.T, place) for patch, place in zip(image, positions, strict=True)]
+            [F.linear(patch, embedding.T, position) for patch, position in zip(image, positions, strict=True)]
         )
         for block in blocks:
             tokens = block(tokens)

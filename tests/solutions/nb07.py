@@ -13,8 +13,8 @@ def grid_distance(rows, width):
 
 
 def grid_distance__loop(rows, width):
-    places = [(row, column) for row in range(rows) for column in range(width)]
-    return torch.tensor([[float(abs(r - s) + abs(c - d)) for s, d in places] for r, c in places])
+    positions = [(row, column) for row in range(rows) for column in range(width)]
+    return torch.tensor([[float(abs(r - s) + abs(c - d)) for s, d in positions] for r, c in positions])
 
 
 def grid_distance__points(rows, width):

@@ -16,7 +16,7 @@ def text_perplexity__cross_entropy(logits, tokens):
 
 
 def text_perplexity__channels(logits, tokens):
-    """Logits before places, as cross_entropy wants them, and two to the bits."""
+    """Logits before positions, as cross_entropy wants them, and two to the bits."""
     bits = F.cross_entropy(logits.mT[:, :, :-1], tokens[:, 1:]) / math.log(2)
     return 2**bits
 

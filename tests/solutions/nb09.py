@@ -11,8 +11,8 @@ def bahdanau(query, key, value, weight):
 def bahdanau__loop(query, key, value, weight):
     rows = []
     for q in query:
-        loudness = torch.stack([((q + k).tanh() * weight).sum() for k in key]).exp()
-        rows.append(sum(a * v for a, v in zip(loudness / loudness.sum(), value, strict=True)))
+        weights = torch.stack([((q + k).tanh() * weight).sum() for k in key]).exp()
+        rows.append(sum(a * v for a, v in zip(weights / weights.sum(), value, strict=True)))
     return torch.stack(rows)
 
 
@@ -28,8 +28,8 @@ def bahdanau__package(query, key, value, weight):
 
 
 def causal_aft(query, key, value):
-    loudness = key.exp()  # (L, D)
-    mean = (loudness * value).cumsum(dim=0) / loudness.cumsum(dim=0)  # (L, D)
+    weights = key.exp()  # (L, D)
+    mean = (weights * value).cumsum(dim=0) / weights.cumsum(dim=0)  # (L, D)
     return query.sigmoid() * mean
 
 
@@ -53,8 +53,8 @@ def read_token(past, score, value):
         return (score, value, torch.ones_like(score)), value
     largest, top, bottom = past
     new_largest = torch.maximum(largest, score)
-    fade, loudness = (largest - new_largest).exp(), (score - new_largest).exp()
-    top, bottom = fade * top + loudness * value, fade * bottom + loudness
+    fade, weight = (largest - new_largest).exp(), (score - new_largest).exp()
+    top, bottom = fade * top + weight * value, fade * bottom + weight
     return (new_largest, top, bottom), top / bottom
 
 

@@ -13,9 +13,9 @@ def answer_loss(logits, target, pad):
 def answer_loss__loop(logits, target, pad):
     losses = []
     for row, tokens in zip(logits, target, strict=True):
-        for place, token in zip(row, tokens[1:], strict=True):
+        for at_position, token in zip(row, tokens[1:], strict=True):
             if token != pad:
-                losses.append(place.logsumexp(dim=0) - place[token])
+                losses.append(at_position.logsumexp(dim=0) - at_position[token])
     return sum(losses) / len(losses)
 
 
@@ -53,8 +53,8 @@ def widen_and_keep(log_p, logits, ended, pad):
     step = logits.log_softmax(dim=-1)  # (K, V)
     step = step.masked_fill(ended[:, None], -math.inf)
     step[ended, pad] = 0.0
-    total, place = (log_p[:, None] + step).flatten().topk(K)
-    return place // V, place % V, total
+    total, index = (log_p[:, None] + step).flatten().topk(K)
+    return index // V, index % V, total
 
 
 def widen_and_keep__loop(log_p, logits, ended, pad):

@@ -47,8 +47,8 @@ def expected_best(values):
     N = len(values)
     share = torch.arange(N + 1, device=values.device) / N  # of values up to the i-th smallest
     n = torch.arange(1, N + 1, device=values.device)[:, None]
-    chance = (share**n).diff(dim=1)  # (budgets, ranks): that the best of n is the i-th
-    return chance.to(values.dtype) @ values.sort().values
+    probability = (share**n).diff(dim=1)  # (budgets, ranks): that the best of n is the i-th
+    return probability.to(values.dtype) @ values.sort().values
 
 
 def expected_best__loop(values):
@@ -62,12 +62,12 @@ def expected_best__loop(values):
 def expected_best__one_draw_after_the_other(values):
     """The best of n + 1 is the larger of the best of n and one more draw."""
     ordered, N = values.sort().values, len(values)
-    chance = torch.full_like(ordered, 1 / N)
+    probability = torch.full_like(ordered, 1 / N)
     results = []
     for _ in range(N):
-        results.append(chance @ ordered)
-        up_to = chance.cumsum(dim=0)
+        results.append(probability @ ordered)
+        up_to = probability.cumsum(dim=0)
         ranks = torch.arange(1, N + 1, device=values.device) / N
         both = up_to * ranks  # both at or below the i-th
-        chance = torch.cat([both[:1], both.diff()]).to(values.dtype)
+        probability = torch.cat([both[:1], both.diff()]).to(values.dtype)
     return torch.stack(results)

@@ -47,8 +47,8 @@ def holm(p):
 
 def holm__loop(p):
     values, result, highest = p.tolist(), [0.0] * len(p), 0.0
-    for place, index in enumerate(sorted(range(len(p)), key=lambda i: values[i])):
-        highest = max(highest, (len(p) - place) * values[index])
+    for rank, index in enumerate(sorted(range(len(p)), key=lambda i: values[i])):
+        highest = max(highest, (len(p) - rank) * values[index])
         result[index] = min(1.0, highest)
     return p.new_tensor(result)
 

@@ -85,7 +85,7 @@ def dots_and_curves(
     at: Float[Tensor, "M"] | None = None,
     dots: str = "samples",
     title: str = "",
-    xlabel: str = "place",
+    xlabel: str = "position",
     ylabel: str = "value",
     ax: Axes | None = None,
 ) -> Axes:
@@ -165,17 +165,17 @@ def bands(
         _, ax = plt.subplots(figsize=(6.0, 3.4), layout="constrained")
     for n, (label, values) in enumerate(runs.items()):
         color, y = COLORS[n % len(COLORS)], torch.as_tensor(values).detach().double().cpu()
-        places = torch.arange(1, y.shape[-1] + 1) if x is None else torch.as_tensor(x)
+        points = torch.arange(1, y.shape[-1] + 1) if x is None else torch.as_tensor(x)
         if smooth > 1:
-            y, places = y.unfold(1, smooth, 1).mean(-1), places[smooth - 1 :]
+            y, points = y.unfold(1, smooth, 1).mean(-1), points[smooth - 1 :]
         mean = y.mean(dim=0)
         error = y.std(dim=0) / math.sqrt(len(y)) if len(y) > 1 else torch.zeros_like(mean)
-        if len(places) <= 10:
-            ax.errorbar(places.numpy(), mean.numpy(), error.numpy(), color=color, label=label, marker="o", capsize=3)
+        if len(points) <= 10:
+            ax.errorbar(points.numpy(), mean.numpy(), error.numpy(), color=color, label=label, marker="o", capsize=3)
         else:
-            ax.plot(places.numpy(), mean.numpy(), color=color, label=label)
+            ax.plot(points.numpy(), mean.numpy(), color=color, label=label)
             low, high = (mean - error).numpy(), (mean + error).numpy()
-            ax.fill_between(places.numpy(), low, high, color=color, alpha=0.2, linewidth=0)
+            ax.fill_between(points.numpy(), low, high, color=color, alpha=0.2, linewidth=0)
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
     return finish_lines(ax, legend=len(runs) > 1, logy=logy)
 
@@ -231,9 +231,9 @@ def with_errors(
     _, ax = plt.subplots(figsize=(6.4, 1.2 + 0.36 * len(rows)), layout="constrained")
     for n, (label, values) in enumerate(series.items()):
         shift = 0.22 * (n - (len(series) - 1) / 2)
-        places = [rows.index(name) + shift for name in values]
+        heights = [rows.index(name) + shift for name in values]
         middle, error = zip(*values.values(), strict=True)
-        ax.errorbar(middle, places, xerr=error, fmt="o", color=COLORS[n], capsize=3, markersize=5, label=label)
+        ax.errorbar(middle, heights, xerr=error, fmt="o", color=COLORS[n], capsize=3, markersize=5, label=label)
     if zero:
         ax.axvline(0, color="0.6", linestyle="--", linewidth=1)
     ax.set_yticks(range(len(rows)), labels=rows)

@@ -14,7 +14,7 @@ from sciformer.lab.metrics import mean_and_error
 from sciformer.teach.plotting.style import COLORS, finish_lines
 
 
-def _places(values: Sequence[float], log: bool) -> tuple[Float[Tensor, "N"], list[float], list[str]]:
+def _on_axis(values: Sequence[float], log: bool) -> tuple[Float[Tensor, "N"], list[float], list[str]]:
     """Where values stand on an axis from 0 to 1, and its ticks: a few different values evenly, many to scale."""
     different = sorted(set(values))
     if len(different) <= 6:
@@ -48,8 +48,8 @@ def parallel_coordinates(
     spread = 0.06 * (torch.arange(N) / max(1, N - 1) - 0.5)  # or lines would hide each other
     columns = []
     for n, name in enumerate(names):
-        places, ticks, marks = _places([choice[name] for choice in choices], name in log)
-        columns.append(places + spread if len(set(places.tolist())) == len(ticks) else places)
+        at, ticks, marks = _on_axis([choice[name] for choice in choices], name in log)
+        columns.append(at + spread if len(set(at.tolist())) == len(ticks) else at)
         ax.axvline(n, color="0.7", linewidth=0.8, zorder=0)
         for tick, mark in zip(ticks, marks, strict=True):
             ax.annotate(mark, (n, tick), (3, 0), textcoords="offset points", fontsize=8, va="center", zorder=4)
@@ -92,13 +92,13 @@ def slices(
     y = torch.tensor(values, dtype=torch.float64)
     for name, ax in zip(names, axes.flat, strict=False):
         drawn = [choice[name] for choice in choices]
-        places, ticks, marks = _places(drawn, name in log)
-        ax.plot(places, y, "o", color=COLORS[0], alpha=0.45, markersize=4)
+        at, ticks, marks = _on_axis(drawn, name in log)
+        ax.plot(at, y, "o", color=COLORS[0], alpha=0.45, markersize=4)
         if len(set(drawn)) <= 6:
             for value in sorted(set(drawn)):
                 own = [n for n, one in enumerate(drawn) if one == value]
                 mean, error = mean_and_error(y[own].tolist())
-                ax.errorbar(float(places[own[0]]) + 0.06, mean, error, fmt="_", color=COLORS[1], capsize=3)
+                ax.errorbar(float(at[own[0]]) + 0.06, mean, error, fmt="_", color=COLORS[1], capsize=3)
         ax.set_xticks(ticks, labels=marks)
         ax.set(xlabel=name, xlim=(-0.15, 1.15))
         finish_lines(ax)

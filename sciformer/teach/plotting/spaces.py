@@ -68,7 +68,7 @@ def plane(
     labelled = moved if moved is not None and label_moved else points
     for (x, y), label in {tuple(p): label for p, label in zip(labelled.tolist(), labels, strict=True)}.items():
         ax.annotate(label, (x, y), (5, 5), textcoords="offset points", fontsize=10)
-    ax.set(title=title, xlabel="first number", ylabel="second number")
+    ax.set(title=title, xlabel="first feature", ylabel="second feature")
     ax.margins(0.15)
     return finish_lines(ax)
 
@@ -111,7 +111,7 @@ def clocks(hands: Mapping[str, Float[Tensor, "E"]], *, titles: Sequence[str] | N
 def landscapes(
     heights: Float[Tensor, "N G G"],
     side: Float[Tensor, "G"],
-    places: Float[Tensor, "T 2"],
+    tokens: Float[Tensor, "T 2"],
     *,
     titles: Sequence[str],
     zlabel: str = "height",
@@ -120,12 +120,12 @@ def landscapes(
 
     Args:
         heights: of each surface, row by row: ``heights[n, a, b]`` stands at x = side[b], y = side[a].
-        side: the grid's places on either axis, evenly spaced.
-        places: where the tokens are. Each is drawn at the height of the nearest point of the grid.
+        side: the grid's coordinates on either axis, evenly spaced.
+        tokens: where the tokens are. Each is drawn at the height of the nearest point of the grid.
     """
-    heights, side, places = (x.detach().float().cpu() for x in (heights, side, places))
+    heights, side, tokens = (x.detach().float().cpu() for x in (heights, side, tokens))
     x, y = torch.meshgrid(side, side, indexing="xy")
-    column, row = ((places - side[0]) / (side[1] - side[0])).round().long().unbind(dim=1)
+    column, row = ((tokens - side[0]) / (side[1] - side[0])).round().long().unbind(dim=1)
     figure, axes = plt.subplots(
         1, len(heights), figsize=(min(10.0, 3.0 * len(heights)), 3.1), squeeze=False, subplot_kw={"projection": "3d"}
     )
@@ -135,14 +135,14 @@ def landscapes(
         ax.plot_surface(
             x.numpy(), y.numpy(), height.numpy(), cmap="viridis", rcount=60, ccount=60, linewidth=0, zorder=1
         )
-        ax.scatter(*places.T.numpy(), height[row, column].numpy(), color=COLORS[1], s=16, depthshade=False, zorder=2)
+        ax.scatter(*tokens.T.numpy(), height[row, column].numpy(), color=COLORS[1], s=16, depthshade=False, zorder=2)
         ax.view_init(elev=38, azim=-60)
         ax.set_box_aspect(None, zoom=0.85)  # room for the numbers at the side
         ax.patch.set_visible(False)  # or it would cover the numbers of the surface to its left
         ax.locator_params(axis="z", nbins=4)
         ax.set(title=title, xticks=[], yticks=[])
-        ax.set_xlabel("first number", labelpad=-14, fontsize=8)
-        ax.set_ylabel("second number", labelpad=-14, fontsize=8)
+        ax.set_xlabel("first feature", labelpad=-14, fontsize=8)
+        ax.set_ylabel("second feature", labelpad=-14, fontsize=8)
         ax.tick_params(axis="z", labelsize=7, pad=0)
     axes[0, -1].set_zlabel(zlabel, labelpad=-2, fontsize=8)
     return figure
@@ -166,7 +166,7 @@ def clusters(
         weight = float(importance[own][0])
         name = f"cluster {cluster}, importance {weight:g}"
         ax.scatter(x, y, s=(20 * importance[own]).numpy(), color=COLORS[cluster % len(COLORS)], alpha=0.7, label=name)
-    ax.set(title=title, xlabel="first number", ylabel="second number", aspect="equal")
+    ax.set(title=title, xlabel="first feature", ylabel="second feature", aspect="equal")
     finish_lines(ax).legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return ax
 
