@@ -14,13 +14,13 @@ from sciformer.functional import InputError, steps_between
 
 @dataclass(frozen=True)
 class Metric:
-    """What a number measures: how it is printed, and on which side it is better.
+    """A measured quantity: how it is printed, and whether higher or lower is better.
 
     Args:
         name: as records call it.
         unit: printed behind the number; empty for a loss, in nats.
         digits: after the decimal point, in this unit.
-        better: None where neither side is, as with the distance at which a head looks.
+        better: None where neither is, as with the distance at which a head looks.
         scale: what a recorded number is multiplied by to be in this unit.
     """
 
@@ -47,10 +47,10 @@ class Metric:
         return self._printed(differences, "+", "points" if self.unit == "%" else self.unit)
 
     def gain(self, difference: float) -> float:
-        """A difference, positive on the better side.
+        """A difference, with the sign that makes an improvement positive.
 
         Raises:
-            InputError: if neither side is.
+            InputError: if neither higher nor lower is better.
         """
         if self.better is None:
             raise InputError(f"{self.name} has no better side: a comparison has to say 'higher' or 'lower'")
@@ -120,7 +120,7 @@ def accuracy(logits: Float[Tensor, "B K"], labels: Int[Tensor, "B"]) -> Float[Te
 
 
 def agreement(written: Int[Tensor, "B N"], wanted: Int[Tensor, "B L"], *, pad: int = 0) -> Bool[Tensor, "B M"]:
-    """Where a sequence that was written is the one that was wanted, position by position; M is the longer of N and L.
+    """Where a written sequence agrees with the wanted one, position by position; M is the longer of N and L.
 
     The shorter is filled up with padding, so ``agreement(...).all(dim=1)`` is True where both are the same text.
     """
@@ -129,7 +129,7 @@ def agreement(written: Int[Tensor, "B N"], wanted: Int[Tensor, "B L"], *, pad: i
 
 
 def confusion_matrix(predicted: Int[Tensor, "N"], labels: Int[Tensor, "N"], num_classes: int) -> Int[Tensor, "K K"]:
-    """How often an example of class (row) was taken for class (column).
+    """How often an example of class (row) was predicted as class (column).
 
     Raises:
         InputError: if a class is none of 0..num_classes - 1.
@@ -221,7 +221,7 @@ def cluster_concentration(
     The token itself counts as part of its cluster. Uniform attention gives the cluster's share of all tokens.
 
     Args:
-        clusters: the number c of each token's cluster.
+        clusters: the index c of each token's cluster.
         queries: the tokens Q over which to average, such as those in clusters of high importance; by default all.
 
     Returns:
@@ -245,7 +245,7 @@ def inter_cluster_attention(
     Over all keys, where rows sum to 1, it is what :func:`cluster_concentration` leaves.
 
     Args:
-        clusters: the number c of each token's cluster.
+        clusters: the index c of each token's cluster.
         queries: the tokens Q over which to average, by default all.
         keys: the tokens K that count as reached, such as those in clusters of high importance; by default all.
 

@@ -48,8 +48,8 @@ def record(
 
     Every run is kept as soon as it has finished, in a folder beside the record, and a long one is saved on the way. So
     when one fails, or the machine goes down, the next call trains only what is missing, provided that settings, commit,
-    versions and device are the same. The folder goes when the record is whole. Its "seconds" are those of the call that
-    made it whole; those of a run count what came before an interruption.
+    versions and device are the same. The folder is removed when the record is complete. The record's "seconds" are
+    those of the call that completed it; those of a run include the time before an interruption.
 
     Args:
         seeds: how many for each arm, if not as many as the experiment says.
@@ -218,9 +218,10 @@ def load_record(name: str, profile: Profile = "full", folder: Path | None = None
 
 
 def recorded_curves(content: dict[str, Any], metric: str) -> tuple[list[int], dict[str, Float[Tensor, "R T"]]]:
-    """What was measured on the way: the steps, and for each arm one row a seed. A single arm is called "recorded".
+    """What was measured during training: the steps, and for each arm one row per seed. A single arm is "recorded".
 
-    An arm that trains for longer or shorter is measured at the same shares of its training; the steps are the first's.
+    An arm that trains for longer or shorter is measured at the same fractions of its training; the steps are those of
+    the first.
 
     Args:
         content: a record, as :func:`load_record` gives it.
@@ -234,7 +235,7 @@ def recorded_curves(content: dict[str, Any], metric: str) -> tuple[list[int], di
 
 
 def recorded_metric(content: dict[str, Any], metric: str, arm: str | None) -> list[float]:
-    """What every seed of an arm has recorded of a metric.
+    """The recorded values of a metric, one for each seed of an arm.
 
     Raises:
         InputError: if no run has it.

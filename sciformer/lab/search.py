@@ -31,7 +31,7 @@ from sciformer.training import TrainConfig
 
 @dataclass(frozen=True)
 class Between:
-    """Any number from ``low`` to ``high``; with ``log``, every factor is as likely as any other, not every step."""
+    """Any number from ``low`` to ``high``, drawn uniformly or, with ``log``, uniformly in its logarithm."""
 
     low: float
     high: float
@@ -60,9 +60,9 @@ class SearchSetting:
 
     Args:
         base: data, batches, steps and everything else that is not searched.
-        looks: how often a trial is judged on its way, and may be given up.
-        free_trials: so many trials run to their end before any is given up.
-        seed: of the draws; the same seed gives trial number n the same hyper-parameters, whoever runs it.
+        looks: how often a trial is evaluated while it trains, and may be pruned.
+        free_trials: how many trials run to their end before any may be pruned.
+        seed: of the draws; the same seed gives trial number n the same hyper-parameters in any process.
     """
 
     base: ImageSetting
@@ -100,8 +100,8 @@ class Trial:
 
     Args:
         choice: its hyper-parameters.
-        looks: step and validation accuracy, from 0 to 1, each time that it was judged.
-        pruned: whether it was given up on the way, or its loss was no longer finite.
+        looks: step and validation accuracy, from 0 to 1, of each evaluation.
+        pruned: whether it was stopped early, or its loss was no longer finite.
         parameters: how many the model has.
     """
 

@@ -42,7 +42,7 @@ class Run:
 
 
 def now_and_then(name: str, measure: Callable[[nn.Module], float], steps: int, looks: int) -> OnStep:
-    """For ``fit``: measure a model about ``looks`` times in so many steps, the last time at the end."""
+    """A callback for ``fit`` that measures the model about ``looks`` times, the last time at the end."""
     every = max(1, steps // looks)
 
     def look(step: int, model: nn.Module) -> dict[str, float] | None:
@@ -158,8 +158,8 @@ def train_growing_pixels(
 ) -> Run:
     """Train on small digits, enlarge the model, train it on large ones; measure the test accuracy after each of these.
 
-    Pictures that grow while a model trains cost less for the same accuracy (Tan and Le 2021, arXiv:2104.00298, section
-    4). A price on distance has nothing to grow with them.
+    Training on images that grow costs less for the same accuracy (Tan and Le 2021, arXiv:2104.00298, section 4). A
+    distance bias has no table of positions that would have to grow with them.
     """
     of_small = None if checkpoint is None else Path(f"{checkpoint}.small")
     small = train_image_transformer(
@@ -178,9 +178,12 @@ def train_growing_pixels(
 
 
 def enlarged(model: nn.Module, setting: PixelSetting) -> ImageTransformer:
-    """A trained distance-biased model for pictures twice as wide and twice as high: ``setting`` is that of the large.
+    """A trained distance-biased model, carried over to images twice as wide and twice as high.
 
-    What was n tokens away is 2n away now, so that half the slopes ask the same price for it.
+    A token that was n steps away is now 2n steps away, so the slopes are halved to keep its penalty.
+
+    Args:
+        setting: that of the large model.
     """
     large: Any = setting.model()
     large.load_state_dict(model.state_dict())
@@ -345,7 +348,7 @@ def step_cost(
 def train_and_weigh(
     train: Callable[..., Run], setting: Any, seed: int, *, device: torch.device | str = "cpu", **options: Any
 ) -> Run:
-    """Train once as ``train`` does; measure also what a step costs."""
+    """Train once as ``train`` does, and also measure what a step costs."""
     run = train(setting, seed, device=device, looks=2, **options)
     run.metrics |= step_cost(setting, seed, device=device)
     return run

@@ -1,4 +1,4 @@
-"""Sliders and squares to click over a picture, which stay a picture where nothing can be moved."""
+"""Sliders and clickable squares above a picture; where no widget runs, the picture remains."""
 
 import base64
 import io

@@ -1,7 +1,7 @@
 """What the original descriptions claim, what was measured, and the verdict: tables made from records and checks.
 
-No number is typed here but those that a claim itself names. What is measured comes from ``results/``; what is a matter
-of mathematics is computed in float64 when a table is made.
+The only numbers typed here are those that a claim itself names. What is measured comes from ``results/``; what is a
+matter of mathematics is computed in float64 when a table is made.
 
 ``rules`` says when a measurement counts. ``computed`` and ``measured`` find out what holds, ``catalog`` lists the
 claims, and ``tables`` prints them.
