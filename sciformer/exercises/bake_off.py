@@ -172,7 +172,7 @@ _PAIRED_GAIN_FAULTS = (
     ),
     Fault(
         "n in the variance",
-        "The variance divides by n. Of n differences, n − 1 are free: torch's `std` as it is.",
+        "The variance divides by n. Of n differences n − 1 are free: divide by n − 1, as torch's `std` does.",
         error=lambda d, ours, theirs: d.std(correction=0) / math.sqrt(len(d)),
     ),
     Fault(

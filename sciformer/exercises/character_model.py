@@ -326,7 +326,7 @@ _NUCLEUS_FAULTS = (
     ),
     Fault(
         "the rest",
-        "It keeps the others: those after top_p has been reached.",
+        "It keeps the wrong ones: those that come after top_p has been reached.",
         keep=lambda p, top_p: p.cumsum(dim=-1) > top_p,
     ),
     Fault(
@@ -336,7 +336,7 @@ _NUCLEUS_FAULTS = (
     ),
     Fault(
         "share of the likeliest",
-        "It keeps what has top_p times the likeliest's probability. That is another rule (min-p): here a sum decides.",
+        "It keeps every character with top_p times the largest probability or more. That is min-p; here a sum decides.",
         keep=lambda p, top_p: p >= top_p * p.amax(dim=-1, keepdim=True),
     ),
     Fault(

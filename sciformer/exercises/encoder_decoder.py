@@ -122,7 +122,7 @@ _ANSWER_LOSS_FAULTS = (
     ),
     Fault(
         "no softmax",
-        "The logits are taken for logarithms of probabilities. log_softmax makes them such.",
+        "The logits are taken for logarithms of probabilities. log_softmax turns them into these.",
         log_p=lambda logits: logits,
     ),
     Fault(
@@ -215,7 +215,7 @@ _LOOK_ACROSS_FAULTS = (
     ),
     Fault(
         "queries from the source",
-        "The queries are made of the encoder's output, so that the decoder does not ask. They are made of x.",
+        "The queries are made from the encoder's output, so that they do not depend on the decoder. Make them from x.",
         of=lambda x, encoded: (encoded, encoded, encoded),
     ),
     Fault(

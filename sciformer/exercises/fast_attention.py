@@ -104,8 +104,8 @@ _TWO_SLOPES_MOD_FAULTS = (
     ),
     Fault(
         "a factor",
-        "The score is multiplied by e to the minus penalty. That is what happens to the weight, if the score loses the "
-        "penalty.",
+        "The score is multiplied by e to the minus penalty. That is what happens to the weight when the penalty "
+        "is subtracted from the score.",
         join=lambda score, penalty: score * (-penalty).exp(),
     ),
     Fault(

@@ -203,7 +203,7 @@ _LOOKS_GIVEN_FAULTS = (
     ),
     Fault(
         "the future known",
-        "The median runs over all trials, those that come later included. Only what ran before is known.",
+        "The median runs over all trials, those that come later included. Only the trials that ran before are known.",
         others=lambda whole, n, N, free, looks, look: range(N),
     ),
     Fault(

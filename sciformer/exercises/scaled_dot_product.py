@@ -330,7 +330,7 @@ _FUTURE_LEAKS_FAULTS = (
     ),
     Fault(
         "answer turned round",
-        "It says the opposite: True has to mean that the future leaks.",
+        "The answer is the opposite: True has to mean that the future leaks.",
         leaks=lambda future: not bool(future.any()),
     ),
     Fault(

@@ -57,8 +57,8 @@ _SEASONAL_NAIVE_FAULTS = (
     ),
     Fault(
         "begins where the window begins",
-        "It begins with the first month of the window and takes as many as are asked for: past itself, or "
-        "past[:, -12:] of fewer months. Take the last `season`.",
+        "It repeats the window from its first month on, as `past` itself does, or past[:, -12:] of fewer months. "
+        "Repeat the last `season` months.",
         length=lambda season: 10**6,
     ),
     Fault(

@@ -39,7 +39,7 @@ _NEW_VECTOR_FAULTS = (
     ),
     Fault(
         "no exponential",
-        "The scores are divided by their sum without the exponential. Such weights sum to 1, but can be negative.",
+        "The scores are divided by their sum, without the exponential. Such weights sum to 1, but can be negative.",
         normalize=lambda scores: scores / scores.sum(),
     ),
     Fault(
