@@ -6,14 +6,14 @@
     python tools/robustness.py run --python OTHER/bin/python --threads 1    with another environment's torch
     python tools/robustness.py table                        write docs/robustness.md from what has been run
 
-Lists are multiplied, so `--threads 1 2 --vectors best default` gives four conditions. What has been run is kept in
-runs/robustness/, one JSON file for each condition and notebook, and is not run again, so that a grid of many hours can
-be interrupted; delete a file to repeat it. Of each run we keep the cells that failed and the value of each verdict. The
-table names every failure and gives, for each verdict, the distance between its mean and the nearest bound in standard
-deviations over the conditions.
+Lists are multiplied, so `--threads 1 2 --vectors best default` gives four conditions. Each run's failed cells and the
+value of each verdict are kept in docs/robustness.json, and what stands there is not run again, so that a grid of many
+hours can be interrupted and continued on another machine; `--again` repeats it. The table names every failure and
+gives, for each verdict, the distance between its mean and the nearest bound in standard deviations over the conditions.
 """
 
 import argparse
+import fcntl
 import itertools
 import json
 import os
@@ -29,12 +29,10 @@ from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 
-import torch
-
 from benchmarks.__main__ import machine
 
 ROOT = Path(__file__).resolve().parents[1]
-RUNS = ROOT / "runs" / "robustness"
+RUNS = ROOT / "docs" / "robustness.json"
 TABLE = ROOT / "docs" / "robustness.md"
 SAFE = 3.0  # standard deviations between a verdict's mean and its bound
 
@@ -86,18 +84,42 @@ def run(python: str, notebook: Path, environment: dict[str, str]) -> dict:
             if fault.tag in ("failure", "error")
         }
         values = [json.loads(line) for line in verdicts.read_text().splitlines()]
-    return {"seconds": seconds, "cells": len(cases), "failed": failed, "verdicts": values}
+    here = machine()
+    place = {"date": str(date.today()), "machine": f"{here['cores']} cores of {here['processor']}"}
+    return place | {"seconds": round(seconds), "cells": len(cases), "failed": failed, "verdicts": values}
 
 
 def conditions(options: argparse.Namespace) -> Iterator[tuple[str, int, dict[str, str]]]:
     """Name, busy processes and environment variables of each condition asked for."""
-    probe = [options.python, "-c", "import torch; print(torch.__version__.split('+')[0])"]
-    version = subprocess.run(probe, capture_output=True, text=True, check=True).stdout.strip()
+    probe = "import torch; print(torch.__version__.split('+')[0], torch.backends.cpu.get_cpu_capability(), sep=', ')"
     for threads, vectors, load in itertools.product(options.threads, options.vectors, options.busy):
         environment = {"OMP_NUM_THREADS": str(threads)}
         if vectors != "best":
             environment["ATEN_CPU_CAPABILITY"] = vectors
-        yield f"torch {version}, threads {threads}, vectors {vectors}, busy {load}", load, environment
+        command = [options.python, "-c", probe]
+        done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
+        yield f"torch {done.stdout.strip()}, threads {threads}, busy {load}", load, environment
+
+
+def kept() -> dict[str, dict[str, dict]]:
+    """What has been run: for each condition and notebook, its result."""
+    return json.loads(RUNS.read_text()) if RUNS.exists() else {}
+
+
+def keep(condition: str, notebook: str, result: dict) -> None:
+    """Add one result, a line of its own in the file, to those kept; other processes may add theirs at the same time."""
+    with open(__file__) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        results = kept()
+        results.setdefault(condition, {})[notebook] = result
+        blocks = [
+            f"{json.dumps(name)}: {{\n"
+            + ",\n".join(f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(runs.items()))
+            for name, runs in sorted(results.items())
+        ]
+        partial = RUNS.with_suffix(".partial")
+        partial.write_text("{\n" + "\n},\n".join(blocks) + "\n}\n}\n")
+        partial.replace(RUNS)
 
 
 def run_all(options: argparse.Namespace) -> None:
@@ -107,51 +129,55 @@ def run_all(options: argparse.Namespace) -> None:
         notebooks = [notebook for notebook in notebooks if notebook.stem[:2] in options.notebooks]
 
     for condition, load, environment in conditions(options):
-        folder = RUNS / condition
-        folder.mkdir(parents=True, exist_ok=True)
+        done = set() if options.again else set(kept().get(condition, {}))
 
-        def one(notebook: Path, folder: Path = folder, environment: dict[str, str] = environment) -> None:
-            target = folder / f"{notebook.stem}.json"
-            if target.exists():
-                return
+        def one(notebook: Path, condition: str = condition, environment: dict[str, str] = environment) -> None:
             result = run(options.python, notebook, environment)
-            target.with_suffix(".partial").write_text(json.dumps(result, indent=1))
-            target.with_suffix(".partial").replace(target)
-            print(f"{folder.name}: {notebook.stem} {result['seconds']:.0f} s, failed {[*result['failed']]}", flush=True)
+            keep(condition, notebook.stem, result)
+            print(f"{condition}: {notebook.stem} {result['seconds']:.0f} s, failed {[*result['failed']]}", flush=True)
 
         with busy(load), ThreadPoolExecutor(options.jobs) as pool:
-            list(pool.map(one, notebooks))
+            list(pool.map(one, [notebook for notebook in notebooks if notebook.stem not in done]))
 
 
 def table() -> str:
     """The page: conditions, failures, and every verdict with its margin, the narrowest first."""
-    folders = sorted(folder for folder in RUNS.iterdir() if folder.is_dir())
-    results = {(f.name, r.stem): json.loads(r.read_text()) for f in folders for r in sorted(f.glob("*.json"))}
-    here = machine()
+    conditions = sorted(kept().items())
+    results = {(condition, stem): result for condition, runs in conditions for stem, result in sorted(runs.items())}
     lines = [
         "# Do the notebooks' checks hold on other machines?",
         "",
-        f"Written on {date.today()} by `python tools/robustness.py table` from strict `pytest --nbval` runs of the",
-        f"quick profile on {here['cores']} cores of {here['processor']}; its best vector instructions are",
-        f"{torch.backends.cpu.get_cpu_capability()}. Threads are torch's, vectors its `ATEN_CPU_CAPABILITY`; busy",
-        "counts processes that keep a core busy beside the course.",
+        "Written by `python tools/robustness.py table` from strict `pytest --nbval` runs of the quick profile, which",
+        "[robustness.json](robustness.json) keeps. Threads are torch's; the vector instructions are those its kernels",
+        "used (`ATEN_CPU_CAPABILITY`); busy counts processes that keep a core busy beside the course.",
         "",
         "## Conditions",
         "",
-        "| condition | notebooks | cells | failed | seconds |",
-        "|---|---|---|---|---|",
+        "| condition | machine | dates | notebooks | cells | failed | seconds |",
+        "|---|---|---|---|---|---|---|",
     ]
-    for folder in folders:
-        runs = [result for (name, _), result in results.items() if name == folder.name]
-        cells, failed = sum(r["cells"] for r in runs), sum(len(r["failed"]) for r in runs)
-        lines.append(f"| {folder.name} | {len(runs)} | {cells} | {failed} | {sum(r['seconds'] for r in runs):.0f} |")
-    lines += ["", "## Failed cells", ""]
+    for condition, runs in conditions:
+        machines, dates = ({result[key] for result in runs.values()} for key in ("machine", "date"))
+        cells, failed, seconds = (
+            sum(measure(result) for result in runs.values())
+            for measure in (lambda r: r["cells"], lambda r: len(r["failed"]), lambda r: r["seconds"])
+        )
+        row = [
+            condition,
+            ", ".join(sorted(machines)),
+            ", ".join(sorted(dates)),
+            len(runs),
+            cells,
+            failed,
+            f"{seconds:.0f}",
+        ]
+        lines.append("| " + " | ".join(map(str, row)) + " |")
     failures = [
         f"- {stem}, {cell} ({condition}): `{message.strip().splitlines()[0][:200]}`"
         for (condition, stem), result in results.items()
         for cell, message in result["failed"].items()
     ]
-    lines += failures or ["None."]
+    lines += ["", "## Failed cells", "", *(failures or ["None."])]
     lines += [
         "",
         "## Verdicts",
@@ -199,6 +225,7 @@ def main() -> None:
     runs.add_argument("--busy", nargs="+", type=int, default=[0], help="processes that keep a core busy")
     runs.add_argument("--python", default=sys.executable, help="interpreter of the environment to test")
     runs.add_argument("--jobs", type=int, default=1, help="notebooks at a time")
+    runs.add_argument("--again", action="store_true", help="repeat what has been run")
     commands.add_parser("table", help="write docs/robustness.md")
     options = parser.parse_args()
     if options.command == "run":
