@@ -55,6 +55,21 @@ def test_verdict_can_fail(value, bounds, message):
         course.verdict("it", value, **bounds)
 
 
+def test_verdict_is_judged_in_the_profile_that_was_measured(monkeypatch, capsys):
+    monkeypatch.setenv("SCIFORMER_PROFILE", "quick")
+    with pytest.raises(AssertionError, match="it is 0.5, expected above 0.98"):
+        course.verdict("it", 0.5, above=0.98, measured="quick")
+    course.verdict("it", 0.99, above=0.98, measured="quick")
+    monkeypatch.setenv("SCIFORMER_PROFILE", "full")
+    course.verdict("it", 0.5, above=0.98, measured="quick")
+    assert capsys.readouterr().out.splitlines() == [
+        "ok: it is above 0.98",
+        "stated, not judged: it is 0.5; no record of the full profile says what to expect",
+    ]
+    with pytest.raises(AssertionError, match="it is 0.5, expected above 0.98"):
+        course.verdict("it", 0.5, above=0.98)
+
+
 def test_verdict_needs_a_bound():
     with pytest.raises(ValueError, match="above=, below= or both"):
         course.verdict("it", 1.0)

@@ -42,10 +42,10 @@ def _record_verdicts():
     import json, os
     from sciformer import course
     judge = course.verdict
-    def verdict(name, value, *, above=None, below=None):
+    def verdict(name, value, *, above=None, below=None, **options):
         with open(os.environ["SCIFORMER_VERDICTS"], "a") as file:
             file.write(json.dumps({"name": name, "value": float(value), "above": above, "below": below}) + "\\n")
-        return judge(name, value, above=above, below=below)
+        return judge(name, value, above=above, below=below, **options)
     course.verdict = verdict
 _record_verdicts()
 """
