@@ -39,7 +39,8 @@ from sciformer import check, cli, course, metrics, plotting
 from sciformer.data import batches, mnist, shakespeare
 from sciformer.training import TrainConfig, evaluate, fit
 
-_ = torch.manual_seed(0)
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
 
 # %% [markdown]
 # The doctor lists versions, device, threads and data. If something goes wrong later, paste its output into your question.
@@ -151,10 +152,11 @@ list(SCORES)
 # %% [markdown]
 # ## A first model
 #
-# One block of attention over 16 patches of a digit. Notebook 06 builds it from its parts; here it is a black box.
+# One block of attention over 16 patches of a digit. Notebook 06 builds it from its parts; here it is a black box. `.to(device)`
+# moves it to the GPU, where there is one; its batches have to follow it.
 
 # %%
-model = ImageTransformer(28, 7, 1, 10, embed_dim=32, num_heads=4, num_layers=1)
+model = ImageTransformer(28, 7, 1, 10, embed_dim=32, num_heads=4, num_layers=1).to(device)
 sum(p.numel() for p in model.parameters())
 
 # %% [markdown]
@@ -172,7 +174,8 @@ course.verdict("accuracy before training", evaluate(model, test, metrics.accurac
 
 # %% tags=["nbval-ignore-output"]
 config = TrainConfig(steps=400, lr=1e-2, optimizer="muon", warmup_steps=20)
-history = fit(model, batches(images, labels, batch_size=64, seed=0), F.cross_entropy, config)
+stream = batches(images.to(device), labels.to(device), batch_size=64, seed=0)
+history = fit(model, stream, F.cross_entropy, config)
 accuracy = evaluate(model, test, metrics.accuracy)
 print(f"trained for {history.seconds:.0f} s: {100 * accuracy:.1f} % right")
 
@@ -192,7 +195,7 @@ plt.show()
 
 # %%
 test_images, test_labels = test[0]
-predicted = model.eval()(test_images[:10]).argmax(dim=-1)
+predicted = model.eval()(test_images[:10].to(device)).argmax(dim=-1)
 plotting.images(test_images[:10], [f"read as {n}" for n in predicted])
 plt.show()
 

@@ -40,7 +40,8 @@ from sciformer.data import batches, lookup
 from sciformer.teach import Switches, explore
 from sciformer.training import TrainConfig, evaluate, fit
 
-_ = torch.manual_seed(0)
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
 
 # %% [markdown]
 # ## Predict first
@@ -504,14 +505,14 @@ class NextToken(nn.Module):
         self.causal = causal
 
     def forward(self, tokens):  # (B, L)
-        attn_mask = causal_mask(tokens.shape[1]) if self.causal else None
+        attn_mask = causal_mask(tokens.shape[1], device=tokens.device) if self.causal else None
         y, _ = self.head(self.embed(tokens), attn_mask=attn_mask)  # (B, L, E)
         return self.read_out(y).transpose(1, 2)  # (B, vocab, L), as cross_entropy wants it
 
 
 def train_next_token(Mask, causal, sequences):  # (N, 7): 6 tokens to read, and each one's next
     torch.manual_seed(0)
-    model = NextToken(Mask(6), causal)
+    model, sequences = NextToken(Mask(6), causal).to(device), sequences.to(device)
     stream = batches(sequences[:, :-1], sequences[:, 1:], batch_size=64, seed=0)
     return model, fit(model, stream, F.cross_entropy, TrainConfig(steps=300, lr=0.03), progress=False)
 
@@ -547,7 +548,7 @@ course.verdict("honest loss, over log 8", last["additive beside causal"] / math.
 
 # %%
 leaky.causal = True
-fresh = torch.randint(8, (2000, 7), generator=torch.Generator().manual_seed(5))
+fresh = torch.randint(8, (2000, 7), generator=torch.Generator().manual_seed(5)).to(device)
 with torch.no_grad():
     in_use = F.cross_entropy(leaky(fresh[:, :-1]), fresh[:, 1:]).item()
 course.verdict("leaky model used honestly: loss over log 8", in_use / math.log(8), above=1.2)
@@ -558,7 +559,7 @@ course.verdict("leaky model used honestly: loss over log 8", in_use / math.log(8
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.5), layout="constrained")
 for ax, model, title in zip(axes, (leaky, leaky_times, honest), histories, strict=True):
-    mask = model.head.learned_mask.mask.detach()
+    mask = model.head.learned_mask.mask.detach().cpu()
     mask = mask.masked_fill(~causal, -math.inf) if model is honest else mask
     plotting.heatmap(
         mask, title=title.replace(" in", "\nin").replace(" be", "\nbe"), signed=True, vmax=2, colorbar=False, ax=ax
@@ -583,10 +584,10 @@ for name, history in {"additive": plus_history, "multiplicative": times_history}
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.7), layout="constrained")
 for ax, model, title in zip(axes, (plus, times), ("additive", "multiplicative"), strict=True):
-    mask = model.head.learned_mask.mask.detach().masked_fill(~causal, -math.inf)  # (L, S)
+    mask = model.head.learned_mask.mask.detach().cpu().masked_fill(~causal, -math.inf)  # (L, S)
     plotting.heatmap(mask, title=f"{title}, beside the causal mask", signed=True, colorbar=False, ax=ax)
 plt.show()
-found = torch.stack([m.head.learned_mask.mask.masked_fill(~causal, -math.inf) for m in (plus, times)])[
+found = torch.stack([m.head.learned_mask.mask.cpu().masked_fill(~causal, -math.inf) for m in (plus, times)])[
     :, 2:
 ]  # rows 2..5
 two_back = [(i - 2, i - 5) for i in range(2, 6)]
@@ -599,8 +600,8 @@ course.verdict("rows (of 8) whose largest entry is 2 or 5 places back", hits, ab
 # Eight pairs of a key and a value, then one of the keys again. The answer is the value that stood beside it.
 
 # %%
-keys, values, asked, answer = lookup(20_000, seed=0)  # (N, 8), (N, 8), (N,), (N,)
-test_set = lookup(2000, seed=1)
+keys, values, asked, answer = (x.to(device) for x in lookup(20_000, seed=0))  # (N, 8), (N, 8), (N,), (N,)
+test_set = [x.to(device) for x in lookup(2000, seed=1)]
 print("pairs ", [tuple(pair) for pair in torch.stack([keys[0], values[0]], dim=-1).tolist()])
 print("asked ", asked[0].item(), "  answer", answer[0].item())
 
@@ -625,7 +626,7 @@ class LookUp(nn.Module):
 
 def train_look_up(seed=0, steps=100, lr=0.01, **options):
     torch.manual_seed(seed)
-    model = LookUp(**options)
+    model = LookUp(**options).to(device)
     stream = batches(keys, values, asked, answer, batch_size=64, seed=seed)
     history = fit(model, stream, F.cross_entropy, TrainConfig(steps=steps, lr=lr), progress=False)
     return model, history, evaluate(model, [test_set], metrics.accuracy)

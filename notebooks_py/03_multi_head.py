@@ -48,7 +48,8 @@ from sciformer import (
 from sciformer.lab.metrics import mean_and_error
 from sciformer.training import TrainConfig, fit
 
-_ = torch.manual_seed(0)
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
 
 # %% [markdown]
 # **Predict.** An attention layer is asked two things at once: *who* and *where*. It may have 1, 2, 4 or 8 heads, always with
@@ -492,7 +493,8 @@ def questions(count, width, seed, batch=64, items=8):
         query = key[:, :2].flatten(1)[:, None]  # (B, 1, E)
         target = value[:, :2].flatten(1)[:, None]  # (B, 1, E)
         blank = torch.zeros_like(key)
-        yield query, torch.cat([key, blank], dim=-1), torch.cat([value, blank], dim=-1), target
+        parts = query, torch.cat([key, blank], dim=-1), torch.cat([value, blank], dim=-1), target
+        yield tuple(part.to(device) for part in parts)
 
 
 [tuple(part.shape) for part in next(questions(1, 16, seed=0))]
@@ -510,7 +512,7 @@ class Finder(nn.Module):
 
 def train(width, num_heads, seed, steps, score=DotProductScore):
     torch.manual_seed(seed)
-    model = Finder(width, num_heads, score)
+    model = Finder(width, num_heads, score).to(device)
     config = TrainConfig(steps=steps, lr=1e-2, warmup_steps=20, weight_decay=0.0)
     history = fit(model, questions(steps, width, seed), F.mse_loss, config, progress=False)
     return model, history.loss

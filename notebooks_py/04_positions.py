@@ -39,7 +39,8 @@ from sciformer.data import batches
 from sciformer.teach import explore
 from sciformer.training import TrainConfig, fit
 
-_ = torch.manual_seed(0)
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
 
 # %% [markdown]
 # ## Predict first
@@ -342,15 +343,16 @@ class Counter(nn.Module):
 
 
 # %% tags=["nbval-ignore-output"]
-numbers = torch.randint(1, 32, (10_000, 16))
+numbers = torch.randint(1, 32, (10_000, 16)).to(device)
 numbers[:, 0] = 0  # the start token
-own_place = torch.arange(16).expand(10_000, 16)
+own_place = torch.arange(16, device=device).expand(10_000, 16)
 counted = {}
 for causal in (True, False):
     counted[causal] = []
     for seed in range(3):
         torch.manual_seed(seed)
-        counter, stream = Counter(causal), batches(numbers[:9000], own_place[:9000], batch_size=32, seed=seed)
+        counter = Counter(causal).to(device)
+        stream = batches(numbers[:9000], own_place[:9000], batch_size=32, seed=seed)
         fit(counter, stream, F.cross_entropy, TrainConfig(steps=300, lr=0.01), progress=False)
         with torch.no_grad():
             right = counter(numbers[9000:]).argmax(dim=1) == own_place[9000:]
@@ -382,7 +384,7 @@ def three_back_loss(logits, tokens):  # (B, 32, L), (B, L)
     return F.cross_entropy(logits[:, :, 3:], tokens[:, :-3])
 
 
-train_set, test_set = sequences(10_000, 16, seed=0), sequences(1000, 16, seed=1)
+train_set, test_set = sequences(10_000, 16, seed=0).to(device), sequences(1000, 16, seed=1).to(device)
 print("tokens", test_set[0].tolist())
 print("answer", ["-"] * 3 + test_set[0, :-3].tolist())
 
@@ -435,7 +437,7 @@ for name, arm in arms.items():
     models[name], losses[name] = [], []
     for seed in range(4):
         torch.manual_seed(seed)
-        models[name].append(ThreeBack(**arm))
+        models[name].append(ThreeBack(**arm).to(device))
         losses[name].append(train(models[name][-1], seed))
     shares[name] = [by_place(model, test_set).mean().item() for model in models[name]]
     print(f"{name.replace(chr(10), ' '):24}", [f"{share:.3f}" for share in shares[name]])
@@ -493,7 +495,7 @@ plt.show()
 # %%
 for name in ("sinusoidal", "learned"):
     scores = torch.stack([place_scores(model, 16)[3:] for model in models[name]])  # (seeds, 13, 16)
-    hits = (scores.argmax(dim=-1) == torch.arange(13)).float().mean().item()
+    hits = (scores.argmax(dim=-1) == torch.arange(13, device=device)).float().mean().item()
     course.verdict(f"{name}: rows whose highest score is three back", hits, above=0.95)
 size = learned.std().item()
 course.verdict("learned vectors: standard deviation, over 0.02 at the start", size / 0.02, above=3)
@@ -523,7 +525,7 @@ except ValueError as error:
 # ones encountered during training" (section 3.5). Did ours?
 
 # %% tags=["nbval-ignore-output"]
-long_set = torch.randint(32, (500, 64), generator=torch.Generator().manual_seed(2))  # now tokens repeat
+long_set = torch.randint(32, (500, 64), generator=torch.Generator().manual_seed(2)).to(device)  # now tokens repeat
 far = {name: torch.stack([by_place(model, long_set) for model in models[name]]) for name in ("sinusoidal", "learned")}
 for name, share in far.items():
     print(f"{name:10} places 3 to 15: {share[:, :13].mean():.3f}, places 16 to 63: {share[:, 13:].mean():.3f}")
@@ -583,7 +585,7 @@ for name, steps in (("sinusoidal", 250), ("learned", 250), ("learned", 1000)):
         torch.manual_seed(seed)
         model = ThreeBack(name)
         model.positions = RandomStart(model.positions)
-        train(model, seed, steps)
+        train(model.to(device), seed, steps)
         runs.append(by_place(model, long_set))
     cured[f"{name}, random starts, {steps} steps"] = torch.stack(runs)
     print(f"{name:10} {steps:4} steps, places 3 to 63: {torch.stack(runs).mean():.3f}")

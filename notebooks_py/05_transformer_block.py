@@ -36,7 +36,8 @@ from sciformer import FeedForward, ImageTransformer, MultiHeadAttention, Transfo
 from sciformer.data import batches, mnist
 from sciformer.training import TrainConfig, fit
 
-_ = torch.manual_seed(0)
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
 words = ["the", "cat", "sat", "on", "the", "mat"]
 
 # %% [markdown]
@@ -373,10 +374,10 @@ def build(kind, depth, seed):
     if kind == "no norm":
         for block in model.blocks:
             block.attention_norm = block.feed_forward_norm = nn.Identity()
-    return model
+    return model.to(device)
 
 
-digits, labels = mnist("train")
+digits, labels = (tensor.to(device) for tensor in mnist("train"))
 digits = (digits - digits.mean()) / digits.std()
 
 

@@ -513,9 +513,9 @@ loss = text_loss(model, validation, setting.length)  # the whole validation text
 print(f"{recipe}: validation loss {loss:.3f} after {steps} steps in {history.seconds:.0f} s")
 
 # %%
-course.verdict("validation loss", loss, below=1.78)
-course.verdict("validation loss less that of counting pairs", loss - to_beat["pairs"], below=-0.6)
-course.verdict("validation loss less that of counting fours", loss - to_beat["fours"], below=0)
+course.verdict("validation loss", loss, below=1.78, measured="quick")
+course.verdict("validation loss less that of counting pairs", loss - to_beat["pairs"], below=-0.6, measured="quick")
+course.verdict("validation loss less that of counting fours", loss - to_beat["fours"], below=0, measured="quick")
 
 # %%
 lines = {f"{name} counted": [(1, to_beat[name]), (steps, to_beat[name])] for name in ("pairs", "fours")}
@@ -708,10 +708,10 @@ plotting.curves({"loss": losses.mean(dim=0).tolist()}, xlabel="place in the piec
 plt.show()
 
 # %%
-course.verdict("loss of first letters less that of third letters", (by_letter[0] - by_letter[2]).item(), above=0.4)
+course.verdict("loss of first letters less that of third letters", (by_letter[0] - by_letter[2]).item(), above=0.4, measured="quick")
 first, rest = losses[:, 0].mean().item(), losses[:, L // 2 :].mean().item()
-course.verdict("loss at the first place less that of the second half", first - rest, above=0.5)
-course.verdict("loss at the first place less that of counting pairs", first - to_beat["pairs"], above=-0.35, below=0.35)
+course.verdict("loss at the first place less that of the second half", first - rest, above=0.5, measured="quick")
+course.verdict("loss at the first place less that of counting pairs", first - to_beat["pairs"], above=-0.35, below=0.35, measured="quick")
 
 # %% [markdown]
 # Hard is what is new: the first letter of a word. The others are easier. And at the first place of a piece there is no

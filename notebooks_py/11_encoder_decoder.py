@@ -278,7 +278,7 @@ exact = trainers.exact_match(model, setting, new, [text[::-1] for text in new])
 print(f"{len(new)} new strings: {exact:.2%} right to the last letter")
 
 # %%
-course.verdict("share of new strings reversed without a mistake", exact, above=0.998)
+course.verdict("share of new strings reversed without a mistake", exact, above=0.998, measured="quick")
 
 # %% [markdown]
 # ## Dates
@@ -313,9 +313,9 @@ for name, share in right.items():
     print(f"{name}: {share:.2%} of {len(tests[name][0]):,} right to the last digit")
 
 # %%
-course.verdict("share right, new days in known forms", right["new days, known forms"], above=0.998)
-course.verdict("share right, new forms", right["known days, new forms"], above=0.9)
-course.verdict("share right, new days in new forms", right["new days, new forms"], above=0.9)
+course.verdict("share right, new days in known forms", right["new days, known forms"], above=0.998, measured="quick")
+course.verdict("share right, new forms", right["known days, new forms"], above=0.9, measured="quick")
+course.verdict("share right, new days in new forms", right["new days, new forms"], above=0.9, measured="quick")
 
 
 # %% [markdown]
@@ -476,7 +476,7 @@ for text in ("03/05/1985", "03 05 1985", "03-05 1985"):
 
 # %%
 _, wide = date_model.beam(some, width=4)
-course.verdict("the best of four targets less likely than the second, in 200", (wide[:, 0] < wide[:, 1]).sum().item(), below=1)
+course.verdict("the best of four targets less likely than the second, in 200", (wide[:, 0] < wide[:, 1]).sum().item(), below=1, measured="quick")
 
 # %% [markdown]
 # Where the best takes nearly all, the model is sure. Where they share, it is not; and then the right one need not be among them.
@@ -526,12 +526,12 @@ plt.show()
 
 # %%
 at = {arm: dict(values) for arm, values in whole.items()}
-course.verdict("sinusoidal: whole strings of 10", at["sinusoidal"][10], above=0.98)
-course.verdict("sinusoidal: whole strings of 11", at["sinusoidal"][11], below=0.5)
-course.verdict("rotary: whole strings of 10", at["rotary"][10], above=0.98)
-course.verdict("rotary: whole strings of 20", at["rotary"][20], below=0.1)
-course.verdict("either: whole strings of 100", max(at["sinusoidal"][100], at["rotary"][100]), below=0.01)
-course.verdict("none: whole strings of 10", at["none"][10], below=0.1)
+course.verdict("sinusoidal: whole strings of 10", at["sinusoidal"][10], above=0.98, measured="quick")
+course.verdict("sinusoidal: whole strings of 11", at["sinusoidal"][11], below=0.5, measured="quick")
+course.verdict("rotary: whole strings of 10", at["rotary"][10], above=0.98, measured="quick")
+course.verdict("rotary: whole strings of 20", at["rotary"][20], below=0.1, measured="quick")
+course.verdict("either: whole strings of 100", max(at["sinusoidal"][100], at["rotary"][100]), below=0.01, measured="quick")
+course.verdict("none: whole strings of 10", at["none"][10], below=0.1, measured="quick")
 
 # %% [markdown]
 # With sinusoids, one letter more is too many: the model has learned places, not a rule, and never saw the eleventh. Rotary positions

@@ -41,6 +41,7 @@ from sciformer.teach import explore
 from sciformer.training import TrainConfig, fit
 
 torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
 
 # %% [markdown]
 # ## Predict first
@@ -347,13 +348,13 @@ arms = {
     "when": lambda own, other: (own, torch.zeros_like(own), other),
     "when and what": lambda own, other: (own, other, other),
 }
-given = {part: [tensor.float() for tensor in data[part]] for part in data}  # past, future, other
+given = {part: [tensor.float().to(device) for tensor in data[part]] for part in data}  # past, future, other
 recipe = TrainConfig(steps=400, lr=3e-3, weight_decay=0.1)
 
 
 def trained(arm, seed):
     torch.manual_seed(seed)
-    model, (past, future, other) = CrossForecast(C, H), given["train"]
+    model, (past, future, other) = CrossForecast(C, H).to(device), given["train"]
     stream = batches(*arms[arm](past, other), future, batch_size=64, seed=seed)
     fit(model, stream, F.l1_loss, recipe, progress=False)
     return model.requires_grad_(False)
@@ -389,7 +390,7 @@ for arm in arms:
 def mean_weights(arm, part="validation"):
     past, _, other = given[part]
     inputs = arms[arm](past, other)
-    return torch.stack([model.look(*inputs[1:])[1].mean(dim=0) for model in models[arm]])  # (seeds, 1, L, S)
+    return torch.stack([model.look(*inputs[1:])[1].mean(dim=0) for model in models[arm]]).cpu()  # (seeds, 1, L, S)
 
 
 seen = mean_weights("when")
@@ -482,7 +483,7 @@ def by_year(forecast):
 
 
 past, _, other = given["test"]
-attention = torch.stack([model(*arms["when"](past, other)) for model in models["when"]]).mean(dim=0)
+attention = torch.stack([model(*arms["when"](past, other)) for model in models["when"]]).mean(dim=0).cpu()
 for name, forecast in baselines("test").items():
     gap, off = metrics.mean_and_error((by_year(attention) - by_year(forecast)).tolist())
     print(f"'when' less {name:16} {gap:+.3f} ± {off:.3f} ppm over {len(by_year(forecast))} years")
@@ -537,8 +538,9 @@ plt.show()
 # network, which read both signals.
 
 # %%
-train, test = marked(len(data["train"][0]), seed=0), marked(1000, seed=1)
-both = [torch.cat([torch.ones(len(signal), 1), signal, marks], dim=-1) for signal, marks, _ in (train, test)]
+train = [x.to(device) for x in marked(len(data["train"][0]), seed=0)]
+test = [x.to(device) for x in marked(1000, seed=1)]
+both = [torch.cat([torch.ones_like(signal[:, :1]), signal, marks], dim=-1) for signal, marks, _ in (train, test)]
 makers = {
     "network": lambda: nn.Sequential(nn.Linear(1 + 2 * C, 64), nn.GELU(), nn.Linear(64, 1)),
     "cross-attention,\n1 head": lambda: CrossForecast(C, 1),
@@ -548,7 +550,7 @@ makers = {
 
 def copier(name, seed):
     torch.manual_seed(seed)
-    model, inputs = makers[name](), both if name == "network" else [(s, m, s) for s, m, _ in (train, test)]
+    model, inputs = makers[name]().to(device), both if name == "network" else [(s, m, s) for s, m, _ in (train, test)]
     reads = [x if isinstance(x, tuple) else (x,) for x in inputs]  # what the model is given, in training and test
     settings = TrainConfig(steps=300, lr=1e-2, weight_decay=0.1)
     fit(model, batches(*reads[0], train[2], batch_size=64, seed=seed), F.l1_loss, settings, progress=False)
@@ -580,7 +582,7 @@ course.verdict("four heads: error over that of always 0", ratio["cross-attention
 
 # %%
 model, _ = copiers["cross-attention,\n4 heads"][0]
-_, weights = model.look(marks, signal)  # (2, H, 1, S)
+_, weights = model.look(marks.to(device), signal.to(device))  # (2, H, 1, S)
 heads = [f"head {n}" for n in range(4)]
 plotting.heatmap(weights[0, :, 0], rows=heads, ylabel="", xlabel="moment", vmax=1, colorbar=False, title=f"weights, dark 0, bright 1; the mark is at moment {marks[0].argmax().item()}")
 plt.show()

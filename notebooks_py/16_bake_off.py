@@ -41,6 +41,7 @@ from sciformer.lab import claims, records, trainers
 from sciformer.teach import explore
 
 torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
 
 # %% [markdown]
 # ## Predict first
@@ -237,7 +238,7 @@ base = replace(base, patch_size=4, embed_dim=32, num_heads=2, num_layers=1, trai
 live = {}
 for score in SCORES:
     setting = replace(base, score=score)
-    live[score] = trainers.train_image_transformer(setting, seed=0, looks=1, progress=False)
+    live[score] = trainers.train_image_transformer(setting, seed=0, device=device, looks=1, progress=False)
 
 # %% tags=["nbval-ignore-output"]
 for score, one in live.items():
@@ -251,7 +252,7 @@ digit = base.test_batches()[0][0][:1]  # (1, 1, 28, 28)
 maps = {}
 for score, one in live.items():
     with torch.no_grad():
-        maps[score] = one.model.eval().attention_weights(digit)[0][0, 0]  # (L, L) of the first head
+        maps[score] = one.model.eval().attention_weights(digit.to(device))[0][0, 0].cpu()  # (L, L) of the first head
 query = 24  # the patch in the middle of 7 × 7
 grids = torch.stack([weights[query].view(1, 7, 7) for weights in maps.values()])  # (8, 1, 7, 7)
 shares = grids / grids.amax(dim=(1, 2, 3), keepdim=True)  # each on its own scale
