@@ -163,7 +163,7 @@ big_q.shape
 
 # %% [markdown]
 # The result holds the heads one behind the other in its last axis. `view` names them; `transpose` moves them to where
-# a batch belongs. `merge` is the way back.
+# a batch belongs. `merge` is its inverse.
 
 # %%
 def split(x, num_heads):
@@ -655,7 +655,7 @@ course.verdict("growth of the projections", mean_and_error(growth)[0], above=1.3
 # %% [markdown]
 # ## Exercises
 #
-# A wrong answer is told which mistake it is. Hints and a solution are folded away.
+# The first wrong run shows what is wrong, the second names the mistake. Hints and a solution are folded away.
 #
 # ### Exercise 1 · easy · 5 minutes
 #
@@ -809,7 +809,7 @@ check.grouped_attention(grouped_attention)
 # ## Takeaways
 #
 # - A head is one weighted average; independent questions need heads of their own. Here, more heads than questions only blurred.
-# - Split is `view`, then `transpose`; merge is the way back. A slip keeps the shape and loses the mask.
+# - Split is `view`, then `transpose`; merge is the inverse. A slip keeps the shape and loses the mask.
 # - Scale by the head's size. A bias that depends on the query alone cancels.
 #
 # ## Check yourself

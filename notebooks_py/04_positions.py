@@ -358,7 +358,7 @@ for causal in (True, False):
     print("causal    " if causal else "not causal", [f"{share:.3f}" for share in counted[causal]])
 
 # %%
-course.verdict("causal, no positions: worst share of places known", min(counted[True]), above=0.97)
+course.verdict("causal, no positions: worst share of positions known", min(counted[True]), above=0.97)
 course.verdict("no mask, no positions: best share", max(counted[False]), above=0.11, below=0.14)
 
 
@@ -609,8 +609,8 @@ course.verdict("learned: gain by 1000 steps in place of 250", learned_1000 - lea
 # %% [markdown]
 # ## Exercises
 #
-# Write the function in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is,
-# on fresh numbers each time. Hints and a solution are folded away below each cell.
+# Write the function in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
 #
 # ### Exercise 1 · easy · 4 minutes
 #
