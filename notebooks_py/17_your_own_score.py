@@ -204,7 +204,7 @@ print("a later key matters:", leaks)
 
 # %% [markdown]
 # The package asks every score of the course this and more, in float64, on the readable and on the fast path, under six kinds of
-# masks:
+# masks. The last two promises are about GPUs, and need none: torch can compute shapes, dtypes and devices without any numbers.
 
 # %%
 for name, prop in properties.PROPERTIES.items():

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from sciformer.fast import attention
 from sciformer.fast.cache import Cache, SourceMemory, memory_for
-from sciformer.functional import InputError
+from sciformer.functional import InputError, share_dtype
 from sciformer.scores import DotProductScore, ScoreRecipe
 
 
@@ -142,7 +142,7 @@ class MultiHeadAttention(nn.Module):
                 raise InputError(f"{name} must be (B, length, {embed_dim}), got {tuple(x.shape)}")
             if x.shape[0] != query.shape[0]:
                 raise InputError(f"query has batch {query.shape[0]}, but {name} has batch {x.shape[0]}")
-            if not x.is_floating_point() or x.dtype != query.dtype:
+            if not share_dtype(query, x):
                 raise InputError(f"inputs must share a floating-point dtype; query is {query.dtype}, {name} {x.dtype}")
         if key.shape[1] != value.shape[1]:
             raise InputError(f"there are {key.shape[1]} keys, but {value.shape[1]} values")

@@ -96,6 +96,18 @@ def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], max_length: int) -> 
     return (positions < lengths[:, None])[:, None, None, :]
 
 
+def share_dtype(*tensors: Tensor) -> bool:
+    """Whether tensors have one floating-point dtype, or autocast is on and brings them to one in every product.
+
+    Under autocast a linear map returns half precision, and a norm or a distance float32. Which of the two a tensor has
+    is then nobody's mistake. Float64 is: autocast leaves it as it is.
+    """
+    dtypes, device = {x.dtype for x in tensors}, tensors[0].device.type
+    if len(dtypes) > 1 and torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+        return dtypes <= {torch.float16, torch.bfloat16, torch.float32}
+    return len(dtypes) == 1 and tensors[0].is_floating_point()
+
+
 def check_mask(attn_mask: Tensor, scores_shape: Sequence[int]) -> None:
     """Refuse a mask that is not boolean or does not broadcast to the scores.
 
@@ -146,6 +158,9 @@ def attend(
 ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H L S"]]:
     """The lines that all mechanisms share: softmax the scores, then average the values.
 
+    Under autocast scores and value may differ in dtype, as a score's own arithmetic has it. On a GPU the softmax is
+    then computed in float32, and the average of the values in half precision.
+
     Args:
         dropout_p: probability with which a weight is dropped; outside training the caller passes 0. The weights that
             are returned are those before dropout.
@@ -158,7 +173,7 @@ def attend(
     """
     if scores.shape[-1] != value.shape[-2]:
         raise InputError(f"scores are over {scores.shape[-1]} keys, but there are {value.shape[-2]} values")
-    if scores.dtype != value.dtype:
+    if not share_dtype(scores, value):
         raise InputError(f"scores are {scores.dtype}, but value is {value.dtype}")
     weights = masked_softmax(scores, attn_mask)  # (B, H, L, S)
     return F.dropout(weights, dropout_p) @ value, weights
@@ -170,7 +185,7 @@ def check_query_key(query: Tensor, key: Tensor) -> None:
     Raises:
         ValueError: naming both shapes or both dtypes.
     """
-    if not query.is_floating_point() or query.dtype != key.dtype:
+    if not share_dtype(query, key):
         raise InputError(f"query and key must share a floating-point dtype, got {query.dtype} and {key.dtype}")
     if query.dim() < 2 or query.dim() != key.dim():
         raise InputError(

@@ -214,6 +214,42 @@ def test_attend_refuses():
         attend(torch.zeros(2, 3, 5, 7), torch.zeros(2, 3, 7, 11).double())
 
 
+def test_attend_refuses_two_dtypes_on_a_device_without_autocast_too():
+    with pytest.raises(ValueError, match=r"scores are torch\.float32, but value is torch\.float64"):
+        attend(torch.zeros(2, 3, 5, 7, device="meta"), torch.zeros(2, 3, 7, 11, device="meta").double())
+
+
+@pytest.mark.parametrize(
+    ("of_scores", "of_value"), [(torch.float32, torch.bfloat16), (torch.bfloat16, torch.float32)], ids=str
+)
+def test_under_autocast_scores_and_values_may_differ_in_dtype(of_scores, of_value):
+    """A norm or a distance is float32 there, and a projection half precision; the softmax sees all the scores' bits."""
+    query, key, value = random_qkv(dtype=torch.float32)
+    scores, value = -(query - key[:, :, :1]).norm(dim=-1)[..., None] * key.norm(dim=-1)[..., None, :], value.bfloat16()
+    exact, _ = attend(scores.to(of_scores).double(), value.double())
+    inputs = scores.to(of_scores), value.to(of_value)
+    with pytest.raises(ValueError, match=f"scores are {of_scores}, but value is {of_value}"):
+        attend(*inputs)
+    with torch.autocast("cpu", torch.bfloat16):
+        output, weights = attend(*inputs)
+    assert output.dtype == torch.bfloat16
+    assert weights.dtype == of_scores
+    assert_close(output.double(), exact, rtol=0, atol=0.02)  # bfloat16 rounds weights of 1 and outputs of 2 by 0.004
+
+
+def test_autocast_does_not_excuse_float64():
+    query, key, value = random_qkv(dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        with pytest.raises(ValueError, match="scores are"):
+            attend(torch.zeros(2, 3, 5, 7, dtype=torch.float64), value)
+        with pytest.raises(ValueError, match="query and key must share"):
+            dot_product_scores(query, key.double())
+        mixed = dot_product_scores(query, key.bfloat16())
+    assert_close(mixed.float(), dot_product_scores(query, key), rtol=0, atol=0.05)
+    with pytest.raises(ValueError, match="query and key must share"):
+        dot_product_scores(query, key.bfloat16())
+
+
 def test_steps_by_hand():
     left, right = steps_between(2, 4, query_offset=1)
     assert left.tolist() == [[1, 0, 0, 0], [2, 1, 0, 0]]
