@@ -648,7 +648,7 @@ print(f"{costs[131072][0] / (counter.get_total_flops() // 2):.0f} times fewer mu
 # %% [markdown]
 # ## Exercises
 #
-# Replace `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is.
+# Replace `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong, the second names the mistake.
 #
 # ### Exercise 1 · easy · 5 minutes
 #

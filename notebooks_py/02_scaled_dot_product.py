@@ -244,7 +244,7 @@ def gradient_size(scores):
 
 unscaled_sizes = [(d, gradient_size(raw[d])) for d in sizes]
 scaled_sizes = [(d, gradient_size(scaled[d])) for d in sizes]
-to_product = [(d, size / math.sqrt(d)) for d, size in scaled_sizes]  # on its way back it meets the 1/√d once more
+to_product = [(d, size / math.sqrt(d)) for d, size in scaled_sizes]  # going backward it meets the 1/√d once more
 lines = {"unscaled": unscaled_sizes, "scaled": scaled_sizes, "scaled, back to q·k": to_product}
 title, ylabel = "what passes back through the softmax", "median size of gradient"
 ax = plotting.curves(lines, xlabel="d", ylabel=ylabel, title=title, logy=True)
@@ -255,7 +255,7 @@ course.verdict("d = 64: scaled, back to q·k, over unscaled", to_product[2][1] /
 
 # %% [markdown]
 # At $d = 1024$ next to nothing passes: the "extremely small gradients" that the paper suspects. But be fair, and count
-# the factor $1/\sqrt d$ on the way back to $q \cdot k$ (the third line): up to $d = 64$ the unscaled gradient is clearly
+# the factor $1/\sqrt d$ of the backward pass to $q \cdot k$ (the third line): up to $d = 64$ the unscaled gradient is clearly
 # the *larger* one, and at 256 the two are about equal. What that does to learning, the last section measures.
 
 # %% [markdown]
@@ -713,8 +713,8 @@ course.verdict("d = 256, unscaled, 300 steps: mean accuracy", mean["d = 256, uns
 # %% [markdown]
 # ## Exercises
 #
-# Write the function in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is,
-# on fresh numbers each time. Hints and a solution are folded away below each cell.
+# Write the function in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
 #
 # ### Exercise 1 · easy · 4 minutes
 #

@@ -164,7 +164,7 @@ big_q.shape
 
 # %% [markdown]
 # The result holds the heads one behind the other in its last axis. `view` names them; `transpose` moves them to where
-# a batch belongs. `merge` is the way back.
+# a batch belongs. `merge` is its inverse.
 
 # %%
 def split(x, num_heads):
@@ -537,7 +537,7 @@ for num_heads in (1, 2, 4, 8):
 course.verdict("best error with one head", min(errors[1]), above=0.47, below=0.55)
 course.verdict("worst error with two heads", max(errors[2]), below=0.05)
 course.verdict("four heads: best error", min(errors[4]), above=0.1)
-course.verdict("eight heads' mean error less one head's", mean_and_error(errors[8])[0] - 0.5, above=0.03)
+course.verdict("eight heads' mean error minus one head's", mean_and_error(errors[8])[0] - 0.5, above=0.03)
 plotting.seeds(
     {str(num_heads): values for num_heads, values in errors.items()},
     lines={"one head's floor": 0.5, "knowing nothing": 1.0},
@@ -657,7 +657,7 @@ course.verdict("growth of the projections", mean_and_error(growth)[0], above=1.3
 # %% [markdown]
 # ## Exercises
 #
-# A wrong answer is told which mistake it is. Hints and a solution are folded away.
+# The first wrong run shows what is wrong, the second names the mistake. Hints and a solution are folded away.
 #
 # ### Exercise 1 · easy · 5 minutes
 #
@@ -811,7 +811,7 @@ check.grouped_attention(grouped_attention)
 # ## Takeaways
 #
 # - A head is one weighted average; independent questions need heads of their own. Here, more heads than questions only blurred.
-# - Split is `view`, then `transpose`; merge is the way back. A slip keeps the shape and loses the mask.
+# - Split is `view`, then `transpose`; merge is the inverse. A slip keeps the shape and loses the mask.
 # - Scale by the head's size. A bias that depends on the query alone cancels.
 #
 # ## Check yourself

@@ -360,7 +360,7 @@ for causal in (True, False):
     print("causal    " if causal else "not causal", [f"{share:.3f}" for share in counted[causal]])
 
 # %%
-course.verdict("causal, no positions: worst share of places known", min(counted[True]), above=0.97)
+course.verdict("causal, no positions: worst share of positions known", min(counted[True]), above=0.97)
 course.verdict("no mask, no positions: best share", max(counted[False]), above=0.11, below=0.14)
 
 
@@ -598,7 +598,7 @@ ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 plt.show()
 plain, waves_250, learned_250, learned_1000 = (share.mean().item() for share in shown.values())
 course.verdict("sinusoidal: gain by random starts", waves_250 - plain, above=0.25)
-course.verdict("with random starts, 250 steps: sinusoidal less learned", waves_250 - learned_250, above=0.1)
+course.verdict("with random starts, 250 steps: sinusoidal minus learned", waves_250 - learned_250, above=0.1)
 course.verdict("learned: gain by 1000 steps in place of 250", learned_1000 - learned_250, above=0.15)
 
 
@@ -611,8 +611,8 @@ course.verdict("learned: gain by 1000 steps in place of 250", learned_1000 - lea
 # %% [markdown]
 # ## Exercises
 #
-# Write the function in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is,
-# on fresh numbers each time. Hints and a solution are folded away below each cell.
+# Write the function in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
 #
 # ### Exercise 1 · easy · 4 minutes
 #

@@ -50,7 +50,7 @@ words = ["the", "cat", "sat", "on", "the", "mat"]
 # %% [markdown]
 # ## Attention alone is an average
 #
-# Three tokens of one number each, and attention weights that you can check by hand. Apply them again and again.
+# Three tokens with one feature each, and attention weights that you can check by hand. Apply them again and again.
 
 # %%
 weights = torch.tensor([[0.50, 0.25, 0.25], [0.25, 0.50, 0.25], [0.25, 0.25, 0.50]])
@@ -620,8 +620,8 @@ course.verdict("enlargement without norms over that with, after seven steps", ex
 # %% [markdown]
 # ## Exercises
 #
-# Write the code in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
-# fresh numbers each time.
+# Write the code in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time.
 #
 # ### Exercise 1 · easy · 4 minutes
 #
@@ -768,7 +768,7 @@ check.QuietBranch(QuietBranch)
 # <details><summary>Answer</summary>
 #
 # Inside the blocks only `out_proj` and `feed_forward.down`. Everything before them is multiplied by their zero weights
-# on the way back. From the second step on, all get one but `k_proj.bias`, whose gradient always vanishes (notebook 03). Try it:
+# in the backward pass. From the second step on, all get one but `k_proj.bias`, whose gradient always vanishes (notebook 03). Try it:
 # `scaled(build("pre-norm", 2, 0), 0.0)`, one backward, and print `parameter.grad.norm()` for each.
 #
 # </details>

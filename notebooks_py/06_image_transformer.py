@@ -76,7 +76,7 @@ unfolded = F.unfold(tiny[None, None], kernel_size=2, stride=2)[0].T  # (patches,
 torch.testing.assert_close(unfolded, patches)
 
 # %% [markdown]
-# On a digit of 28×28 pixels, patches of 7×7 make 16 tokens of 49 numbers.
+# On a digit of 28×28 pixels, patches of 7×7 make 16 tokens with 49 features.
 
 # %%
 images, labels = mnist("test")
@@ -118,7 +118,7 @@ torch.testing.assert_close(tokens[0], by_hand, rtol=1e-4, atol=1e-5)
 # %% [markdown]
 # ### Break it: channels as tokens
 #
-# A published version flattens the other way round: each of the 64 **channels** becomes a token of 16 numbers. The
+# A published version flattens the other way round: each of the 64 **channels** becomes a token with 16 features. The
 # shapes look harmless. Change one pixel, and count the tokens that notice.
 
 # %%
@@ -404,8 +404,8 @@ plt.show()
 # %% [markdown]
 # ## Exercises
 #
-# Write the function in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is,
-# on fresh numbers each time.
+# Write the function in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time.
 #
 # ### Exercise 1 · easy · 5 minutes
 #
@@ -493,7 +493,7 @@ check.order_matters(order_matters)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Whole patches change places: `F.unfold`, a random order, `F.fold`, as in the section *Where a patch stands*.
+# Whole patches are exchanged: `F.unfold`, a random order, `F.fold`, as in the section *Where a patch stands*.
 #
 # </details>
 # <details><summary>Hint 2</summary>

@@ -354,7 +354,7 @@ for name, model in candidates.items():
     print(f"{name:21} blind to the half turn:", torch.allclose(model(six), model(turned), rtol=0, atol=1e-12))
 
 # %% [markdown]
-# ## Causal: one more number
+# ## Causal: one more argument
 #
 # Where only $j \le i$ counts, the bars fall away, and the slip from above becomes a tool:
 #
@@ -381,7 +381,7 @@ print("largest difference below 1e-12:", (fused - readable).abs().max().item() <
 
 # %% [markdown]
 # So torch's fused kernels serve it, and no (L, L) matrix of distances or weights is ever held. That is what the package
-# does. Count the numbers that are kept for the way back, at 1024 tokens:
+# does. Count the numbers that are kept for the backward pass, at 1024 tokens:
 
 # %%
 def numbers_kept(need_weights):
@@ -432,7 +432,7 @@ torch.testing.assert_close(attention(grid, query, key, value)[0], readable)
 # ## Train: every pixel a token
 #
 # Digits of 14×14 pixels: 196 tokens, each of them one number between −1 and 1. Two arms of the recorded experiment
-# `mnist-pixels`, equal in everything else: the distance bias, and no sense of place at all.
+# `mnist-pixels`, equal in everything else: the distance bias, and no sense of position at all.
 
 # %%
 # The full profile has 28×28 pixels, too many to be enlarged below; long has these 14×14, of all of MNIST.
@@ -460,14 +460,14 @@ trained = {name: train(name) for name in ("distance", "none")}
 # %%
 accuracies = {name: accuracy for name, (_, _, accuracy) in trained.items()}
 course.verdict("accuracy with the distance bias", accuracies["distance"], above=0.55, measured="quick")
-course.verdict("accuracy, distance bias less nothing", accuracies["distance"] - accuracies["none"], above=0.3, measured="quick")
+course.verdict("accuracy, distance bias minus no bias", accuracies["distance"] - accuracies["none"], above=0.3, measured="quick")
 
 # %%
 plotting.curves({name: loss for name, (_, loss, _) in trained.items()}, ylabel="training loss", smooth=20)
 plt.show()
 
 # %% [markdown]
-# Without a sense of place there is only a bag of grey values: how much ink, hardly which digit. In the other arm nothing
+# Without a sense of position there is only a bag of grey values: how much ink, hardly which digit. In the other arm nothing
 # was added to the tokens, and the image is back.
 #
 # ### The recorded runs
@@ -583,7 +583,7 @@ print(", ".join(f"{name}: {right:.3f}" for name, right in share_right.items()))
 
 # %%
 _, kept, halved = share_right.values()
-course.verdict("right of 200 large digits, slopes halved less slopes kept", halved - kept, above=0.1, measured="quick")
+course.verdict("right of 200 large digits, slopes halved minus slopes kept", halved - kept, above=0.1, measured="quick")
 theirs = trainers.enlarged(model.cpu(), fine)(large_batch[0][:8].cpu())
 torch.testing.assert_close(enlarged(model.to(device), 2)(large_batch[0][:8]).cpu(), theirs)
 
@@ -614,7 +614,7 @@ print(f"turned sixes read as 9: {(turned_sixes == 9).float().mean():.2f}")
 
 # %%
 fewer = (upright == 6).float().mean() - (turned_sixes == 6).float().mean()
-course.verdict("sixes read as 6, upright less turned", fewer.item(), above=0.3, measured="quick")
+course.verdict("sixes read as 6, upright minus turned", fewer.item(), above=0.3, measured="quick")
 course.verdict("turned sixes read as 9", (turned_sixes == 9).float().mean().item(), above=0.1, measured="quick")
 course.verdict("upright sixes read as 9", (upright == 9).float().mean().item(), below=0.1, measured="quick")
 
@@ -629,8 +629,8 @@ plt.show()
 # %% [markdown]
 # ## Exercises
 #
-# Write the answer in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
-# fresh numbers each time. Hints and a solution are folded away below each cell.
+# Write the answer in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
 #
 # ### Exercise 1 · easy · 5 minutes
 #
@@ -733,7 +733,7 @@ check.with_time(with_time)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# As in *Causal: one more number*: what belongs to the query alone cancels. Which part of $-\lambda(t_i - t_j)$ is left?
+# As in *Causal: one more argument*: what belongs to the query alone cancels. Which part of $-\lambda(t_i - t_j)$ is left?
 #
 # </details>
 # <details><summary>Hint 2</summary>

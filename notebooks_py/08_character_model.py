@@ -74,17 +74,17 @@ print(f"{len(tokens):,} characters to train on, {len(validation):,} to validate,
 print(repr(vocabulary.characters))
 
 # %% [markdown]
-# One piece of text is a whole set of exercises: after each character, which comes next? The targets are the text itself,
+# One chunk of text is a whole set of exercises: after each character, which comes next? The targets are the text itself,
 # **one later**.
 
 # %%
-piece = vocabulary.encode("the cat sat on the mat")
-inputs, targets = piece[:-1], piece[1:]
+chunk = vocabulary.encode("the cat sat on the mat")
+inputs, targets = chunk[:-1], chunk[1:]
 for t in range(6):
     print(f"after {vocabulary.decode(inputs[: t + 1])!r:9} comes {vocabulary.decode(targets[t : t + 1])!r}")
 
 # %% [markdown]
-# `text_batches` cuts the training text into pieces, in a new way in every pass, and gives each with its targets.
+# `text_batches` cuts the training text into chunks, in a new way in every pass, and gives each with its targets.
 
 # %%
 some, later = next(text_batches(tokens, 8, batch_size=4, seed=0))  # (B, L) each
@@ -261,7 +261,7 @@ starts = {
 some, later = next(text_batches(tokens, 32, batch_size=16, seed=0))
 first = {name: next_token_loss(model(some), later).item() for name, model in starts.items()}
 print(f"log 65 = {math.log(V):.3f}, identity: {first['identity, untied']:.3f}")
-course.verdict("loss at the small start, less log 65", first["small"] - math.log(V), above=-0.1, below=0.1)
+course.verdict("loss at the small start minus log 65", first["small"] - math.log(V), above=-0.1, below=0.1)
 course.verdict("loss at torch's defaults", first["torch's defaults"], above=20)
 
 
@@ -282,7 +282,7 @@ plt.show()
 
 # %%
 last = {name: sum(losses[-10:]) / 10 for name, losses in begun.items()}
-course.verdict("after 60 steps: loss from torch's defaults less small", last["torch's defaults"] - last["small"], above=0.3)
+course.verdict("after 60 steps: loss from torch's defaults minus small", last["torch's defaults"] - last["small"], above=0.3)
 
 # %% [markdown]
 # The dashed line is $\log 65$. The bad start spends its first steps on coming down to where the others begin. A
@@ -379,9 +379,9 @@ torch.testing.assert_close(one_by_one, at_once)
 
 # %%
 cache = Cache()
-parts = [small(part, cache=cache) for part in inputs[None].split([4, 1, 1, 10, 5], dim=1)]  # in pieces, of any length
+parts = [small(part, cache=cache) for part in inputs[None].split([4, 1, 1, 10, 5], dim=1)]  # in chunks, of any length
 torch.testing.assert_close(torch.cat(parts, dim=1), whole)
-print("with the cache, in pieces: the logits of the whole pass")
+print("with the cache, in chunks: the logits of the whole pass")
 
 
 # %% [markdown]
@@ -514,8 +514,8 @@ print(f"{recipe}: validation loss {loss:.3f} after {steps} steps in {history.sec
 
 # %%
 course.verdict("validation loss", loss, below=1.78, measured="quick")
-course.verdict("validation loss less that of counting pairs", loss - to_beat["pairs"], below=-0.6, measured="quick")
-course.verdict("validation loss less that of counting fours", loss - to_beat["fours"], below=0, measured="quick")
+course.verdict("validation loss minus that of counting pairs", loss - to_beat["pairs"], below=-0.6, measured="quick")
+course.verdict("validation loss minus that of counting fours", loss - to_beat["fours"], below=0, measured="quick")
 
 # %%
 lines = {f"{name} counted": [(1, to_beat[name]), (steps, to_beat[name])] for name in ("pairs", "fours")}
@@ -586,7 +586,7 @@ for profile in ("quick", "full"):
 # ## What one CPU core can do
 #
 # nanoGPT's README reports 1.88 in the quick setting, and 1.4697 in the full one: 10.7M parameters, on a GPU. The *long* profile
-# has one CPU core: the recipe up to *even rows*, 1.6M parameters, pieces of 256 characters, the whole text five times.
+# has one CPU core: the recipe up to *even rows*, 1.6M parameters, chunks of 256 characters, the whole text five times.
 # **Predict**: which loss ends lower, that on the text it learns from or that on the validation text, and by how much?
 
 # %%
@@ -602,17 +602,17 @@ ax.set_ylim(1, 2.2)
 plt.show()
 ends = [run["figures"]["validation loss"] for run in record["runs"]]
 course.verdict("highest validation loss of all its runs", max(ends), below=1.4697)
-course.verdict("validation loss less training loss at the end", ends[0] - at["loss"][-1][1], above=0.2)
+course.verdict("validation loss minus training loss at the end", ends[0] - at["loss"][-1][1], above=0.2)
 
 # %% [markdown]
-# Your answer: the text it learns from, by far. The gap is what it knows by heart, and it widens with every reading. So this model
+# Your answer: the text it learns from, by far. The gap is what it has memorized, and it widens with every reading. So this model
 # stops after five; nanoGPT reads each character about 80 times and needs dropout against the gap. Here weight decay does that,
 # three times the quick profile's, at no cost in time. 1,000 steps, two readings, already suffice for nanoGPT's figure.
 
 # %% [markdown]
 # ## Longer than it was trained
 #
-# Train on pieces of one length, then ask about longer ones. More text to look at should only help. Learned positions have
+# Train on chunks of one length, then ask about longer ones. More text to look at should only help. Learned positions have
 # rows that no training ever touched; sines and turns come in new combinations; a price on distance (notebook 07) just
 # goes on. A line that falls makes use of the longer text; one that rises is lost in it.
 #
@@ -628,12 +628,12 @@ for profile, some_arms in experiments.SHAKESPEARE_LENGTHS.items():
     for run in record["runs"] if record else []:
         lines.setdefault(run["arm"], []).append([value for name, value in run["figures"].items() if " at " in name])
     if lines:
-        title = f"{profile} profile, trained on pieces of {trained_on}"
+        title = f"{profile} profile, trained on chunks of {trained_on}"
         lines = {arm: torch.tensor(rows) for arm, rows in lines.items()}  # (seeds, lengths)
         for arm, rows in lines.items():
             mean, error = metrics.mean_and_error((rows[:, -1] - rows[:, 0]).tolist())
             print(f"{profile} profile, {arm}: {mean:+.3f} ± {error:.3f} at {at[-1]} against {at[0]}")
-        ax = plotting.bands(lines, x=at, xlabel="length of a piece", ylabel="validation loss", title=title)
+        ax = plotting.bands(lines, x=at, xlabel="length of a chunk", ylabel="validation loss", title=title)
         ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
         plt.show()
 
@@ -674,7 +674,7 @@ explore(
 # %% [markdown]
 # ## The mistakes: which characters are hard?
 #
-# The loss of each of the first 64,000 characters of the validation text, in pieces as in training.
+# The loss of each of the first 64,000 characters of the validation text, in chunks as in training.
 
 # %%
 L = setting.length
@@ -704,18 +704,18 @@ by_letter = torch.stack([losses[of_words & (place_in_word == n)].mean() for n in
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(9.6, 3.1), layout="constrained")
 plotting.bars(by_letter, [str(n + 1) for n in range(8)], xlabel="letter of the word", ylabel="loss", ax=left)
-plotting.curves({"loss": losses.mean(dim=0).tolist()}, xlabel="place in the piece", ylabel="loss", ax=right)
+plotting.curves({"loss": losses.mean(dim=0).tolist()}, xlabel="position in the chunk", ylabel="loss", ax=right)
 plt.show()
 
 # %%
-course.verdict("loss of first letters less that of third letters", (by_letter[0] - by_letter[2]).item(), above=0.4, measured="quick")
+course.verdict("loss of first letters minus that of third letters", (by_letter[0] - by_letter[2]).item(), above=0.4, measured="quick")
 first, rest = losses[:, 0].mean().item(), losses[:, L // 2 :].mean().item()
-course.verdict("loss at the first place less that of the second half", first - rest, above=0.5, measured="quick")
-course.verdict("loss at the first place less that of counting pairs", first - to_beat["pairs"], above=-0.35, below=0.35, measured="quick")
+course.verdict("loss at the first position minus that of the second half", first - rest, above=0.5, measured="quick")
+course.verdict("loss at the first position minus that of counting pairs", first - to_beat["pairs"], above=-0.35, below=0.35, measured="quick")
 
 # %% [markdown]
-# Hard is what is new: the first letter of a word. The others are easier. And at the first place of a piece there is no
-# more to go by than a single character, so the loss there is that of pairs. The longer the pieces, the fewer such places:
+# Hard is what is new: the first letter of a word. The others are easier. And at the first position of a chunk there is no
+# more to go by than a single character, so the loss there is that of pairs. The longer the chunks, the fewer such positions:
 # two losses can only be compared at one length.
 
 # %% [markdown]
@@ -745,8 +745,8 @@ for name, call in bad.items():
 # %% [markdown]
 # ## Exercises
 #
-# Write the function in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is,
-# on fresh numbers each time. Hints and a solution are folded away below each cell.
+# Write the function in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
 #
 # ### Exercise 1 · easy · 5 minutes
 #
@@ -804,7 +804,7 @@ check.nucleus(nucleus)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `ordered, order = p.sort(dim=-1, descending=True)`; the way back is `torch.zeros_like(p).scatter(-1, order, …)`.
+# `ordered, order = p.sort(dim=-1, descending=True)`; the inverse is `torch.zeros_like(p).scatter(-1, order, …)`.
 #
 # </details>
 # <details><summary>Solution</summary>
@@ -823,7 +823,7 @@ check.nucleus(nucleus)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# A cached model reads a text in pieces. Add the places' rows of `table`; then, in each layer, causal attention over
+# A cached model reads a text in chunks. Add the places' rows of `table`; then, in each layer, causal attention over
 # all tokens so far is added to `x`. `layer(x)` gives `query, key, value`; call it for new tokens only. `cache` starts
 # as `{}` and is yours to fill.
 
@@ -884,7 +884,7 @@ check.read_piece(read_piece)
 #
 # 1. Whether targets are shifted, then whether the mask is causal. No honest model gets there: it would know nearly every
 #    character of Shakespeare beforehand.
-# 2. Nobody knows. At 256 fewer characters stand near the beginning of a piece, which alone lowers the loss. Cut the text
+# 2. Nobody knows. At 256 fewer characters stand near the beginning of a chunk, which alone lowers the loss. Cut the text
 #    alike for both.
 # 3. Its old tokens would see the new one, so their states, keys and values change with every character.
 #

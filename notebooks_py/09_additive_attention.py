@@ -151,7 +151,7 @@ course.verdict("numbers kept at 512 tokens, additive over dot product", ratios[-
 # %% [markdown]
 # ## Blocks of queries
 #
-# A row of weights needs no other row. So take a few queries at a time, keep only the output, and on the way back compute
+# A row of weights needs no other row. So take a few queries at a time, keep only the output, and in the backward pass compute
 # each block **once more** (Chen et al. 2016, arXiv:1604.06174):
 
 # %%
@@ -291,14 +291,14 @@ plt.show()
 
 # %%
 def with_prefix_sums(scores, value):  # (S,), (S, D)
-    loudness = scores.exp()[:, None]  # (S, 1)
-    return (loudness * value).cumsum(dim=0) / loudness.cumsum(dim=0)  # (S, D)
+    weight = scores.exp()[:, None]  # (S, 1)
+    return (weight * value).cumsum(dim=0) / weight.cumsum(dim=0)  # (S, D)
 
 
 torch.testing.assert_close(with_prefix_sums(b, v), in_a_loop)
 
 # %% [markdown]
-# ### Break it: loud and quiet
+# ### Break it: large and small weights
 #
 # float32 ends at $e^{88}$ above and at $e^{-103}$ below. Let the scores spread by 120. Subtracting the largest of **all**, as a
 # softmax does, is no cure: the first places then hold nothing but $0/0$.
@@ -307,14 +307,14 @@ torch.testing.assert_close(with_prefix_sums(b, v), in_a_loop)
 spread = torch.linspace(-60, 60, 64)  # (S,): louder and louder
 values = torch.randn(64, 4)
 exact = with_prefix_sums(spread.double(), values.double()).float()
-for name, scores in {"as they are": spread, "from 0 to 120": spread + 60, "less the largest": spread - 60}.items():
+for name, scores in {"as they are": spread, "from 0 to 120": spread + 60, "minus the largest": spread - 60}.items():
     y = with_prefix_sums(scores, values)
     print(f"{name:17} places that are NaN: {'some' if y.isnan().any() else 'none'}")
 print("running_mean of the package:", torch.allclose(running_mean(spread, values)[0], exact, atol=1e-5))
 
 
 # %% [markdown]
-# Some keys together act like **one** key: its score is the log of their summed loudness, its value their mean. The package
+# Some keys together act like **one** key: its score is the log of their summed weight, its value their mean. The package
 # goes by that: a small softmax within each run of 16, then the same again over the runs. No exponential is taken of anything
 # above 0.
 
@@ -353,8 +353,8 @@ course.verdict("time at 2048 tokens, readable over running mean", timed["readabl
 
 # %%
 top, bottom, generated = torch.zeros(4), torch.zeros(()), []
-for loudness, new in zip(b.exp(), v, strict=True):
-    top, bottom = top + loudness * new, bottom + loudness  # (D,), ()
+for weight, new in zip(b.exp(), v, strict=True):
+    top, bottom = top + weight * new, bottom + weight  # (D,), ()
     generated.append(top / bottom)
 torch.testing.assert_close(torch.stack(generated), in_a_loop)
 
@@ -372,7 +372,7 @@ for output in outputs:
 print("after 300 tokens: state", sum(x.numel() for x in state.past), "numbers · cache", cache.key.numel() + cache.value.numel())
 
 # %% [markdown]
-# AFT-simple, an Attention Free Transformer (Zhai et al. 2021, arXiv:2105.14103, section 3), is this, with a loudness for every
+# AFT-simple, an Attention Free Transformer (Zhai et al. 2021, arXiv:2105.14103, section 3), is this, with a weight for every
 # feature, gated by the query; linear attention (Katharopoulos et al. 2020, arXiv:2006.16236) runs on such sums too, and keeps
 # the query by making the state a matrix.
 
@@ -388,8 +388,8 @@ print("memories of the model:", {type(entry).__name__ for entry in memory.memori
 # %% [markdown]
 # ## Why does it still learn?
 #
-# Nobody can ask. Yet content decides **how loud** a token is, each head has its own loudness, and the feed-forward sees the token
-# itself beside what the heads bring. And loudness can depend on **place**: if it grows along the text, the mean favours what is
+# Nobody can ask. Yet content decides **how loud** a token is, each head has its own weights, and the feed-forward sees the token
+# itself beside what the heads bring. And the weight can depend on **position**: if it grows along the text, the mean favours what is
 # near, as in notebook 07.
 
 # %% [markdown]
@@ -422,7 +422,7 @@ def train(setting, flat=False):
 
 # %% tags=["nbval-ignore-output"]
 trained = {name: train(setting) for name, setting in arms.items()}
-trained["sinusoidal, all equally loud"] = train(arms["sinusoidal, separable"], flat=True)
+trained["sinusoidal, equal weights"] = train(arms["sinusoidal, separable"], flat=True)
 for name, (_, history, loss) in trained.items():
     print(f"{name:29} validation loss {loss:.3f}, {history.seconds:.0f} s")
 
@@ -435,10 +435,10 @@ losses = {name: loss for name, (_, _, loss) in trained.items()}
 for positions in ("sinusoidal", "learned"):
     course.verdict(f"{positions}, separable: gain over guessing", guess - losses[f"{positions}, separable"], above=0.7, measured="quick")
     gap = losses[f"{positions}, separable"] - losses[f"{positions}, dot"]
-    course.verdict(f"{positions}: loss of separable less dot product", gap, above=-0.3, below=0.3, measured="quick")
-course.verdict("all equally loud: gain over guessing", guess - losses["sinusoidal, all equally loud"], above=0.7, measured="quick")
+    course.verdict(f"{positions}: loss of separable minus loss of dot product", gap, above=-0.3, below=0.3, measured="quick")
+course.verdict("equal weights: gain over guessing", guess - losses["sinusoidal, equal weights"], above=0.7, measured="quick")
 lead = [losses[f"learned, {score}"] - losses[f"sinusoidal, {score}"] for score in ("dot", "separable")]
-course.verdict("loss of learned less sinusoidal, mean of both scores", statistics.mean(lead), above=0, measured="quick")
+course.verdict("loss of learned minus sinusoidal, mean of both scores", statistics.mean(lead), above=0, measured="quick")
 
 # %% [markdown]
 # Prediction 3: it learns, and stays close. Even with all tokens **equally loud**, a plain running mean, a model learns. In so few
@@ -479,7 +479,7 @@ for one, other in pairs:
 # Published, one run each at the full size, lowest validation loss read off its plots: learned positions 1.486 with the dot
 # product and 1.532 separable, sinusoidal 1.481 and 1.504. Afterwards the dot product overfits, to 1.58; separable does not.
 #
-# ### Who learns by heart
+# ### Who memorizes
 #
 # The published runs read their text 82 times. Here is a 25th of it, read 40 times without dropout. **Predict**: whose
 # validation loss rises in the end?
@@ -500,7 +500,7 @@ course.verdict("the least that a separable model's loss rises", least, above=0.2
 
 # %% [markdown]
 # All of them rise: the separable form with sinusoids as far as the dot product, with learned positions twice as far, since
-# there the dot product finds its low late. That all tokens attend alike keeps no model from learning a text by heart: the
+# there the dot product finds its low late. That all tokens attend alike keeps no model from memorizing a text: the
 # claim does not hold here. Of the full size, with its dropout, there is no record yet.
 #
 # ## Look: who is loud
@@ -521,14 +521,14 @@ ax.figure.set_size_inches(10, 4)
 plt.show()
 
 # %% [markdown]
-# What is bright is loud for every later character. Does loudness follow the place? The share of the weight that falls on the
-# last quarter of a piece, by layer, at its last character; equally loud tokens would give 0.25.
+# What is bright has a large weight for every later character. Does the weight depend on the position? The share of the weight that falls on the
+# last quarter of a chunk, by layer, at its last character; equally loud tokens would give 0.25.
 
 # %% tags=["nbval-ignore-output"]
 length = arms["learned, separable"].length
-pieces = held_out[: 64 * length].view(64, length)
+chunks = held_out[: 64 * length].view(64, length)
 with torch.no_grad():
-    maps = model.attention_weights(pieces)
+    maps = model.attention_weights(chunks)
 late = [weights[:, :, -1, -length // 4 :].sum(dim=-1).mean().item() for weights in maps]
 print("share of the last quarter, by layer:", [f"{share:.2f}" for share in late])
 
@@ -537,14 +537,14 @@ course.verdict("share of the last quarter, mean of the layers", statistics.mean(
 
 
 # %% [markdown]
-# Without asking, heads have learned to favour what is near: loudness grows along the text, and the running mean becomes a
+# Without asking, heads have learned to favour what is near: the weight grows along the text, and the running mean becomes a
 # window, like the causal price on distance in notebook 07.
 
 # %% [markdown]
 # ## Exercises
 #
-# Write the answer in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
-# fresh numbers each time. Hints and a solution are folded away below each cell.
+# Write the answer in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
 #
 # ### Exercise 1 · easy · 5 minutes
 #
@@ -581,7 +581,7 @@ check.bahdanau(bahdanau)
 #
 # ### Exercise 2 · middle · 8 minutes
 #
-# AFT-simple, causal: every **feature** has its own loudness $e^{k_{jd}}$, and the query is a gate outside the mean:
+# AFT-simple, causal: every **feature** has its own weight $e^{k_{jd}}$, and the query is a gate outside the mean:
 #
 # $$y_{id} = \sigma(q_{id})\,\frac{\sum_{j \le i} e^{k_{jd}}\, v_{jd}}{\sum_{j \le i} e^{k_{jd}}}$$
 #
@@ -598,12 +598,12 @@ check.causal_aft(causal_aft)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# As in `with_prefix_sums`, but loudness is (L, D) already. Along which axis do the tokens lie?
+# As in `with_prefix_sums`, but the weight is (L, D) already. Along which axis do the tokens lie?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Sum `loudness * value` and `loudness` over the tokens so far, divide, and multiply by the sigmoid of the query.
+# Sum `weights * value` and `weights` over the tokens so far, divide, and multiply by the sigmoid of the query.
 #
 # </details>
 # <details><summary>Solution</summary>

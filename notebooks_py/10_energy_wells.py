@@ -439,9 +439,9 @@ plt.show()
 mean = {which: values.mean(dim=0) for which, values in inside.items()}  # (alphas,)
 for well in ("gaussian", "softmax_exponential", "lorentzian"):
     change = (mean["field", well][-1] - mean["field", well][0]).item()
-    course.verdict(f"field, {names[well]}: concentration at α = 100 less at 0.01", change, above=0.3)
+    course.verdict(f"field, {names[well]}: concentration at α = 100 minus at 0.01", change, above=0.3)
 change = (mean["gradient", "gaussian"][-1] - mean["gradient", "gaussian"][0]).item()
-course.verdict("stated, gaussian: concentration at α = 100 less at 0.01", change, below=-0.2)
+course.verdict("stated, gaussian: concentration at α = 100 minus at 0.01", change, below=-0.2)
 
 # %% [markdown]
 # Prediction 2: as a field, yes. As stated, Gaussian and Lorentzian do the **opposite**: local is what lies inside a wide moat, at
@@ -470,7 +470,7 @@ for form in ("gradient", "field"):
 # %%
 less = {which: (values - leaving[which[0], "gaussian"]).mean().item() for which, values in leaving.items()}
 for well in ("lorentzian", "softmax_exponential"):
-    course.verdict(f"field, {names[well]}: what leaves the cluster, less the Gaussian's", less["field", well], above=0.1)
+    course.verdict(f"field, {names[well]}: what leaves the cluster, minus the Gaussian's", less["field", well], above=0.1)
     course.verdict(f"stated, {names[well]}: the same", less["gradient", well], below=0.05)
 
 
@@ -555,11 +555,11 @@ on_images = {arm: train_on_images(arm) for arm in chosen}
 accuracy = {arm: value for arm, (_, _, value) in on_images.items()}
 gap = {arm: value - accuracy["dot"] for arm, value in accuracy.items()}
 course.verdict("accuracy, dot product", accuracy["dot"], above=0.75, measured="quick")
-course.verdict("accuracy, Gaussian field less dot product", gap["gaussian, field"], above=-0.08, measured="quick")
-course.verdict("accuracy, Gaussian as stated less dot product", gap["gaussian, gradient"], above=-0.08, below=0.08, measured="quick")
-course.verdict("accuracy, uniform less dot product", gap["uniform"], below=0, measured="quick")
+course.verdict("accuracy, Gaussian field minus dot product", gap["gaussian, field"], above=-0.08, measured="quick")
+course.verdict("accuracy, Gaussian as stated minus dot product", gap["gaussian, gradient"], above=-0.08, below=0.08, measured="quick")
+course.verdict("accuracy, uniform minus dot product", gap["uniform"], below=0, measured="quick")
 flat = gap["softmax_exponential, gradient"] - gap["uniform"]
-course.verdict("accuracy, softmax-exponential as stated less uniform", flat, below=0.1, measured="quick")
+course.verdict("accuracy, softmax-exponential as stated minus uniform", flat, below=0.1, measured="quick")
 losses = {arm: loss for arm, (_, loss, _) in on_images.items()}
 plotting.curves(losses, ylabel="training loss", smooth=20, title="images")
 plt.show()
@@ -586,7 +586,7 @@ for arm in ("dot", "gaussian, field"):
 # %%
 course.verdict("validation loss, dot product", on_text["dot"], below=2.9, measured="quick")
 gap = on_text["gaussian, field"] - on_text["dot"]
-course.verdict("validation loss, Gaussian field less dot product", gap, below=0.3, measured="quick")
+course.verdict("validation loss, Gaussian field minus dot product", gap, below=0.3, measured="quick")
 
 # %% [markdown]
 # ### The recorded runs
@@ -674,7 +674,7 @@ course.verdict("lowest time of a stated form, over the dot product's", cheapest,
 
 # %% [markdown]
 # Only one comes near: the Gaussian's field. $-\alpha\|q - k\|^2$ is a product, $2\alpha\,q \cdot k$, with a number for each key,
-# and torch's fused kernels serve it (notebook 07's trick). So it needs no matrix either. Numbers kept for the way back:
+# and torch's fused kernels serve it (notebook 07's trick). So it needs no matrix either. Numbers kept for the backward pass:
 
 # %%
 def numbers_kept(score, need_weights, length=1024):
@@ -710,8 +710,8 @@ plt.show()
 # %% [markdown]
 # ## Exercises
 #
-# Write the answer in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
-# fresh numbers each time. Hints and a solution are folded away below each cell.
+# Write the answer in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
 #
 # ### Exercise 1 · easy · 6 minutes
 #

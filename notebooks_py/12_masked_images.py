@@ -348,7 +348,7 @@ print(f"trained, mean token  {by_hand:.3f}")
 # %%
 course.verdict("probe accuracy, trained encoder", probes["trained encoder"], above=0.88, measured="quick")
 for name in ("pixels", "untrained encoder"):
-    course.verdict(f"probe accuracy, trained less {name}", probes["trained encoder"] - probes[name], above=0.0, measured="quick")
+    course.verdict(f"probe accuracy, trained minus {name}", probes["trained encoder"] - probes[name], above=0.0, measured="quick")
 
 # %% [markdown]
 # Predictions 1 and 2: a random network's many numbers are worth a little more than the pixels, training is worth more, and the
@@ -566,7 +566,7 @@ for name, found in labels_of.items():
 # %%
 course.verdict("share of the held-out stain that the model's clusters explain", explained(labels_of["model"]), above=0.5)
 gap = explained(labels_of["mean colour"]) - explained(labels_of["model"])
-course.verdict("the same, clusters of mean colours less the model's", gap, above=-0.05)
+course.verdict("the same, clusters of mean colours minus the model's", gap, above=-0.05)
 
 # %% [markdown]
 # The model was told nothing of stains. But stain is colour, and clusters of nothing but mean colours explain as much or
@@ -615,8 +615,8 @@ for name, call in bad.items():
 # %% [markdown]
 # ## Exercises
 #
-# Write the function in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is,
-# on fresh numbers each time. Hints and a solution are folded away below each cell.
+# Write the function in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
 #
 # ### Exercise 1 · easy · 4 minutes
 #

@@ -465,9 +465,9 @@ plt.show()
 # %%
 mean = {arm: sum(values) / len(values) for arm, values in on_test.items()}
 course.verdict("error of seasonal naive over that of 'when'", fixed["seasonal naive"] / mean["when"], above=2.5)
-course.verdict("when, less 'own'", mean["when"] - mean["own"], below=0)
-course.verdict("when, less the line with CO₂ alone", mean["when"] - fixed["line, CO₂ alone"], below=0)
-course.verdict("when, less the line with both", mean["when"] - fixed["line, both"], above=0)
+course.verdict("when minus 'own'", mean["when"] - mean["own"], below=0)
+course.verdict("when, minus the line with CO₂ alone", mean["when"] - fixed["line, CO₂ alone"], below=0)
+course.verdict("when, minus the line with both", mean["when"] - fixed["line, both"], above=0)
 
 
 # %% [markdown]
@@ -636,8 +636,8 @@ plt.show()
 # %% [markdown]
 # ## Exercises
 #
-# Write the answer in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
-# fresh numbers each time. Hints and a solution are folded away below each cell.
+# Write the answer in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
 #
 # ### Exercise 1 · easy · 6 minutes
 #

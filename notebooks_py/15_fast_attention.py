@@ -105,7 +105,7 @@ matrices = measuring.peak_bytes(training_pass(readable, 1024), device) / (4 * 10
 print(f"{matrices:.0f} matrices at a time")
 
 # %% [markdown]
-# The weights, kept for the way back; their gradient; and that of the scores.
+# The weights, kept for the backward pass; their gradient; and that of the scores.
 #
 # ## Four ways around it
 #
@@ -256,7 +256,7 @@ course.verdict("training at 1024 tokens, memory of key blocks over readable", ke
 # ## Query blocks
 #
 # A fused kernel knows one score. Blocks of queries serve **any** score, in plain torch; `checkpoint` throws away what a block
-# computed and computes it again on the way back, as in notebook 09:
+# computed and computes it again in the backward pass, as in notebook 09:
 
 # %%
 def in_query_blocks(query, key, value, rows=128):
@@ -306,8 +306,8 @@ plt.show()
 
 # %%
 def prefix_sums(query, key, value):
-    loudness = key.tanh().sum(dim=-1, keepdim=True).exp()  # (..., S, 1), with w = 1
-    return (loudness * value).cumsum(dim=-2) / loudness.cumsum(dim=-2) + 0 * query
+    weight = key.tanh().sum(dim=-1, keepdim=True).exp()  # (..., S, 1), with w = 1
+    return (weight * value).cumsum(dim=-2) / weight.cumsum(dim=-2) + 0 * query
 
 
 def separable(query, key, value, need_weights=False):
@@ -551,7 +551,7 @@ ax.lines[0].set(linewidth=5, alpha=0.4)
 plt.show()
 apart = max(abs(a - b) for a, b in zip(alone.history.loss, together, strict=True))
 course.verdict("largest distance of the two curves", apart, below=0.01)
-course.verdict("what they learned: first loss less the mean of the last ten", together[0] - sum(together[-10:]) / 10, above=0.2)
+course.verdict("what they learned: first loss minus the mean of the last ten", together[0] - sum(together[-10:]) / 10, above=0.2)
 
 
 # %% [markdown]
@@ -605,8 +605,8 @@ print("as if nothing had been, to the last bit:", resumed == train_small(folder 
 # %% [markdown]
 # ## Exercises
 #
-# Write the answer in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
-# fresh numbers each time. Hints and a solution are folded away below each cell.
+# Write the answer in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
 #
 # ### Exercise 1 · easy · 5 minutes
 #
@@ -684,7 +684,7 @@ check.merge_halves(merge_halves)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# The way back without kept weights: the gradients of query, key and value, from the six given. `log_total` is $t$, `gradient` that
+# The backward pass without kept weights: the gradients of query, key and value, from the six given. `log_total` is $t$, `gradient` that
 # of the output.
 
 # %%

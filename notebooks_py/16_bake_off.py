@@ -72,7 +72,7 @@ print(f"mean {mean:.3f}, standard deviation {spread:.3f}, standard error {spread
 print("the package's:", "{:.3f} ± {:.3f}".format(*metrics.mean_and_error(values.tolist())))
 
 # %% [markdown]
-# More seeds do not make seeds agree: $s$ stays what it is. They make their mean surer.
+# More seeds do not make seeds agree: $s$ stays what it is. They make the standard error of their mean smaller.
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -134,7 +134,7 @@ def chance_of_three(t):
 
 
 print(f"at 2 errors {chance_of_three(2):.3f}; at 4.3 errors {chance_of_three(4.303):.3f}")
-course.verdict("simulated less exact", abs(false_alarms(3) - chance_of_three(2)), below=0.01)
+course.verdict("simulated minus exact", abs(false_alarms(3) - chance_of_three(2)), below=0.01)
 
 
 # %%
@@ -171,13 +171,13 @@ plt.show()
 # %% [markdown]
 # Those pictures would look fine in a paper. Whoever shows the best of sixty must say that there were sixty.
 #
-# Holm (1979) corrects for it: of $M$ chances the smallest is multiplied by $M$, the next by $M - 1$, and so on, and none may end
+# Holm (1979) corrects for it: of $M$ p-values the smallest is multiplied by $M$, the next by $M - 1$, and so on, and none may end
 # below one before it. Exercise 3 builds it.
 
 # %%
 smallest = min(chance_of_three(t) for t in gain.div(error).tolist())
-print(f"smallest chance {smallest:.4f}, times 60: {min(1.0, 60 * smallest):.2f}")
-course.verdict("the smallest chance, corrected", 60 * smallest, above=0.05)
+print(f"smallest p-value {smallest:.4f}, times 60: {min(1.0, 60 * smallest):.2f}")
+course.verdict("the smallest p-value, corrected", 60 * smallest, above=0.05)
 
 # %% [markdown]
 # ## Equal but for the score
@@ -345,8 +345,8 @@ for (name, x), chance in sorted(zip(t.items(), corrected, strict=True), key=lamb
 # %% [markdown]
 # ## Exercises
 #
-# Write the answer in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
-# fresh numbers each time. Hints and a solution are folded away below each cell.
+# Write the answer in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
 #
 # ### Exercise 1 · easy · 4 minutes
 #
@@ -415,12 +415,12 @@ check.paired_gain(paired_gain)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# Holm's correction: the smallest of $M$ chances times $M$, the next times $M - 1$, …, the largest times 1; none below one before
-# it, none above 1. Each result stands where its chance stood.
+# Holm's correction: the smallest of $M$ p-values times $M$, the next times $M - 1$, …, the largest times 1; none below one before
+# it, none above 1. Each result stands where its p-value stood.
 
 # %%
 def holm(p):  # (M,)
-    raise NotImplementedError  # corrected chances (M,)
+    raise NotImplementedError  # corrected p-values (M,)
 
 
 check.holm(holm)

@@ -205,7 +205,7 @@ print("a later key matters:", leaks)
 
 # %% [markdown]
 # The package asks every score of the course this and more, in float64, on the readable and on the fast path, under six kinds of
-# masks:
+# masks. The last two promises are about GPUs, and need none: torch can compute shapes, dtypes and devices without any numbers.
 
 # %%
 for name, prop in properties.PROPERTIES.items():
@@ -375,8 +375,8 @@ mine = capstone.report(MyScore, device=device)
 # %% [markdown]
 # ## Exercises
 #
-# Write the answer in place of `raise NotImplementedError` and run the cell. A wrong answer is told which mistake it is, on
-# fresh numbers each time. Hints and a solution are folded away below each cell.
+# Write the answer in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
+# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
 #
 # ### Exercise 1 · easy · 5 minutes
 #

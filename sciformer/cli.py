@@ -1,4 +1,4 @@
-"""``python -m sciformer``: train, record, claims, search, assignment, grade, data, doctor."""
+"""``python -m sciformer``: train, record, claims, search, progress, assignment, grade, data, doctor."""
 
 import argparse
 import json
@@ -15,7 +15,7 @@ from typing import Any, get_args
 import torch
 
 from sciformer import data
-from sciformer.check import grading
+from sciformer.check import EXERCISES, grading, progress
 from sciformer.check.assignment import write_assignment
 from sciformer.data.files import written_whole
 from sciformer.functional import InputError
@@ -120,6 +120,9 @@ def parser() -> argparse.ArgumentParser:
     for command in (_add_assignment(commands), _add_grade(commands)):
         command.add_argument("--exercises", type=Path, metavar="FILE.py", help="exercises of your own")
     _add_data(commands)
+    own = commands.add_parser("progress", help="which exercises are solved, in the folder of the notebooks")
+    own.add_argument("--folder", type=Path, default=Path(), help="where the notebooks are (default: here)")
+    own.set_defaults(command=run_progress)
     doctor = commands.add_parser("doctor", help="versions, device, threads, data: paste it into a bug report")
     doctor.set_defaults(command=run_doctor)
     return top
@@ -412,6 +415,17 @@ def run_grade(options: argparse.Namespace) -> None:
     print(grading.table(grades))
     grading.write_report(grades, seed, options.out)
     print(f"written: {options.out}")
+
+
+def run_progress(options: argparse.Namespace) -> None:
+    """Show what is solved.
+
+    Raises:
+        InputError: If the folder does not exist.
+    """
+    if not options.folder.is_dir():
+        raise InputError(f"--folder {options.folder} is no folder")
+    print(progress.overview(EXERCISES, options.folder))
 
 
 def run_data(options: argparse.Namespace) -> None:

@@ -30,3 +30,11 @@ def short_text(monkeypatch):
     tokens, vocabulary = data.shakespeare()
     for module in (settings, trainers):
         monkeypatch.setattr(module, "shakespeare", lambda split="train": (tokens[:2000], vocabulary))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def checkers_by_themselves(tmp_path_factory):
+    """No test reads or writes the progress of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SCIFORMER_PROGRESS", str(tmp_path_factory.mktemp("progress") / "progress.json"))
+        yield

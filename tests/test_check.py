@@ -67,7 +67,7 @@ def test_no_two_faults_read_the_same(exercise):
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
 def test_two_mistakes_are_never_called_right(exercise, monkeypatch):
-    monkeypatch.setattr(Exercise, "_suspects", lambda *_, **__: ())  # which they are is not the question here
+    monkeypatch.setattr("sciformer.check.exercise.find_cause", lambda *_, **__: None)  # not the question here
     for one, two in itertools.combinations(exercise.faults, 2):
         diagnosis = exercise.diagnose(exercise.wrong_answer(one, two), seed=3)
         assert not diagnosis.correct, (one.name, two.name)
@@ -78,7 +78,9 @@ def test_two_mistakes_are_both_named():
     assert diagnosis.faults == ("no scale", "mask ignored")
 
 
-def test_six_wrong_answers_read_six_sentences(capsys):
+def test_six_wrong_answers_read_six_sentences(capsys, monkeypatch):
+    monkeypatch.setattr(check.settings, "tell", "cause")
+
     def answer(
         scale=lambda q: q.shape[-1] ** 0.5, fill=float("-inf"), invert=False, dim=-1, after=False, mix_keys=False
     ):
@@ -361,7 +363,7 @@ PROBLEMS = {
     "wrong shape": (lambda x, n: 2 * x[None], "The result should have shape (1,), not (1, 1)."),
     "wrong type: a number": (lambda x, n: 10**400, "The result should be a tensor, not a value of type int."),
     "NaN": (lambda x, n: x * float("nan"), "There is NaN in the result"),
-    "wrong numbers": (lambda x, n: 2 * x + n, "They are right for: one."),
+    "wrong numbers": (lambda x, n: 2 * x + n, "It is right only where `n` is"),
     "raises": (failing, "in your line: return x.reshape(5, 7)"),
     "raises: sometimes": (failing_for_one, "NameError: name 'undefined' is not defined"),
     "raises: wrong call": (lambda: 1, "it is called with x, n"),

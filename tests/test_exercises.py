@@ -83,6 +83,7 @@ def test_heads_hints_and_solutions(notebook):
         assert [title for title, _ in folded] == ["Hint 1", "Hint 2", "Solution"]
         source = inspect.getsource(solution(exercise))
         assert folded[2][1] == f"```python\n{source}```"
+        assert tuple(" ".join(text.split()) for _, text in folded[:2]) == exercise.hints
 
 
 def test_unsolved_every_exercise_says_so(notebook):

@@ -7,7 +7,13 @@ from torch import nn
 
 from sciformer import DotProductScore, PreparedScore, SeparableAdditiveScore, fast, functional
 from sciformer.functional import masked_softmax
+from sciformer.lab.fake_cuda import can_fake_cuda
+from sciformer.teach import properties
 from sciformer.teach.properties import PROPERTIES, examine, name_of
+
+ON_A_GPU = {"makes no tensor on the wrong device", "works on a GPU under autocast"}
+#: Which a torch that is built without CUDA cannot try.
+needs_cuda_build = pytest.mark.skipif(not can_fake_cuda(), reason="torch is built without CUDA")
 
 
 class Own(nn.Module):
@@ -134,8 +140,8 @@ class AcrossQueries(Own):
 
 class Positions(Own):
     def forward(self, query, key, *, attn_mask=None, query_offset=0):
-        i = torch.arange(query_offset, query_offset + query.shape[-2])[:, None]
-        return super().forward(query, key) - self.scale * (i - torch.arange(key.shape[-2])).abs()
+        i = torch.arange(query_offset, query_offset + query.shape[-2], device=query.device)[:, None]
+        return super().forward(query, key) - self.scale * (i - torch.arange(key.shape[-2], device=key.device)).abs()
 
 
 class ForgetsTheOffset(Positions):
@@ -163,6 +169,36 @@ class Shared(Own):
 
     def forward(self, query, key, **options):
         return self.factor.to(query) * super().forward(query, key)
+
+
+class OnTheCPU(Own):
+    compares_positions = True
+
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):
+        i = torch.arange(query_offset, query_offset + query.shape[-2], device=query.device)[:, None]
+        return super().forward(query, key) - self.scale * (i - torch.arange(key.shape[-2])).abs()
+
+
+class LeftOnTheCPU(Own):
+    def __init__(self, num_heads, head_dim):
+        super().__init__(num_heads, head_dim)
+        self.unit = torch.full((head_dim,), head_dim**-0.5, dtype=torch.float64)
+
+    def forward(self, query, key, **options):
+        return super().forward(query, key + self.unit.to(key.dtype))
+
+
+class WantsOneDtype(Own):
+    """Half the dot product, half a distance: a product is bfloat16 under autocast, and a distance float32."""
+
+    def forward(self, query, key, **options):
+        return self.scale * torch.lerp(query @ key.mT, torch.cdist(query + 0.1, key), 0.5)
+
+
+class Reads(Own):
+    def forward(self, query, key, **options):
+        scores = super().forward(query, key)
+        return scores / 2 if scores.isnan().any() else scores
 
 
 class TakesNoMask(Own):
@@ -195,14 +231,21 @@ SLIPS = {
     Shared: {"layers share nothing"},
     TakesNoMask: {"shape"},
 }
+SLIPS_ON_A_GPU = {
+    OnTheCPU: ON_A_GPU,
+    LeftOnTheCPU: ON_A_GPU,
+    WantsOneDtype: {"works on a GPU under autocast"},
+    Reads: {"works on a GPU under autocast"},
+}
 
 
+@needs_cuda_build
 def test_a_sound_score_keeps_every_promise():
     verdict = examine(Own)
     assert verdict.holds
     assert verdict.seen.keys() == PROPERTIES.keys()
     text = " ".join(str(verdict).split())
-    assert text.startswith("Own: all 18 properties hold")
+    assert text.startswith("Own: all 20 properties hold")
     assert "it looks at contents only; attention depends on the query; 3 numbers to learn" in text
 
 
@@ -234,15 +277,38 @@ def test_what_is_not_finite_is_told_with_its_case(recipe, seen):
     assert examine(recipe).seen["finite"] == f"{seen} not finite"
 
 
+@needs_cuda_build
+@pytest.mark.parametrize(
+    ("recipe", "seen"),
+    [
+        (OnTheCPU, "a tensor on the CPU meets one on the GPU"),
+        (LeftOnTheCPU, "a tensor on the CPU meets one on the GPU"),
+        (WantsOneDtype, "torch refuses: "),
+        (Reads, "it reads a number off the GPU (aten._local_scalar_dense"),
+    ],
+)
+def test_what_a_gpu_would_not_take_is_told_without_one(recipe, seen):
+    verdict = examine(recipe)
+    assert set(verdict.broken) == SLIPS_ON_A_GPU[recipe]
+    assert verdict.seen["works on a GPU under autocast"].startswith(seen)
+
+
+def test_a_torch_without_cuda_does_not_ask_about_gpus(monkeypatch):
+    monkeypatch.setattr(properties, "can_fake_cuda", lambda: False)
+    verdict = examine(OnTheCPU)
+    assert verdict.seen.keys() == PROPERTIES.keys() - ON_A_GPU
+    assert "OnTheCPU: all 18 properties hold; the other 2 were not asked" in str(verdict)
+
+
 def test_every_promise_is_broken_by_some_slip():
-    caught = {name for names in SLIPS.values() for name in names}
+    caught = {name for names in (SLIPS | SLIPS_ON_A_GPU).values() for name in names}
     assert caught | {"fast path is exact"} == PROPERTIES.keys()  # of which the test is below
 
 
 def test_after_a_wrong_shape_nothing_else_is_asked():
     verdict = examine(TakesNoMask)
     assert verdict.broken == ["shape"]
-    assert "the other 17 were not asked" in str(verdict)
+    assert "the other 19 were not asked" in str(verdict)
     assert "TypeError" in verdict.seen["shape"]
 
 

@@ -7,9 +7,11 @@ again. It never raises.
 
 import importlib
 
-from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Fault
+from sciformer.check import progress, settings
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise
 
-__all__ = ["EXERCISES", "Case", "Diagnosis", "Draw", "Exercise", "Fault"]
+__all__ = ["EXERCISES", "Case", "Diagnosis", "Draw", "Exercise", "Fault", "progress", "review", "settings"]
 
 #: Every exercise of the course by name, in the order of the notebooks.
 EXERCISES: dict[str, Exercise]
@@ -23,6 +25,11 @@ def __getattr__(name: str) -> object:
     if name in exercises:
         return exercises[name]
     raise AttributeError(f"there is no exercise {name!r}; there are {', '.join(exercises)}")
+
+
+def review(answers: str | None = None) -> None:
+    """Three questions about mistakes that were named before; ``review("bca")`` judges the answers of the day."""
+    print(progress.review(importlib.import_module("sciformer.exercises").EXERCISES, answers))
 
 
 def __dir__() -> list[str]:

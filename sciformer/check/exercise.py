@@ -13,10 +13,10 @@ More than 500 lines, since observing and judging share the forms that an answer 
 import linecache
 import secrets
 import sysconfig
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import combinations
 from pathlib import Path
 from textwrap import fill
 from typing import Any, Literal
@@ -24,7 +24,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from sciformer.check import progress, settings
+from sciformer.check.causes import Fault, find_cause
 from sciformer.check.limits import TimeUp, limited
+from sciformer.check.symptoms import probes, symptom
+from sciformer.check.tracing import first_wrong_line
+from sciformer.check.values import kind_of, plain, same, table
 
 Level = Literal["easy", "middle", "hard"]
 POINTS: dict[Level, int] = {"easy": 1, "middle": 2, "hard": 3}
@@ -74,20 +79,6 @@ class Case:
     inputs: dict[str, Any]
 
 
-class Fault:
-    """One mistake: steps of the right answer, done wrong.
-
-    Args:
-        name: in a few words; no two faults of an exercise share it.
-        says: the sentence that a student reads.
-        see: section of the notebook to read again, where it is not the exercise's.
-        steps: what stands in place of the right steps.
-    """
-
-    def __init__(self, name: str, says: str, *, see: str | None = None, **steps: Any):
-        self.name, self.says, self.see, self.steps = name, says, see, steps
-
-
 class WrongType(TypeError):
     """Raised by an exercise's ``call`` for an answer that it cannot go on with; the message is for the student."""
 
@@ -117,10 +108,11 @@ class Diagnosis:
     """The judgement of one answer.
 
     Args:
-        kind: "correct", "not attempted", "known mistake", or what else went wrong.
+        kind: "correct", "not attempted", "known mistake", "likely mistake", or what else went wrong.
         says: the judgement in words.
-        message: all that the student reads: the judgement, the smallest input, the section to read again.
+        message: all that a student can read: the judgement, the smallest input, the section to read again.
         faults: names of the mistakes that were recognised.
+        symptom: the message without the cause: what is wrong with the result.
     """
 
     exercise: str
@@ -128,6 +120,7 @@ class Diagnosis:
     says: str
     message: str
     faults: tuple[str, ...] = ()
+    symptom: str = ""
 
     @property
     def correct(self) -> bool:
@@ -147,6 +140,8 @@ class Exercise:
         returns: names of the outputs, if there are several or they are no single tensor.
         differentiable: whether gradients must flow from the output to the inputs.
         seconds: how long all calls together may take.
+        solution: what :meth:`use` goes on with where there is no right answer yet; by default ``reference``.
+        hints: for :meth:`hint`, the gentlest first.
     """
 
     def __init__(
@@ -163,12 +158,16 @@ class Exercise:
         returns: tuple[str, ...] = ("result",),
         differentiable: bool = True,
         seconds: float = 5.0,
+        solution: Callable[..., Any] | None = None,
+        hints: tuple[str, ...] = (),
     ):
         self.name = reference.__name__
         self.reference, self.notebook, self.section, self.level = reference, notebook, section, level
         self.minutes, self.cases, self.call, self.returns = minutes, cases, call, returns
         self.faults = tuple(faults)
         self.differentiable, self.seconds = differentiable, seconds
+        self.solution, self.hints = solution or reference, hints
+        self._hinted = 0
 
     @property
     def points(self) -> int:
@@ -183,12 +182,42 @@ class Exercise:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        """Print the diagnosis of an answer.
+        """Print the diagnosis of an answer, as much of it as :mod:`sciformer.check.settings` lets it tell.
 
         Args:
-            seed: of the inputs, which are fresh at every call without it.
+            seed: of the inputs, which are fresh at every call without it. With one, everything is told at once.
         """
-        print(self.diagnose(answer, seed=seed, dtype=dtype, device=device).message)
+        diagnosis = self.diagnose(answer, seed=seed, dtype=dtype, device=device)
+        print(diagnosis.message if seed is not None else self._told(diagnosis))
+
+    def _told(self, diagnosis: Diagnosis) -> str:
+        """The part of a message that it is time for."""
+        runs = progress.keep(diagnosis)
+        if settings.tell == "verdict" and diagnosis.kind not in ("correct", "not attempted"):
+            return f"{self.name}: not right yet."
+        hidden = settings.tell == "symptom" or (settings.tell == "ladder" and runs == 1)
+        if not hidden or not diagnosis.symptom or diagnosis.symptom == diagnosis.message:
+            return diagnosis.message
+        more = f"run it once more to be told the mistake, or check.{self.name}.hint()"
+        return diagnosis.symptom + (f"\n  {more}" if settings.tell == "ladder" else "")
+
+    def use(self, answer: Any) -> Any:
+        """The answer if it is right, and the solution otherwise; prints which, so that a notebook can go on with it."""
+        diagnosis = self.diagnose(answer)
+        if diagnosis.correct:
+            print(f"{self._told(diagnosis)}; the notebook goes on with yours")
+            return answer
+        separator = "; " if diagnosis.kind == "not attempted" else "\n"
+        print(f"{self._told(diagnosis)}{separator}the notebook goes on with the solution")
+        return self.solution
+
+    def hint(self) -> None:
+        """Print the next hint; after the last, where the solution is."""
+        if self._hinted < len(self.hints):
+            print(f"hint {self._hinted + 1} of {len(self.hints)}: {self.hints[self._hinted]}")
+        else:
+            print(f"no more hints; a solution is folded away below the exercise in notebook {self.notebook}")
+        self._hinted += 1
 
     def diagnose(
         self,
@@ -201,7 +230,46 @@ class Exercise:
         """The diagnosis of an answer."""
         seed = secrets.randbits(32) if seed is None else seed
         cases = self.draw(seed, dtype, device)
-        return self.judge(cases, self.observe(answer, cases, seed), seed)
+        seen = self.observe(answer, cases, seed)
+        diagnosis = self.judge(cases, seen, seed)
+        if diagnosis.kind in ("wrong numbers", "likely mistake", "known mistake", "NaN"):
+            return self._located(diagnosis, answer, cases, seen, seed)
+        return diagnosis
+
+    def _located(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
+        """The same diagnosis with what only further calls of the answer can tell: an input, a line."""
+        wrong = [
+            n for n, got in enumerate(seen.outputs) if not same(got, self._numbers(self.reference, cases[n], seed))
+        ]
+        case, last = cases[wrong[0]], cases[wrong[-1]]
+
+        def run(one: Any, inputs: dict[str, Any]) -> Any:
+            return plain(self._run(one, Case("", inputs), seed)[1])
+
+        def look() -> list[str | None]:
+            line = first_wrong_line(
+                lambda: run(answer, case.inputs),
+                lambda: run(self.reference, case.inputs),
+                list(case.inputs.values()),
+                lambda code: _is_own(code.co_filename),
+            )
+            found = None
+            if diagnosis.kind == "wrong numbers":
+                found = probes(partial(run, answer), partial(run, self.reference), last.inputs)
+            return [found, line]
+
+        try:
+            with torch.random.fork_rng(devices=[]):
+                sentences = [sentence for sentence in limited(look, self.seconds) if sentence]
+        except BaseException:
+            return diagnosis  # the answer does not bear being called so; what is known stands
+        more = "".join(f"\n{fill(sentence, 96, initial_indent='  ', subsequent_indent='  ')}" for sentence in sentences)
+
+        def inserted(message: str) -> str:
+            first, rest = message.split("\n  the smallest input", 1)
+            return f"{first}{more}\n  the smallest input{rest}"
+
+        return replace(diagnosis, message=inserted(diagnosis.message), symptom=inserted(diagnosis.symptom))
 
     def draw(self, seed: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> list[Case]:
         """The cases of a seed."""
@@ -211,7 +279,7 @@ class Exercise:
         """Call an answer on every case, for ``seconds`` at most, and keep what it does."""
         seen = Observation()
         if not callable(answer):
-            says = f"A function or a class is wanted, but this is {_kind(plain(answer))}."
+            says = f"A function or a class is wanted, but this is {kind_of(plain(answer))}."
             return Observation(problem=Problem("wrong type", says))
         try:
             with torch.random.fork_rng(devices=[]):
@@ -224,12 +292,12 @@ class Exercise:
         for case in cases:
             _, first = self._run(answer, case, seed)
             inputs, again = self._run(answer, case, seed)
-            changed = [name for name, x in inputs.items() if not _same(plain(x), plain(case.inputs[name]))]
+            changed = [name for name, x in inputs.items() if not same(plain(x), plain(case.inputs[name]))]
             if changed:
                 says = f"The answer changes its input `{changed[0]}`. Work on a copy, or do not assign into it."
                 seen.problem = Problem("changes its input", says)
                 return
-            if not _same(plain(first), plain(again)):
+            if not same(plain(first), plain(again)):
                 says = (
                     "Called twice with the same input, the answer gives different results. Is something kept, or drawn?"
                 )
@@ -293,25 +361,26 @@ class Exercise:
     def judge(self, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
         """Compare what an answer gave with the right numbers, then with those of every known mistake."""
         expected = [self._numbers(self.reference, case, seed) for case in cases]
-        wrong = [n for n, got in enumerate(seen.outputs) if not _same(got, expected[n])]
+        wrong = [n for n, got in enumerate(seen.outputs) if not same(got, expected[n])]
         if not wrong:
             return self._without_difference(cases, seen)
         got, first = seen.outputs, wrong[0]
-        shown = _show(cases[first], expected[first], got[first])
-        for faults in self._suspects(singly=all(isinstance(output, bool) for output in expected)):
-            if self._agrees(faults, cases, got, first, seed):
-                says = (
-                    faults[0].says
-                    if len(faults) == 1
-                    else f"There are two mistakes. {faults[0].says} Also: {faults[1].says}"
-                )
-                names = tuple(fault.name for fault in faults)
-                return self._diagnosis("known mistake", says, shown, see=faults[0].see, faults=names)
-        kind, says = _difference(expected[first], got[first], self.returns)
+        kind, says = symptom([case.inputs for case in cases], expected, got, self.returns)
+        rows = {name: plain(x) for name, x in cases[first].inputs.items()} | {"expected": expected[first]}
+        shown = f"\n  the smallest input that shows it: {cases[first].name}{table(rows | {'got': got[first]})}"
         right = [case.name for n, case in enumerate(cases[: len(got)]) if n not in wrong]
-        if kind == "wrong numbers" and right:
+        if kind == "wrong numbers" and right and "right only" not in says:
             says += f" They are right for: {'; '.join(right)}."
-        return self._diagnosis(kind, says, shown)
+        told = self._message(says, shown)
+        cause = find_cause(
+            self,
+            lambda suspect: self._agrees(suspect, cases, got, first, seed),
+            singly=all(isinstance(output, bool) for output in expected),
+        )
+        if cause is None:
+            return Diagnosis(self.name, kind, says, told, symptom=told)
+        message = self._message(cause.says, shown, see=cause.see)
+        return Diagnosis(self.name, cause.kind, cause.says, message, cause.faults, told)
 
     def _without_difference(self, cases: list[Case], seen: Observation) -> Diagnosis:
         if seen.problem is None and len(seen.outputs) == len(cases):
@@ -319,40 +388,37 @@ class Exercise:
         problem = seen.problem or Problem("incomplete", "The answer did not finish on all its inputs.")
         if problem.kind == "not attempted":
             return Diagnosis(self.name, problem.kind, problem.says, f"{self.name}: {problem.says}")
-        return self._diagnosis(problem.kind, problem.says)
+        message = self._message(problem.says)
+        return Diagnosis(self.name, problem.kind, problem.says, message, symptom=message)
 
-    def _suspects(self, singly: bool) -> Iterator[tuple[Fault, ...]]:
-        """Each fault alone, then every two that change different steps; two could explain any row of yes and no."""
-        yield from ((fault,) for fault in self.faults)
-        for one, two in combinations(() if singly else self.faults, 2):
-            if not one.steps.keys() & two.steps.keys():
-                yield one, two
-
-    def wrong_answer(self, *faults: Fault) -> Callable[..., Any]:
-        """The answer of somebody who makes these mistakes."""
+    def wrong_answer(self, *faults: Fault, of: Callable[..., Any] | None = None) -> Callable[..., Any]:
+        """The answer of somebody who makes these mistakes, in the right answer or in another one."""
         steps = {name: step for fault in faults for name, step in fault.steps.items()}
-        return partial(self.reference, **steps)
+        return partial(of or self.reference, **steps)
+
+    def shown(self, fault: Fault, seed: int) -> str:
+        """What a mistake does to the smallest input on which it shows, without its name."""
+        cases = self.draw(seed)
+        seen = self.observe(self.wrong_answer(fault), cases, seed)
+        return self.judge(cases, seen, seed).symptom.rsplit("\n  read again", 1)[0]
 
     def _numbers(self, answer: Callable[..., Any], case: Case, seed: int) -> Any:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a mistake that we try may well deserve one
             return plain(self._run(answer, case, seed)[1])
 
-    def _agrees(self, faults: tuple[Fault, ...], cases: list[Case], got: list[Any], first: int, seed: int) -> bool:
-        """Whether these mistakes give the same numbers, everywhere; most do not on the first wrong case."""
-        answer = self.wrong_answer(*faults)
+    def _agrees(self, suspect: Callable[..., Any], cases: list[Case], got: list[Any], first: int, seed: int) -> bool:
+        """Whether a wrong answer gives the same numbers, everywhere; most do not on the first wrong case."""
         try:
-            return all(_same(got[n], self._numbers(answer, cases[n], seed)) for n in (first, *range(len(got))))
+            return all(same(got[n], self._numbers(suspect, cases[n], seed)) for n in (first, *range(len(got))))
         except Exception:
             return False  # the mistake raises where the answer does not, or two mistakes cannot be combined
 
-    def _diagnosis(
-        self, kind: str, says: str, shown: str = "", *, see: str | None = None, faults: tuple[str, ...] = ()
-    ) -> Diagnosis:
+    def _message(self, says: str, shown: str = "", *, see: str | None = None) -> str:
         sentence, *more = says.split("\n")
         # JupyterLab shows about 100 characters in a line and breaks longer ones within words.
         lines = [fill(f"{self.name}: not right yet. {sentence}", 96, subsequent_indent="  "), *more]
-        message = "\n".join(lines) + f"{shown}\n  read again: notebook {self.notebook}, '{see or self.section}'"
-        return Diagnosis(self.name, kind, says, message, faults)
+        return "\n".join(lines) + f"{shown}\n  read again: notebook {self.notebook}, '{see or self.section}'"
 
 
 def parameter(module: Any, name: str) -> Tensor:
@@ -363,7 +429,7 @@ def parameter(module: Any, name: str) -> Tensor:
     """
     value = getattr(module, name, None)
     if not isinstance(value, Tensor):
-        raise WrongType(f"`{name}` should be an nn.Parameter, but it is {_kind(plain(value))}.")
+        raise WrongType(f"`{name}` should be an nn.Parameter, but it is {kind_of(plain(value))}.")
     return value
 
 
@@ -374,23 +440,8 @@ def pair(result: Any, first: str, second: str) -> tuple[Any, Any]:
         WrongType: if there are not two.
     """
     if not isinstance(result, list | tuple) or len(result) != 2:
-        raise WrongType(f"Two results are wanted: {first}, and {second}. This is {_kind(plain(result))}.")
+        raise WrongType(f"Two results are wanted: {first}, and {second}. This is {kind_of(plain(result))}.")
     return result[0], result[1]
-
-
-def plain(value: Any) -> Any:
-    """A result as tensors, numbers, texts and lists of them; anything else becomes ``{"type": its name}``.
-
-    A truth value of torch's, as `any()` gives, is as good as Python's.
-    """
-    if isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_complex() or value.is_meta):
-        tensor = value.detach().as_subclass(Tensor).cpu().clone()
-        return bool(tensor) if tensor.dtype == torch.bool and tensor.dim() == 0 else tensor
-    if value is None or isinstance(value, bool | float | str) or (isinstance(value, int) and abs(value) < 2**63):
-        return value
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return {"type": f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")}
 
 
 def _copy(x: Any, requires_grad: bool) -> Any:
@@ -410,61 +461,6 @@ def _reached(inputs: dict[str, Any], result: Any) -> set[str]:
     return {name for name, gradient in zip(leaves, gradients, strict=True) if gradient is not None}
 
 
-def _same(one: Any, two: Any) -> bool:
-    """Equal up to float32's rounding."""
-    if isinstance(one, Tensor) and isinstance(two, Tensor):
-        if one.shape != two.shape or _family(one) != _family(two):
-            return False
-        return torch.allclose(one.double(), two.double(), rtol=1e-4, atol=1e-5, equal_nan=True)
-    if isinstance(one, list) and isinstance(two, list):
-        return len(one) == len(two) and all(map(_same, one, two))
-    if {type(one), type(two)} <= {int, float}:
-        return _same(torch.tensor(float(one)), torch.tensor(float(two)))
-    return type(one) is type(two) and bool(one == two)
-
-
-def _family(x: Tensor) -> str:
-    """What kind of values a tensor holds; 0 and 1 are not a mask, since ~ turns 1 into -2."""
-    if x.dtype == torch.bool:
-        return "truth values"
-    return "real numbers" if x.is_floating_point() else "whole numbers"
-
-
-def _difference(expected: Any, got: Any, names: tuple[str, ...]) -> tuple[str, str]:
-    """Kind and sentence of a difference that no known mistake explains.
-
-    The sentences fit one result, "state", and several, "looks".
-    """
-    if isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
-        for e, g, name in zip(expected, got, names, strict=True):
-            if not _same(e, g):
-                return _difference(e, g, (name,))
-    name = names[0] if len(names) == 1 else "result"
-    if got is None:
-        return "wrong type", "It returns None. Is the return missing?"
-    if not isinstance(expected, Tensor) or not isinstance(got, Tensor):
-        if _kind(expected) != _kind(got):
-            return "wrong type", f"The {name} should be {_kind(expected)}, not {_kind(got)}."
-    elif expected.shape != got.shape:
-        return "wrong shape", f"The {name} should have shape {tuple(expected.shape)}, not {tuple(got.shape)}."
-    elif _family(expected) != _family(got):
-        return "wrong type", f"The {name} should be a tensor of {expected.dtype}, not of {got.dtype}."
-    elif got.isnan().any() and not expected.isnan().any():
-        return "NaN", f"There is NaN in the {name}. It comes from 0/0, from ∞ − ∞ or from the softmax of a row of −∞."
-    return "wrong numbers", f"Some numbers of the {name} are wrong, and the checker does not recognize why."
-
-
-def _kind(value: Any) -> str:
-    """What a plain value is, in words."""
-    if isinstance(value, Tensor):
-        return "a tensor"
-    if isinstance(value, list):
-        return f"a sequence of {len(value)}"
-    if isinstance(value, dict):
-        return f"a value of type {value['type']}"
-    return "None" if value is None else f"a value of type {type(value).__name__}"
-
-
 def _message(error: BaseException) -> str:
     try:
         return str(error)[:500]
@@ -472,46 +468,18 @@ def _message(error: BaseException) -> str:
         return "(no message)"
 
 
+def _is_own(file: str) -> bool:
+    """Whether a file's lines are the student's."""
+    return not file.startswith(("<frozen", "<mutant", *_NOT_THEIRS))
+
+
 def _own_line(error: BaseException) -> str | None:
     """The last line of the student's own code that an exception passed through."""
     line, trace = None, error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if not file.startswith(("<frozen", *_NOT_THEIRS)):
+        if _is_own(file):
             text = linecache.getline(file, trace.tb_lineno).strip()
             line = text or f"number {trace.tb_lineno} of {trace.tb_frame.f_code.co_name}"
         trace = trace.tb_next
     return line
-
-
-def _show(case: Case, expected: Any, got: Any) -> str:
-    rows = {name: plain(x) for name, x in case.inputs.items()} | {"expected": expected, "got": got}
-    width = max(map(len, rows)) + 6
-    alike = _text(expected, 0, 3) == _text(got, 0, 3)
-    text = "".join(f"\n    {name:{width - 4}}{_text(x, width, 7 if alike else 3)}" for name, x in rows.items())
-    return f"\n  the smallest input that shows it: {case.name}{text}"
-
-
-def _text(value: Any, indent: int, decimals: int) -> str:
-    """A value as a person would write it down; of a large tensor, its shape and its first numbers."""
-    if isinstance(value, list):
-        return (",\n" + " " * indent).join(_text(item, indent, decimals) for item in value)
-    if not isinstance(value, Tensor):
-        return value["type"] if isinstance(value, dict) else repr(value)
-    if value.numel() > 32:
-        return f"shape {tuple(value.shape)}, beginning {_text(value.flatten()[:4], indent, decimals)}"
-    numbers = [_number(x, decimals) for x in value.flatten().tolist()]
-    width = max(map(len, numbers), default=0)
-    words = iter(numbers)
-
-    def nested(x: Tensor, depth: int) -> str:
-        if x.dim() == 0:
-            return f"{next(words):>{width}}"
-        separator = ", " if x.dim() == 1 else ",\n" + " " * (indent + depth + 1)
-        return "[" + separator.join(nested(part, depth + 1) for part in x) + "]"
-
-    return nested(value, 0)
-
-
-def _number(x: float | int | bool, decimals: int) -> str:
-    return f"{round(x, decimals) + 0.0:.10g}" if isinstance(x, float) else str(x)

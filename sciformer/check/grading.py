@@ -254,7 +254,8 @@ def _result(exercise: Exercise, seen: Observation, seed: int) -> Result:
         seen = Observation(problem=Problem("incomplete", "What the answer returned cannot be compared."))
         diagnosis = exercise.judge(exercise.draw(seed), seen, seed)
     points = exercise.points if diagnosis.correct else 0
-    return Result(points=points, out_of=exercise.points, **asdict(diagnosis))
+    told = {name: value for name, value in asdict(diagnosis).items() if name != "symptom"}
+    return Result(points=points, out_of=exercise.points, **told)
 
 
 def table(grades: Sequence[Grade]) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault, pair
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise, pair
 
 _BAHDANAU = "Bahdanau's score"
 _FORMULA = "The formula"
@@ -17,7 +18,7 @@ _BREAK = "Break it: three slips"
 _MOVES = "One addition moves"
 _PROOF = "The proof"
 _CAUSAL = "Causal: a running mean"
-_LOUD = "Break it: loud and quiet"
+_LOUD = "Break it: large and small weights"
 _MEMORY = "A memory of one token"
 
 
@@ -523,6 +524,11 @@ EXERCISES = (
         section=_BAHDANAU,
         level="easy",
         minutes=5,
+        hints=(
+            "Every query meets every key: which two shapes broadcast to (L, S, D)?",
+            "`query[:, None]` is (L, 1, D). The sum goes into the tanh, `weight` takes D away, and each query "
+            "shares out one unit.",
+        ),
         cases=_bahdanau_cases,
         faults=_BAHDANAU_FAULTS,
     ),
@@ -532,6 +538,11 @@ EXERCISES = (
         section=_CAUSAL,
         level="middle",
         minutes=8,
+        hints=(
+            "As in `with_prefix_sums`, but the weight is (L, D) already. Along which axis do the tokens lie?",
+            "Sum `weights * value` and `weights` over the tokens so far, divide, and multiply by the sigmoid "
+            "of the query.",
+        ),
         cases=_causal_aft_cases,
         faults=_CAUSAL_AFT_FAULTS,
     ),
@@ -541,6 +552,12 @@ EXERCISES = (
         section=_MEMORY,
         level="hard",
         minutes=15,
+        hints=(
+            "Two sums of $e^{b_j - m}$, where $m$ is the largest score **so far**. When $m$ grows to $m'$, what"
+            " happens to the old sums?",
+            "They were measured against the old $m$: multiply both by $e^{m - m'}$, which is never above 1, "
+            "before the new token joins.",
+        ),
         cases=_read_token_cases,
         faults=_READ_TOKEN_FAULTS,
         call=_generate,

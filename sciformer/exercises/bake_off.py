@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise
 
 _ERROR = "Mean and standard error"
 _PAIRS = "Pairs"
@@ -313,6 +314,10 @@ EXERCISES = (
         section=_ERROR,
         level="easy",
         minutes=4,
+        hints=(
+            "Along which axis do the seeds stand?",
+            "`values.std(dim=1)` divides by n − 1 inside. What makes the deviation of one seed that of a mean of n?",
+        ),
         cases=_seed_spread_cases,
         faults=_SEED_SPREAD_FAULTS,
         returns=("mean", "standard error"),
@@ -324,6 +329,10 @@ EXERCISES = (
         section=_PAIRS,
         level="middle",
         minutes=6,
+        hints=(
+            "What do the two runs of one seed share, and how does it drop out?",
+            "Subtract seed by seed; then it is exercise 1 with a single row.",
+        ),
         cases=_paired_gain_cases,
         faults=_PAIRED_GAIN_FAULTS,
         call=_any_two_numbers,
@@ -336,6 +345,11 @@ EXERCISES = (
         section=_MANY,
         level="hard",
         minutes=15,
+        hints=(
+            "Sort, multiply, take the running maximum, cut off at 1, put back.",
+            "`order = p.argsort()` sorts, `x.cummax(dim=0).values` is the running maximum. `order.argsort()` "
+            "says where each one went.",
+        ),
         cases=_holm_cases,
         faults=_HOLM_FAULTS,
         returns=("p-values",),

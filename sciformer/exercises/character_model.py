@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault, WrongType
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise, WrongType
 
 _SHIFT = "The text, and the text one later"
 _LOSS = "The loss"
@@ -623,6 +624,11 @@ EXERCISES = (
         section=_LOSS,
         level="easy",
         minutes=5,
+        hints=(
+            "About which character do the logits of place 0 speak? And does anyone know what comes after the last?",
+            "L − 1 places are left in each text. One mean over all of them, of −log p, and the exponential at "
+            "the very end.",
+        ),
         cases=_text_perplexity_cases,
         faults=_TEXT_PERPLEXITY_FAULTS,
         call=_any_number,
@@ -634,6 +640,12 @@ EXERCISES = (
         section=_TOP_K,
         level="middle",
         minutes=10,
+        hints=(
+            "Sort, add up with `cumsum`. The one that takes the sum to `top_p` is still in: look at the sum "
+            "*before* each.",
+            "`ordered, order = p.sort(dim=-1, descending=True)`; the inverse is "
+            "`torch.zeros_like(p).scatter(-1, order, …)`.",
+        ),
         cases=_nucleus_cases,
         faults=_NUCLEUS_FAULTS,
     ),
@@ -643,6 +655,11 @@ EXERCISES = (
         section=_CACHE,
         level="hard",
         minutes=15,
+        hints=(
+            "Three things to remember: how many tokens were read, and for each layer its keys and its values.",
+            "With `read` old tokens, new token i may see keys 0 to `read + i`: `torch.ones(L, "
+            "S).tril(diagonal=read).bool()`.",
+        ),
         cases=_read_piece_cases,
         faults=_READ_PIECE_FAULTS,
         call=_read_in_chunks,

@@ -11,14 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault, pair, parameter
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise, pair, parameter
 
 _FORMULA = "The formula"
 _BREAK = "Break it: three slips in the penalty"
 _CLASS = "The class"
 _IMAGE = "Distance in an image"
 _CURE = "The cure: left is not right"
-_CAUSAL = "Causal: one more number"
+_CAUSAL = "Causal: one more argument"
 
 
 def grid_distance(
@@ -550,6 +551,10 @@ EXERCISES = (
         section=_IMAGE,
         level="easy",
         minutes=5,
+        hints=(
+            "In which row does token 30 stand, if a row has 28? In which column?",
+            "`token // width` and `token % width` are rows and columns, (L,) each. (L, 1) minus (L,) gives (L, L).",
+        ),
         cases=_grid_distance_cases,
         faults=_GRID_DISTANCE_FAULTS,
         call=_any_number,
@@ -560,6 +565,12 @@ EXERCISES = (
         section=_CURE,
         level="middle",
         minutes=10,
+        hints=(
+            "`MyDistanceBiased` has nearly all of it. Only one distance becomes two, each of which is 0 on the "
+            "other side.",
+            "`(i - j).clamp(min=0)` counts the steps to the left, (L, S). `self.strength[:, 0]` are H numbers; "
+            "which shape puts them over (H, L, S)?",
+        ),
         cases=_two_sided_score_cases,
         faults=_TWO_SIDED_SCORE_FAULTS,
         call=_try_slopes,
@@ -571,6 +582,12 @@ EXERCISES = (
         section=_CAUSAL,
         level="hard",
         minutes=12,
+        hints=(
+            "As in *Causal: one more argument*: what belongs to the query alone cancels. Which part of "
+            "$-\\lambda(t_i - t_j)$ is left?",
+            "torch divides everything by $\\sqrt{D + 1}$. Undo that for the new number; the contents are to be "
+            "divided by $\\sqrt D$ instead.",
+        ),
         cases=_with_time_cases,
         faults=_WITH_TIME_FAULTS,
         call=_attend_in_time,

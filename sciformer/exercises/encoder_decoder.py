@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise
 
 _TWO = "Two sequences"
 _CROSS = "Cross-attention"
@@ -497,6 +498,11 @@ EXERCISES = (
         section=_FORCING,
         level="easy",
         minutes=6,
+        hints=(
+            "What is read at place $t$ is `target[:, t]`. What has to be named there?",
+            "`log_softmax(dim=-1)`, then `gather` the wanted tokens: (B, L, V) becomes (B, L). Then keep the "
+            "places where padding is not wanted.",
+        ),
         cases=_answer_loss_cases,
         faults=_ANSWER_LOSS_FAULTS,
     ),
@@ -506,6 +512,10 @@ EXERCISES = (
         section=_CROSS,
         level="middle",
         minutes=10,
+        hints=(
+            "Who asks, and who answers? Then: which keys may be seen, and on which axis of the scores do they stand?",
+            "`torch.arange(S) < lengths[:, None]` is (B, S). The scores are (B, L, S).",
+        ),
         cases=_look_across_cases,
         faults=_LOOK_ACROSS_FAULTS,
     ),
@@ -515,6 +525,11 @@ EXERCISES = (
         section=_BEAM,
         level="hard",
         minutes=15,
+        hints=(
+            "There are K · V candidates, each with a log-probability. In the row of an ended target, all but "
+            "one have to be impossible.",
+            "`topk` of the flattened (K, V) gives places from 0 to K · V − 1. Row and column follow by dividing by V.",
+        ),
         cases=_widen_and_keep_cases,
         faults=_WIDEN_AND_KEEP_FAULTS,
         returns=("parent", "token", "log-probability"),

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise
 
 _WELLS = "Four wells"
 _STATED = "The stated score"
@@ -520,6 +521,12 @@ EXERCISES = (
         section=_MOAT,
         level="easy",
         minutes=6,
+        hints=(
+            "As for the Gaussian in *The moat*: where is the derivative of $d/(1 + \\alpha d^2)$ zero? The "
+            "factor $w$ moves nothing.",
+            "The numerator of the derivative is $(1 + \\alpha d^2) - d \\cdot 2\\alpha d$. At that $d$, $1 + "
+            "\\alpha d^2$ is a small whole number.",
+        ),
         cases=_lorentzian_moat_cases,
         faults=_LORENTZIAN_MOAT_FAULTS,
         call=_any_two_numbers,
@@ -532,6 +539,12 @@ EXERCISES = (
         section=_FIELD,
         level="middle",
         minutes=10,
+        hints=(
+            "A softmax subtracts the largest score before it takes exp. What is the score whose exp is "
+            "$w_j\\,e^{-\\alpha d^2}$?",
+            "$\\log w_j - \\alpha_h d^2$, written down without ever taking exp. `alpha[:, None, None]` meets the "
+            "heads.",
+        ),
         cases=_far_field_cases,
         faults=_FAR_FIELD_FAULTS,
     ),
@@ -541,6 +554,11 @@ EXERCISES = (
         section=_LEAK,
         level="hard",
         minutes=12,
+        hints=(
+            "Only the divisor is in question. Which keys may go into a query's sum, and when is it too late to "
+            "hide one?",
+            "What has to stand in the exponent of a hidden key, so that its exp is 0?",
+        ),
         cases=_fair_shares_cases,
         faults=_FAIR_SHARES_FAULTS,
         call=_where_allowed,

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise
 
 _FLEX = "FlexAttention"
 _ONE_PASS = "A softmax in one pass"
@@ -377,6 +378,11 @@ EXERCISES = (
         section=_FLEX,
         level="easy",
         minutes=5,
+        hints=(
+            "`i - j` steps to the left if that is positive. What should be left of it if it is negative?",
+            "`(i - j).clamp(min=0)` counts the steps to the left and is 0 on the right. Each side times its own"
+            " head's slope.",
+        ),
         cases=_two_slopes_mod_cases,
         faults=_TWO_SLOPES_MOD_FAULTS,
         call=_modified,
@@ -388,6 +394,11 @@ EXERCISES = (
         section=_ONE_PASS,
         level="middle",
         minutes=8,
+        hints=(
+            "All keys of a half act like a single key: its value is the half's output. What is its score?",
+            "`torch.logaddexp` adds weights whose logarithms are given. A half's share is $e^{t_1 - t}$, which "
+            "never overflows.",
+        ),
         cases=_merge_halves_cases,
         faults=_MERGE_HALVES_FAULTS,
         returns=("output", "logarithm"),
@@ -398,6 +409,12 @@ EXERCISES = (
         section=_BACK,
         level="hard",
         minutes=15,
+        hints=(
+            "Weights first: $w_{ij} = e^{s_{ij} - t_i}$. Then the gradient of the scores, by the formula of "
+            "'The backward pass'. Then each of the three is one product of matrices.",
+            "Values were averaged with the weights: `weights.T @ gradient`. Scores were $q k^\\top / \\sqrt D$: "
+            "the scale stands in both gradients. Row term: `(gradient * output).sum(dim=-1)`.",
+        ),
         cases=_gradients_by_hand_cases,
         faults=_GRADIENTS_BY_HAND_FAULTS,
         returns=("gradient of query", "gradient of key", "gradient of value"),

@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise
 
 _CUT = "From image to sequence"
 _TOKEN = "From patch to token"
@@ -564,6 +565,10 @@ EXERCISES = (
         section=_CUT,
         level="easy",
         minutes=5,
+        hints=(
+            "The loop above does it for one channel; `image[:, …, …]` takes all of them along.",
+            "Without a loop: `F.unfold` wants a batch, and gives (1, numbers, patches).",
+        ),
         cases=_cut_into_patches_cases,
         faults=_CUT_INTO_PATCHES_FAULTS,
     ),
@@ -573,6 +578,11 @@ EXERCISES = (
         section=_WHOLE,
         level="middle",
         minutes=6,
+        hints=(
+            "Four steps: embed, add positions, go through the blocks, read out. `embedding` and `head` are "
+            "matrices: `@`.",
+            "Which axis of (B, L, E) has to go before the head? The batch stays, and the head wants the embedding.",
+        ),
         cases=_logits_from_patches_cases,
         faults=_LOGITS_FROM_PATCHES_FAULTS,
         call=_call_logits,
@@ -583,6 +593,12 @@ EXERCISES = (
         section=_POSITION,
         level="hard",
         minutes=12,
+        hints=(
+            "Whole patches are exchanged: `F.unfold`, a random order, `F.fold`, as in the section *Where a "
+            "patch stands*.",
+            "`F.unfold` of a batch gives (B, numbers, patches); only the last axis may be shuffled. Look at "
+            "every image and every logit, and at sizes of differences, which have signs.",
+        ),
         cases=_order_matters_cases,
         faults=_ORDER_MATTERS_FAULTS,
         differentiable=False,

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault, pair
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise, pair
 
 _HIDE = "Hide three quarters"
 _ENCODER = "The encoder sees what is left"
@@ -643,6 +644,10 @@ EXERCISES = (
         section=_LOSS,
         level="easy",
         minutes=4,
+        hints=(
+            "Which patches count? `~` turns a mask round.",
+            "`patches[mask]` is (number of True, P). How many numbers does the mean run over?",
+        ),
         cases=_hidden_loss_cases,
         faults=_HIDDEN_LOSS_FAULTS,
     ),
@@ -652,6 +657,10 @@ EXERCISES = (
         section=_HIDE,
         level="middle",
         minutes=8,
+        hints=(
+            "Patch n is visible if its rank in its row is small enough. What does `argsort` give: ranks, or the order?",
+            "The order says which patch comes first. Its own argsort is the inverse: at which rank each patch comes.",
+        ),
         cases=_choose_visible_cases,
         faults=_CHOOSE_VISIBLE_FAULTS,
         differentiable=False,
@@ -662,6 +671,10 @@ EXERCISES = (
         section=_PROBE,
         level="middle",
         minutes=6,
+        hints=(
+            "One mean and one deviation for each feature, from one of the two sets, used for both.",
+            "Frozen: nothing that is computed later may send a gradient into the encoder. `torch.no_grad()`.",
+        ),
         cases=_frozen_features_cases,
         faults=_FROZEN_FEATURES_FAULTS,
         call=_call_frozen_features,
@@ -674,6 +687,11 @@ EXERCISES = (
         section=_DECODER,
         level="hard",
         minutes=15,
+        hints=(
+            "In turn: embed, place, select, encode, put back among mask tokens, place again, decode.",
+            "With `rows = torch.arange(B)[:, None]`, `tokens[rows, kept]` is (B, V, E), and can also stand left"
+            " of an `=`.",
+        ),
         cases=_decoded_from_visible_cases,
         faults=_DECODED_FROM_VISIBLE_FAULTS,
         call=_call_decoded,

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault, parameter
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise, parameter
 
 _FORMULA = "The formula and its shapes"
 _BATCHED = "All heads at once"
@@ -492,6 +493,11 @@ EXERCISES = (
         section=_BATCHED,
         level="easy",
         minutes=5,
+        hints=(
+            "A view (or `unflatten`) may cut an axis; only `transpose` and `permute` may move one. Cut first.",
+            "Cut the last axis into (3, H, D): whose, which head, which number. Then name the five axes and put"
+            " them in order.",
+        ),
         cases=_split_packed_cases,
         faults=_SPLIT_PACKED_FAULTS,
         call=_three,
@@ -503,6 +509,12 @@ EXERCISES = (
         section=_BIAS,
         level="middle",
         minutes=8,
+        hints=(
+            "`KeyBiasScore` above has all the parts: a number that an optimiser finds, of a shape that meets "
+            "the heads.",
+            "Broadcasting lines shapes up from the right. Which shape puts $H$ numbers over the second axis of "
+            "(B, H, L, S)?",
+        ),
         cases=_tempered_score_cases,
         faults=_TEMPERED_SCORE_FAULTS,
         call=_try_temperatures,
@@ -514,6 +526,12 @@ EXERCISES = (
         section=_BATCHED,
         level="hard",
         minutes=15,
+        hints=(
+            "Queries and keys meet in a dot product, so their heads have the same size. Which of the inputs "
+            "tells it, and how does $G$ follow?",
+            "Six query heads and two key heads: they need keys 0, 0, 0, 1, 1, 1. `repeat` and "
+            "`repeat_interleave` differ; try both on `torch.arange(2)`.",
+        ),
         cases=_grouped_attention_cases,
         faults=_GROUPED_ATTENTION_FAULTS,
     ),

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise
 
 _SINUSOIDAL = "A vector for each position: sinusoidal"
 _CLOCKS = "A row of clocks"
@@ -356,6 +357,10 @@ EXERCISES = (
         section=_ADDED,
         level="easy",
         minutes=4,
+        hints=(
+            "Attention can only use what its input already knows.",
+            "The words are axis 1 of `x`. A tensor of shape (L, E) broadcasts over the batch.",
+        ),
         cases=_attend_in_order_cases,
         faults=_ATTEND_IN_ORDER_FAULTS,
     ),
@@ -365,6 +370,12 @@ EXERCISES = (
         section=_SINUSOIDAL,
         level="middle",
         minutes=8,
+        hints=(
+            "There are `embed_dim // 2` clocks. The first turns by 1 a step, each next one slower by the factor"
+            " $10000^{-2/E}$.",
+            "Angles first: (L, 1) times (E/2,) gives (L, E/2). Then `torch.stack` on a new last axis and "
+            "`flatten`, or write into `table[:, 0::2]` and `table[:, 1::2]`.",
+        ),
         cases=_sinusoidal_table_cases,
         faults=_SINUSOIDAL_TABLE_FAULTS,
     ),
@@ -374,6 +385,12 @@ EXERCISES = (
         section=_ROTATION,
         level="hard",
         minutes=12,
+        hints=(
+            "Each clock turns by itself: the numbers of pair $i$ depend on pair $i$ alone, so nearly all "
+            "entries are 0.",
+            "For one pair, *A shift is a rotation* has the 2 × 2 matrix. `torch.block_diag(*blocks)` sets them "
+            "along the diagonal.",
+        ),
         cases=_shift_matrix_cases,
         faults=_SHIFT_MATRIX_FAULTS,
     ),

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise
 
 _SPACE = "Break it: a learning rate drawn evenly"
 _EARLY = "Giving up early"
@@ -391,6 +392,10 @@ EXERCISES = (
         section=_SPACE,
         level="easy",
         minutes=4,
+        hints=(
+            "What should `u = 0`, `u = 1` and `u = 0.5` give, from 1 to 100?",
+            "1, 100 and 10: each step in `u` is a factor, and all of it is `high / low`.",
+        ),
         cases=_log_uniform_cases,
         faults=_LOG_UNIFORM_FAULTS,
         returns=("draws",),
@@ -402,6 +407,11 @@ EXERCISES = (
         section=_EARLY,
         level="middle",
         minutes=12,
+        hints=(
+            "Keep a list of the rows that ran to their end. Only those are in the median, each with its value "
+            "at this look.",
+            "`statistics.median` takes the mean of the two in the middle; `torch.median` takes the lower one.",
+        ),
         cases=_looks_given_cases,
         faults=_LOOKS_GIVEN_FAULTS,
         returns=("looks",),
@@ -413,6 +423,10 @@ EXERCISES = (
         section=_BEST,
         level="hard",
         minutes=15,
+        hints=(
+            "Sorted upwards, the best of n is at or below the i-th value if all n draws are: $(i/N)^n$.",
+            "It **is** the i-th with probability $(i/N)^n - ((i-1)/N)^n$. Weigh the sorted values with that.",
+        ),
         cases=_expected_best_cases,
         faults=_EXPECTED_BEST_FAULTS,
         returns=("expected best",),

@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise
 from sciformer.functional import causal_mask
 
 _WHY = r"Why $1/\sqrt d$"
@@ -347,6 +348,10 @@ EXERCISES = (
         section=_MASKS,
         level="easy",
         minutes=4,
+        hints=(
+            "A hidden key has to have weight 0, and the softmax gives 0 to one score only.",
+            "`scores.masked_fill(where, number)` writes where its mask is True. Ours is True at what may be *seen*.",
+        ),
         cases=_masked_weights_cases,
         faults=(*_MASK_FAULTS, *_SOFTMAX_FAULTS),
     ),
@@ -356,6 +361,10 @@ EXERCISES = (
         section="The formula",
         level="middle",
         minutes=8,
+        hints=(
+            "Three lines: scores, weights, output. The head size is `query.shape[-1]`.",
+            "Scale before the softmax, and hide before the softmax. Afterwards it is too late for both.",
+        ),
         cases=_scaled_dot_product_cases,
         faults=_SCALED_DOT_PRODUCT_FAULTS,
     ),
@@ -365,6 +374,11 @@ EXERCISES = (
         section=_GRADIENT,
         level="hard",
         minutes=12,
+        hints=(
+            "`torch.autograd.functional.jacobian(attention, x)` has shape (L, D, L, E). Entry (i, j) of what "
+            "you need has i from the first L and j from the second.",
+            "Derivatives have signs. Sum them as they are, and +1 and −1 make a leak invisible.",
+        ),
         cases=_future_leaks_cases,
         faults=_FUTURE_LEAKS_FAULTS,
         differentiable=False,

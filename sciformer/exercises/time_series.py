@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise
 
 _BASELINES = "Baselines"
 _CUT = "Cut first"
@@ -499,6 +500,12 @@ EXERCISES = (
         section=_BASELINES,
         level="easy",
         minutes=6,
+        hints=(
+            "`past[:, -season:]` is what comes again. Which of its months is the first ahead, and which the one"
+            " after the season is through?",
+            "Month $i$ ahead, from 0, is month $i$ modulo `season` of the last season. A list of such places "
+            "indexes the columns.",
+        ),
         cases=_seasonal_naive_cases,
         faults=_SEASONAL_NAIVE_FAULTS,
         returns=("forecast",),
@@ -510,6 +517,12 @@ EXERCISES = (
         section=_LEAKS,
         level="middle",
         minutes=10,
+        hints=(
+            "Which months are known when the first forecast of the test is made? They may enter its past, and "
+            "the mean.",
+            "Cut first, into `series[:cut]` and a part that begins `context` months before the cut. "
+            "`x.unfold(0, length, 1)` gives all windows.",
+        ),
         cases=_honest_windows_cases,
         faults=_HONEST_WINDOWS_FAULTS,
         returns=("training set", "test set"),
@@ -521,6 +534,12 @@ EXERCISES = (
         section=_WHERE,
         level="hard",
         minutes=15,
+        hints=(
+            "Weights first, (B, L, S): scaled, softmax over the months back, then their mean over the windows. "
+            "How many steps are there from the newest month to the first one ahead?",
+            "The lag of the pair $(i, j)$, both from 0, is $i + S - j$. With a matrix of lags, `weights[lag == "
+            "r]` picks the pairs at lag $r$.",
+        ),
         cases=_cross_lags_cases,
         faults=_CROSS_LAGS_FAULTS,
         returns=("profile",),

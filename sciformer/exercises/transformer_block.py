@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise
 
 _RESIDUAL = "The residual connection"
 _NORM = "Layer norm"
@@ -555,6 +556,11 @@ EXERCISES = (
         section=_NORM,
         level="easy",
         minutes=4,
+        hints=(
+            "Start from `MyLayerNorm`. What has to go, and over which axis does the mean of the squares run?",
+            "`x.square().mean(dim=-1, keepdim=True)` has shape (B, L, 1), so that each token is divided by a "
+            "number of its own. The ε stands under the root.",
+        ),
         cases=_root_mean_square_norm_cases,
         faults=_ROOT_MEAN_SQUARE_NORM_FAULTS,
     ),
@@ -564,6 +570,10 @@ EXERCISES = (
         section=_ORDERS,
         level="middle",
         minutes=6,
+        hints=(
+            "Twice the same: x + f(norm(x)). What is f the second time, and what is x?",
+            "The second x is what the first sum gave, both inside the norm and before the plus.",
+        ),
         cases=_pre_norm_block_cases,
         faults=_PRE_NORM_BLOCK_FAULTS,
         call=_call_block,
@@ -574,6 +584,12 @@ EXERCISES = (
         section=_QUIETER,
         level="hard",
         minutes=12,
+        hints=(
+            "An optimiser sees what `module.parameters()` finds: an `nn.Parameter` or a module, stored as an "
+            "attribute after `super().__init__()`.",
+            "Which $g$ makes $x + g \\odot f(\\text{norm}(x))$ equal to $x$, whatever $f$ is? *Quieter branches* "
+            "does it with weights; here it is one vector.",
+        ),
         cases=_quiet_branch_cases,
         faults=_QUIET_BRANCH_FAULTS,
         call=_call_quiet_branch,

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise
 
 _FORMULA = "The formula"
 _BREAK = "Break it: the sum over the wrong index"
@@ -448,6 +449,11 @@ EXERCISES: tuple[Exercise, ...] = (
         section=_TEMPERATURE,
         level="easy",
         minutes=5,
+        hints=(
+            "The three lines of *One index at a time*, and one division more.",
+            "The temperature divides the scores, before the softmax. Which axis of the scores belongs to the "
+            "words that answer?",
+        ),
         cases=_tempered_attention_cases,
         faults=_TEMPERED_ATTENTION_FAULTS,
     ),
@@ -457,6 +463,11 @@ EXERCISES: tuple[Exercise, ...] = (
         section=_CONTENT,
         level="middle",
         minutes=8,
+        hints=(
+            "Two matrices (L, L) of squared differences: `place[:, None] - place`, and the same with the signal.",
+            "Multiply the kernels first and divide by the row sums last. Or add two scores and take one "
+            "softmax: $e^a e^b = e^{a+b}$.",
+        ),
         cases=_bilateral_filter_cases,
         faults=_BILATERAL_FILTER_FAULTS,
     ),
@@ -466,6 +477,11 @@ EXERCISES: tuple[Exercise, ...] = (
         section=_COST,
         level="hard",
         minutes=12,
+        hints=(
+            "The output of a word $x$ is $\\sum_j (x \\cdot x_j)\\, x_j$, a row of $(X X^\\top) X$. Move the brackets.",
+            "$X^\\top X = \\sum_j x_j x_j^\\top$, one matrix (E, E) a word: `torch.outer`. Which words must be in "
+            "it when the new one reads?",
+        ),
         cases=_one_more_word_cases,
         faults=_ONE_MORE_WORD_FAULTS,
         returns=("output", "state"),

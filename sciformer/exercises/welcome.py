@@ -7,7 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise
 from sciformer.functional import causal_mask
 
 _IDEA = "The one idea"
@@ -27,7 +28,7 @@ def new_vector(
 
 def _new_vector_cases(draw: Draw) -> Iterator[Case]:
     for words, head_dim in ((2, 2), (3, 5), (7, 4)):
-        name = f"{words} words with {head_dim} numbers each"
+        name = f"{words} words with {head_dim} features each"
         yield Case(name, {"scores": draw.normal(words), "value": draw.normal(words, head_dim)})
 
 
@@ -330,6 +331,10 @@ EXERCISES: tuple[Exercise, ...] = (
         section=_IDEA,
         level="easy",
         minutes=3,
+        hints=(
+            "S weights that sum to 1, then the sum of weight times vector.",
+            "`scores.softmax(dim=0)` gives the weights. Between (S,) and (S, D), `@` multiplies and adds up over S.",
+        ),
         cases=_new_vector_cases,
         faults=_NEW_VECTOR_FAULTS,
     ),
@@ -339,6 +344,12 @@ EXERCISES: tuple[Exercise, ...] = (
         section=_MASK,
         level="middle",
         minutes=6,
+        hints=(
+            "`torch.zeros(length, length, dtype=torch.bool)` lets nobody look anywhere. Two loops can then set "
+            "single entries.",
+            "Word $j$ lies $i - j$ steps behind word $i$. How large may that be, and how small? With `place = "
+            "torch.arange(length)`, `place[:, None] - place` is all of them at once.",
+        ),
         cases=_recent_words_cases,
         faults=_RECENT_WORDS_FAULTS,
         differentiable=False,
@@ -349,6 +360,12 @@ EXERCISES: tuple[Exercise, ...] = (
         section=_MASK,
         level="hard",
         minutes=10,
+        hints=(
+            "A weight is $e$ to the power of a score, divided by the row's sum. If a word is hidden, its own "
+            "term is missing from that sum. What stays the same among the others?",
+            "The proportions. `weights * attn_mask` sets hidden ones to 0; then every row has to sum to 1 "
+            "again. `keepdim=True` keeps the sums of the rows in a column.",
+        ),
         cases=_mask_afterwards_cases,
         faults=_MASK_AFTERWARDS_FAULTS,
     ),

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciformer.check.exercise import Case, Draw, Exercise, Fault
+from sciformer.check.causes import Fault
+from sciformer.check.exercise import Case, Draw, Exercise
 
 _TEMPERATURE = "Why a temperature"
 _TRY = "Scores to try"
@@ -312,6 +313,11 @@ EXERCISES = (
         section=_TEMPERATURE,
         level="easy",
         minutes=5,
+        hints=(
+            "Which cosine should the best key have, and which should all the others have?",
+            "Write out the softmax: one exponential over itself plus `keys - 1` others. Divide above and below "
+            "by the largest.",
+        ),
         cases=_largest_share_cases,
         faults=_LARGEST_SHARE_FAULTS,
         call=_any_number,
@@ -323,6 +329,10 @@ EXERCISES = (
         section=_TRY,
         level="middle",
         minutes=8,
+        hints=(
+            "`query @ left` multiplies the last two dimensions, head by head. What is its shape?",
+            "The vectors that are compared have R numbers now, so the scale is √R.",
+        ),
         cases=_low_rank_scores_cases,
         faults=_LOW_RANK_SCORES_FAULTS,
     ),
@@ -332,6 +342,11 @@ EXERCISES = (
         section=_BROKEN,
         level="hard",
         minutes=15,
+        hints=(
+            "Ask the score about one query and one key, with nothing else there.",
+            "`score(query[i : i + 1], key[j : j + 1])` is (1, 1). For which pairs has it to agree with the "
+            "whole matrix? Numbers are rounded: `torch.allclose`.",
+        ),
         cases=_is_pairwise_cases,
         faults=_IS_PAIRWISE_FAULTS,
         differentiable=False,

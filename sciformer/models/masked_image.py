@@ -117,7 +117,7 @@ class MaskedImageModel(nn.Module):
         tokens = self.decoder_positions(tokens)
         for block in self.decoder_blocks:
             tokens, _ = block(tokens)
-        return self.to_pixels(self.decoder_norm(_select(tokens, ~visible)))
+        return self.to_pixels(self.decoder_norm(_select(tokens, ~visible, self.num_tokens - seen.shape[1])))
 
     def encode(
         self, images: Float[Tensor, "B C H W"], visible: Bool[Tensor, "B L"] | None = None
@@ -129,8 +129,7 @@ class MaskedImageModel(nn.Module):
         """
         tokens = self.positions(self.to_sequence(images))  # (B, L, E): positions are added before anything is left out
         if visible is not None:
-            self._check(images, visible)
-            tokens = _select(tokens, visible)
+            tokens = _select(tokens, visible, self._count(images, visible))
         for block in self.blocks:
             tokens, _ = block(tokens)
         return self.norm(tokens)
@@ -148,8 +147,8 @@ class MaskedImageModel(nn.Module):
         Raises:
             ValueError: if images or mask have a wrong shape, or the mask hides not as many patches in every image.
         """
-        self._check(images, visible)
-        return _select(self.to_sequence.patches(images), ~visible)
+        hidden = self.num_tokens - self._count(images, visible)
+        return _select(self.to_sequence.patches(images), ~visible, hidden)
 
     @torch.no_grad()
     def restore(self, images: Float[Tensor, "B C H W"], visible: Bool[Tensor, "B L"]) -> Float[Tensor, "B C H W"]:
@@ -162,20 +161,30 @@ class MaskedImageModel(nn.Module):
         patches = self.to_sequence.patches(images).masked_scatter(~visible[..., None], pixels)
         return F.fold(patches.mT, images.shape[2:], self.patch_size, stride=self.patch_size)
 
-    def _check(self, images: Tensor, visible: Tensor) -> None:
+    def _count(self, images: Tensor, visible: Tensor) -> int:
+        """How many patches are visible in every image."""
         wanted = (len(images), self.num_tokens)
         if visible.dtype != torch.bool or visible.shape != wanted:
             raise InputError(f"visible must be {wanted} booleans, got {visible.dtype} of {tuple(visible.shape)}")
-        counts = visible.sum(dim=1)
-        fewest, most = int(counts.min()), int(counts.max())
+        fewest, most = fewest_and_most(visible)
         if fewest != most:
             raise InputError(
                 f"as many patches must be visible in every image, got {fewest} in one and {most} in another"
             )
         if most in (0, self.num_tokens):
             raise InputError(f"{most} of {self.num_tokens} patches are visible; at least one has to be, and one hidden")
+        return most
 
 
-def _select(tokens: Float[Tensor, "B L E"], chosen: Bool[Tensor, "B L"]) -> Float[Tensor, "B V E"]:
-    """The chosen tokens of each row, in their order."""
-    return tokens[chosen].unflatten(0, (len(tokens), -1))
+def fewest_and_most(visible: Bool[Tensor, "B L"]) -> tuple[int, int]:
+    """The smallest and the largest number of visible patches. Nothing else in the model is read off a GPU."""
+    fewest, most = torch.stack(visible.sum(dim=1).aminmax()).tolist()
+    return fewest, most
+
+
+def _select(tokens: Float[Tensor, "B L E"], chosen: Bool[Tensor, "B L"], count: int) -> Float[Tensor, "B V E"]:
+    """The ``count`` chosen tokens of each row, in their order. ``tokens[chosen]`` would count them, and a GPU wait."""
+    B, L = chosen.shape
+    positions = chosen.byte().argsort(dim=1, descending=True, stable=True)[:, :count]  # (B, V)
+    rows = positions + L * torch.arange(B, device=chosen.device)[:, None]  # of all B · L tokens
+    return tokens.flatten(0, 1).index_select(0, rows.flatten()).unflatten(0, (B, count))

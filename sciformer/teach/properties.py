@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import product
 from textwrap import fill
 
 import torch
@@ -20,6 +21,7 @@ from sciformer.attention import MultiHeadAttention
 from sciformer.fast import attention, readable_attention
 from sciformer.fast.cache import memory_for
 from sciformer.functional import causal_mask
+from sciformer.lab.fake_cuda import READS_A_NUMBER, can_fake_cuda, fake_cuda
 from sciformer.scores import ScoreRecipe, comparing_positions
 
 #: Sizes of what the properties try: batch, heads, tokens, head_dim (even, as rotary positions want it).
@@ -31,6 +33,10 @@ MASKS = ("none", "causal", "mask", "mask and causal", "padding", "padding in fro
 
 class Broken(AssertionError):
     """A property does not hold; the message is what was seen."""
+
+
+class NotAsked(Exception):
+    """A property cannot be asked here."""
 
 
 #: What asks one property of a score.
@@ -458,6 +464,54 @@ def _fast_path(recipe: ScoreRecipe) -> None:
         _demand(agree, f"{kind}: outputs or gradients differ")
 
 
+#: What is seen where tensors on the CPU and on the GPU are mixed.
+TWO_DEVICES = "a tensor on the CPU meets one on the GPU"
+
+
+def _seen_on_a_gpu(recipe: ScoreRecipe, *, autocast: bool) -> str:
+    """What goes wrong when attention under the score runs forward and backward on a GPU, which need not be there."""
+    if not can_fake_cuda():
+        raise NotAsked
+    with _seeded(0):
+        layer = MultiHeadAttention(H * D, H, score=recipe)
+    try:
+        with fake_cuda() as gpu:
+            layer.to(gpu)
+            x = torch.empty(B, L, H * D, device=gpu)
+            for need_weights, is_causal in product((False, True), repeat=2):
+                with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
+                    output, _ = layer(x, is_causal=is_causal, need_weights=need_weights)
+                output.sum().backward()
+    except READS_A_NUMBER as error:
+        return f"it reads a number off the GPU ({error})"
+    except RuntimeError as error:
+        return TWO_DEVICES if "devices" in str(error) else f"torch refuses: {str(error).splitlines()[0]}"
+    return ""
+
+
+@_promise(
+    "makes no tensor on the wrong device",
+    "Moved to a GPU, the score makes there whatever it needs, and has left nothing on the CPU.",
+    "torch.arange, torch.zeros or torch.tensor without `device=query.device`; a tensor that is neither nn.Parameter "
+    "nor buffer, and so does not move with the module",
+)
+def _device(recipe: ScoreRecipe) -> None:
+    seen = _seen_on_a_gpu(recipe, autocast=False)
+    _demand(seen != TWO_DEVICES, seen)
+
+
+@_promise(
+    "works on a GPU under autocast",
+    "On a GPU under autocast, where products are bfloat16 and norms float32, attention runs forward and backward, and "
+    "no number is read on the way, for which the program would have to wait.",
+    "torch.lerp, an assignment with a mask or another operation that wants one dtype; float64; .item(), .tolist(), "
+    "`if` on a tensor, an index with a mask; a tensor on the wrong device",
+)
+def _autocast(recipe: ScoreRecipe) -> None:
+    seen = _seen_on_a_gpu(recipe, autocast=True)
+    _demand(not seen, seen)
+
+
 def knows_positions(score: nn.Module) -> bool:
     """Whether attention depends on where tokens stand: shuffled tokens do not give outputs shuffled in the same way."""
     qkv = random_qkv(B, H, L, L, D)
@@ -486,7 +540,8 @@ class Verdict:
 
     Args:
         attempted: False for a stub that raises NotImplementedError.
-        seen: name of a property -> what was seen, empty where it holds. After a wrong shape no other is asked.
+        seen: name of a property -> what was seen, empty where it holds. After a wrong shape no other is asked, and
+            those about GPUs only where torch is built with CUDA.
         notes: what is neither right nor wrong.
     """
 
@@ -539,6 +594,8 @@ def examine(recipe: ScoreRecipe) -> Verdict:
         try:
             prop.test(recipe)
             seen[prop.name] = ""
+        except NotAsked:
+            continue
         except NotImplementedError as error:
             if not str(error):  # torch's own have a message
                 return Verdict(name, False, {})

@@ -1,0 +1,348 @@
+"""What is wrong with a result, where nothing says why: how it relates to the right one, and on which inputs."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import combinations, permutations
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sciformer.check.values import family, kind_of, number, same
+
+Inputs = dict[str, Any]
+
+
+def symptom(
+    inputs: Sequence[Inputs], expected: Sequence[Any], got: Sequence[Any], names: tuple[str, ...]
+) -> tuple[str, str]:
+    """Kind and sentences of what is wrong with the results of an answer, and where they are right.
+
+    Args:
+        inputs: those of each case that was run.
+        names: of the outputs.
+    """
+    wrong = [n for n, result in enumerate(got) if not same(result, expected[n])]
+    kind, says = _difference([expected[n] for n in wrong], [got[n] for n in wrong], [inputs[n] for n in wrong], names)
+    right = [inputs[n] for n in range(len(got)) if n not in wrong]
+    where = _condition(right, [inputs[n] for n in wrong]) if right else None
+    return kind, f"{says} It is right {where}." if where else says
+
+
+def _difference(expected: list[Any], got: list[Any], inputs: list[Inputs], names: tuple[str, ...]) -> tuple[str, str]:
+    """Kind and sentence of the difference, over all cases with one; sentences fit one result and several."""
+    e, g = expected[0], got[0]
+    if isinstance(e, list) and isinstance(g, list) and len(e) == len(g):
+        return _difference_of_lists(expected, got, inputs, names)
+    name = names[0] if len(names) == 1 else "result"
+    if g is None:
+        return "wrong type", "It returns None. Is the return missing?"
+    if not isinstance(e, Tensor) or not isinstance(g, Tensor):
+        if kind_of(e) != kind_of(g):
+            return "wrong type", f"The {name} should be {kind_of(e)}, not {kind_of(g)}."
+        if all(isinstance(x, int | float) and not isinstance(x, bool) for x in (*expected, *got)):
+            right, mine = ([torch.tensor([float(x)]) for x in values] for values in (expected, got))
+            return "wrong numbers", _told(name, _relation(right, mine, inputs))
+        return "wrong numbers", _told(name, None)
+    if e.shape != g.shape:
+        shape = f"The {name} should have shape {tuple(e.shape)}, not {tuple(g.shape)}."
+        return "wrong shape", shape + _shapes(e, g)
+    if family(e) != family(g):
+        return "wrong type", f"The {name} should be a tensor of {e.dtype}, not of {g.dtype}."
+    if g.is_floating_point() and g.isnan().any() and not e.isnan().any():
+        why = "It comes from 0/0, from ∞ − ∞ or from the softmax of a row of −∞."
+        return "NaN", f"There is NaN in the {name}{_rows(g.isnan())}. {why}"
+    if e.dtype == torch.bool:
+        turned = all(torch.equal(a, ~b) for a, b in zip(expected, got, strict=True) if a.shape == b.shape)
+        return "wrong numbers", _told(name, "True and False are exchanged" if turned else _places(expected, got))
+    return "wrong numbers", _told(name, _relation(expected, got, inputs) or _places(expected, got))
+
+
+def _difference_of_lists(
+    expected: list[list[Any]], got: list[Any], inputs: list[Inputs], names: tuple[str, ...]
+) -> tuple[str, str]:
+    """The same for several results: which are exchanged, or which is wrong and how."""
+    e, g = expected[0], got[0]
+    several = len(names) == len(e) > 1
+    for one, two in combinations(range(len(e)), 2) if several else ():
+        turned = list(g)
+        turned[one], turned[two] = g[two], g[one]
+        if same(e, turned):
+            return "wrong numbers", f"Two results are exchanged: {names[one]} and {names[two]}."
+    at = next(n for n in range(len(e)) if not same(e[n], g[n]))
+    alike = [
+        n
+        for n, result in enumerate(got)
+        if isinstance(result, list) and len(result) == len(expected[n]) > at and not same(expected[n][at], result[at])
+    ]
+    right_ones, mine = ([values[n][at] for n in alike] for values in (expected, got))
+    kind, says = _difference(right_ones, mine, [inputs[n] for n in alike], (names[at],) if several else names)
+    right = [names[n] for n in range(len(e)) if same(e[n], g[n])] if several else []
+    return kind, says + (f" Right: {', '.join(right)}." if right and kind == "wrong numbers" else "")
+
+
+def _told(name: str, relation: str | None) -> str:
+    known = f"Some numbers of the {name} are wrong"
+    return f"{known}: {relation}." if relation else f"{known}, and the checker does not recognize why."
+
+
+def _shapes(e: Tensor, g: Tensor) -> str:
+    """What a result of a wrong shape has to do with the right one."""
+    if e.shape == g.squeeze().shape or e.squeeze().shape == g.shape:
+        more = "too many" if g.dim() > e.dim() else "too few"
+        return f" The numbers are right; there is an axis of size 1 {more}." if _near(e.flatten(), g.flatten()) else ""
+    for order in permutations(range(g.dim())) if g.dim() == e.dim() <= 4 else ():
+        if g.permute(order).shape == e.shape and _near(e, g.permute(order)):
+            return " The numbers are right, but the axes stand in another order."
+    if e.numel() == g.numel():
+        if _near(e.flatten(), g.flatten()):
+            return " The numbers are right and in the right order; only the shape is not."
+        return ""
+    for axis in range(g.dim()):
+        if g.dim() == e.dim() + 1:
+            for word, less in (("the sum", g.sum(axis)), ("the mean", g.double().mean(axis))):
+                if less.shape == e.shape and _near(e, less):
+                    return f" {word.capitalize()} over axis {axis} would be right."
+    return ""
+
+
+def _near(one: Tensor, two: Tensor) -> bool:
+    return one.shape == two.shape and torch.allclose(one.double(), two.double(), rtol=1e-3, atol=1e-5, equal_nan=True)
+
+
+def _relation(expected: list[Tensor], got: list[Tensor], inputs: list[Inputs]) -> str | None:
+    """A relation between right and wrong numbers that holds on every case."""
+    if any(not isinstance(g, Tensor) or e.shape != g.shape for e, g in zip(expected, got, strict=True)):
+        return None
+    pairs = [(e.double(), g.double()) for e, g in zip(expected, got, strict=True)]
+    if sum(e.numel() for e, _ in pairs) < 3:
+        return None
+    if factor := _factor(pairs, inputs):
+        return factor
+    for says, relation in _RELATIONS:
+        if all(_near(relation(e), g) for e, g in pairs):
+            return says
+    for says, relation in _movements(min(e.dim() for e, _ in pairs)):
+        moved = [(relation(e), g, e) for e, g in pairs]
+        if all(_near(m, g) for m, g, _ in moved) and any(m.shape != e.shape or not _near(m, e) for m, _, e in moved):
+            return says
+    if all(_near(e.flatten().sort().values, g.flatten().sort().values) for e, g in pairs):
+        return "they are the right numbers in another order"
+    return _row_sums(pairs)
+
+
+_RELATIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
+    ("all of them are 0", torch.zeros_like),
+    ("the signs are gone, as after `abs`", torch.abs),
+    ("they are 1 minus the right ones", lambda e: 1 - e),
+    ("they are one divided by the right ones", lambda e: 1 / e),
+    ("they are the logarithms of the right ones", lambda e: e.log()),
+    ("the right ones are their logarithms, so one `exp` is too many or a `log` is missing", lambda e: e.exp()),
+    ("they are the squares of the right ones", lambda e: e.square()),
+    ("they are the roots of the right ones", lambda e: e.sqrt()),
+)
+
+
+def _movements(dim: int) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
+    """Ways in which right numbers stand in the wrong positions; axes are counted from the end."""
+    axes = range(-min(dim, 4), 0)
+    for one, two in combinations(axes, 2):
+        yield f"axes {one} and {two} are exchanged", partial(torch.transpose, dim0=one, dim1=two)
+    for axis in axes:
+        yield f"they run backwards along axis {axis}", partial(torch.flip, dims=(axis,))
+        for shift in (1, -1):
+            yield f"they are shifted by one along axis {axis}", partial(torch.roll, shifts=shift, dims=axis)
+        yield f"they are summed up along axis {axis}", partial(torch.cumsum, dim=axis)
+        yield f"all are the mean along axis {axis}", partial(_mean_everywhere, axis=axis)
+
+
+def _mean_everywhere(e: Tensor, axis: int) -> Tensor:
+    return e.mean(axis, keepdim=True).expand_as(e)
+
+
+def _factor(pairs: list[tuple[Tensor, Tensor]], inputs: list[Inputs]) -> str | None:
+    """A constant factor or offset; where it differs between cases, the size that it follows."""
+    factors, offsets = [], []
+    for e, g in pairs:
+        large = e.abs() > 1e-3
+        if not large.any() or not bool(g[large].isfinite().all()):
+            return None
+        factors.append((g[large] / e[large]).median().item())
+        offsets.append((g - e).median().item())
+    if all(_near(c * e, g) for c, (e, g) in zip(factors, pairs, strict=True)) and all(abs(c) > 1e-6 for c in factors):
+        if max(factors) - min(factors) < 1e-3 * abs(factors[0]):
+            return (
+                "the sign is wrong"
+                if abs(factors[0] + 1) < 1e-3
+                else f"each is {number(factors[0])} times the right one"
+            )
+        listed = ", ".join(number(c) for c in factors[:3])
+        return (
+            f"each is the right one times a factor that depends on the input ({listed}){_size_behind(factors, inputs)}"
+        )
+    if all(_near(e + c, g) for c, (e, g) in zip(offsets, pairs, strict=True)):
+        if max(offsets) - min(offsets) < 1e-3:
+            return f"each is the right one plus {number(offsets[0])}"
+        return "each is the right one plus an amount that depends on the input"
+    return None
+
+
+def _size_behind(factors: list[float], inputs: list[Inputs]) -> str:
+    """The size of an input that explains a factor in every case, in words."""
+    powers = ((0.5, "the root of {}"), (-0.5, "1 divided by the root of {}"), (1, "{}"), (-1, "1 divided by {}"))
+    for name, first in inputs[0].items():
+        for axis in range(-first.dim(), 0) if isinstance(first, Tensor) else ():
+            sizes = [case[name].shape[axis] if case[name].dim() >= -axis else 0 for case in inputs]
+            for power, words in powers:
+                if all(s > 1 and math.isclose(s**power, c, rel_tol=1e-3) for s, c in zip(sizes, factors, strict=True)):
+                    return ", " + words.format(f"`{name}.shape[{axis}]`")
+    return ""
+
+
+def _row_sums(pairs: list[tuple[Tensor, Tensor]]) -> str | None:
+    if any(e.dim() < 1 or not _near(e.sum(dim=-1), torch.ones_like(e.sum(dim=-1))) for e, _ in pairs):
+        return None
+    for _, g in pairs:
+        sums = g.sum(dim=-1).flatten()
+        off = (sums - 1).abs() > 1e-3
+        if off.any():
+            return f"a row sums to {number(sums[off][0].item())}, and each should sum to 1"
+    return None
+
+
+def _places(expected: list[Tensor], got: list[Tensor]) -> str | None:
+    """Where in the result wrong numbers stand, if that is the same part on every case."""
+    pairs = list(zip(expected, got, strict=True))
+    if any(not isinstance(g, Tensor) or e.shape != g.shape or e.dim() < 1 or e.numel() < 2 for e, g in pairs):
+        return None
+    wrong = [~torch.isclose(e.double(), g.double(), rtol=1e-4, atol=1e-5, equal_nan=True) for e, g in pairs]
+    for says, part in _PARTS:
+        masks = [part(w) for w in wrong]
+        if all(m is not None and bool((w <= m).all()) and not bool(m.all()) for w, m in zip(wrong, masks, strict=True)):
+            return f"only {says}"
+    return None
+
+
+def _along(axis: int, index: int) -> Callable[[Tensor], Tensor | None]:
+    """True at one index of an axis."""
+
+    def part(wrong: Tensor) -> Tensor | None:
+        if wrong.dim() < -axis or wrong.shape[axis] < 2:
+            return None
+        mask = torch.zeros_like(wrong)
+        mask.select(axis, index).fill_(True)
+        return mask
+
+    return part
+
+
+def _triangle(keep: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor | None]:
+    """True in a part of the last two axes."""
+    return lambda wrong: keep(torch.ones_like(wrong)).bool() if wrong.dim() >= 2 else None
+
+
+_PARTS: tuple[tuple[str, Callable[[Tensor], Tensor | None]], ...] = (
+    ("those of the first row, index 0 of axis -2", _along(-2, 0)),
+    ("those of the last row, index -1 of axis -2", _along(-2, -1)),
+    ("those at index 0 of the last axis", _along(-1, 0)),
+    ("those at index -1 of the last axis", _along(-1, -1)),
+    ("those on the diagonal", _triangle(lambda ones: ones.tril().mul(ones.triu()))),
+    ("those above the diagonal", _triangle(lambda ones: ones.triu(1))),
+    ("those below the diagonal", _triangle(lambda ones: ones.tril(-1))),
+    ("those above the diagonal and on it", _triangle(torch.triu)),
+    ("those below the diagonal and on it", _triangle(torch.tril)),
+    ("those after index 0 of the first axis", lambda w: _not(_along(-w.dim(), 0)(w)) if w.dim() > 1 else None),
+)
+
+
+def _not(mask: Tensor | None) -> Tensor | None:
+    return None if mask is None else ~mask
+
+
+def _rows(bad: Tensor) -> str:
+    """Which rows of a matrix are meant, where it is some of them."""
+    rows = bad.flatten(0, -2).any(dim=-1) if bad.dim() >= 2 else bad
+    if rows.all() or bad.dim() != 2:
+        return ""
+    return f", in row {', '.join(map(str, rows.nonzero().flatten().tolist()[:4]))}"
+
+
+def _condition(right: list[Inputs], wrong: list[Inputs]) -> str | None:
+    """What tells inputs on which the answer is right from those on which it is wrong, in words."""
+    for says, holds in _conditions(right[0]):
+        try:
+            if all(map(holds, right)) and not any(map(holds, wrong)):
+                return says
+        except (AttributeError, IndexError, TypeError):
+            continue
+    return None
+
+
+Condition = tuple[str, Callable[[Inputs], bool]]
+
+
+def _conditions(inputs: Inputs) -> Iterator[Condition]:
+    """Properties that the inputs of a case may have, in words."""
+    for name, x in inputs.items():
+        yield from _conditions_on_one(name, x)
+    tensors = [name for name, x in inputs.items() if isinstance(x, Tensor) and x.dim() >= 2]
+    for one, two in combinations(tensors, 2):
+        yield _equally_long(one, two)
+
+
+def _conditions_on_one(name: str, x: Any) -> Iterator[Condition]:
+    yield f"only where `{name}` is None", lambda case: case[name] is None
+    yield f"only where `{name}` is given", lambda case: case[name] is not None
+    if isinstance(x, bool | int | str):
+        yield f"only where `{name}` is {x}", lambda case: bool(case[name] == x)
+    if not isinstance(x, Tensor):
+        return
+    if x.dtype == torch.bool:
+        yield f"only where `{name}` hides nothing", lambda case: bool(case[name].all())
+    if x.dim() >= 3:
+        yield f"only for a batch of 1 (`{name}`)", lambda case: case[name].shape[0] == 1
+    if x.dim() >= 2:
+        shape = f"only where the last two sizes of `{name}` are equal"
+        yield shape, lambda case: case[name].shape[-1] == case[name].shape[-2]
+
+
+def _equally_long(one: str, two: str) -> Condition:
+    says = f"only where `{one}` and `{two}` are equally long"
+    return says, lambda case: bool(case[one].shape[-2] == case[two].shape[-2])
+
+
+def probes(run: Callable[[Inputs], Any], reference: Callable[[Inputs], Any], inputs: Inputs) -> str | None:
+    """What an answer does not look at, and whether it mixes up sequences of a batch.
+
+    Args:
+        run: the student's answer as a function of a case's inputs; plain values.
+        reference: the right one, likewise.
+        inputs: of a case on which the answer is wrong.
+    """
+    generator = torch.Generator().manual_seed(0)
+    mine, right = run(inputs), reference(inputs)
+    for name, x in inputs.items():
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.numel() < 2:
+            continue
+        other = inputs | {name: x + torch.randn(x.shape, generator=generator).to(x)}
+        if same(run(other), mine) and not same(reference(other), right):
+            return f"`{name}` has no effect on the result, and should have one."
+    for name, x in inputs.items():
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() < 3 or len(x) < 2:
+            continue
+        changed = x.clone()
+        changed[1:] += torch.randn(x[1:].shape, generator=generator).to(x)
+        other = inputs | {name: changed}
+        if _first_alike(reference(other), right) and not _first_alike(run(other), mine):
+            return f"Sequences are mixed up: changing the second one in `{name}` changes the result of the first."
+    return None
+
+
+def _first_alike(one: Any, two: Any) -> bool:
+    """Whether the results of the first sequence of a batch are the same."""
+    if isinstance(one, list) and isinstance(two, list):
+        return all(_first_alike(a, b) for a, b in zip(one, two, strict=False))
+    if not isinstance(one, Tensor) or not isinstance(two, Tensor) or min(one.dim(), two.dim()) < 1:
+        return same(one, two)
+    return same(one[0], two[0])

@@ -1,0 +1,85 @@
+"""What an answer returns, as plain values: made, compared and written down."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def plain(value: Any) -> Any:
+    """A result as tensors, numbers, texts and lists of them; anything else becomes ``{"type": its name}``.
+
+    A truth value of torch's, as `any()` gives, is as good as Python's.
+    """
+    if isinstance(value, Tensor) and value.layout == torch.strided and not (value.is_complex() or value.is_meta):
+        tensor = value.detach().as_subclass(Tensor).cpu().clone()
+        return bool(tensor) if tensor.dtype == torch.bool and tensor.dim() == 0 else tensor
+    if value is None or isinstance(value, bool | float | str) or (isinstance(value, int) and abs(value) < 2**63):
+        return value
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return {"type": f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")}
+
+
+def same(one: Any, two: Any) -> bool:
+    """Whether two plain values are equal up to float32's rounding."""
+    if isinstance(one, Tensor) and isinstance(two, Tensor):
+        if one.shape != two.shape or family(one) != family(two):
+            return False
+        return torch.allclose(one.double(), two.double(), rtol=1e-4, atol=1e-5, equal_nan=True)
+    if isinstance(one, list) and isinstance(two, list):
+        return len(one) == len(two) and all(map(same, one, two))
+    if {type(one), type(two)} <= {int, float}:
+        return same(torch.tensor(float(one)), torch.tensor(float(two)))
+    return type(one) is type(two) and bool(one == two)
+
+
+def family(x: Tensor) -> str:
+    """What kind of values a tensor holds; 0 and 1 are not a mask, since ~ turns 1 into -2."""
+    if x.dtype == torch.bool:
+        return "truth values"
+    return "real numbers" if x.is_floating_point() else "whole numbers"
+
+
+def kind_of(value: Any) -> str:
+    """What a plain value is, in words."""
+    if isinstance(value, Tensor):
+        return "a tensor"
+    if isinstance(value, list):
+        return f"a sequence of {len(value)}"
+    if isinstance(value, dict):
+        return f"a value of type {value['type']}"
+    return "None" if value is None else f"a value of type {type(value).__name__}"
+
+
+def table(rows: dict[str, Any]) -> str:
+    """Plain values below one another, each with its name, indented as a checker's message is."""
+    width = max(map(len, rows)) + 6
+    alike = "got" in rows and _text(rows["expected"], 0, 3) == _text(rows["got"], 0, 3)
+    return "".join(f"\n    {name:{width - 4}}{_text(x, width, 7 if alike else 3)}" for name, x in rows.items())
+
+
+def _text(value: Any, indent: int, decimals: int) -> str:
+    """A value as a person would write it down; of a large tensor, its shape and its first numbers."""
+    if isinstance(value, list):
+        return (",\n" + " " * indent).join(_text(item, indent, decimals) for item in value)
+    if not isinstance(value, Tensor):
+        return value["type"] if isinstance(value, dict) else repr(value)
+    if value.numel() > 32:
+        return f"shape {tuple(value.shape)}, beginning {_text(value.flatten()[:4], indent, decimals)}"
+    numbers = [number(x, decimals) for x in value.flatten().tolist()]
+    width = max(map(len, numbers), default=0)
+    words = iter(numbers)
+
+    def nested(x: Tensor, depth: int) -> str:
+        if x.dim() == 0:
+            return f"{next(words):>{width}}"
+        separator = ", " if x.dim() == 1 else ",\n" + " " * (indent + depth + 1)
+        return "[" + separator.join(nested(part, depth + 1) for part in x) + "]"
+
+    return nested(value, 0)
+
+
+def number(x: float | int | bool, decimals: int = 3) -> str:
+    """A number with so many decimals at most."""
+    return f"{round(x, decimals) + 0.0:.10g}" if isinstance(x, float) else str(x)

@@ -1,0 +1,77 @@
+"""Mistakes that are generated: each changes something, reads as a sentence, and is recognized in a student's words."""
+
+import math
+
+import pytest
+
+from sciformer import check
+from sciformer.check import EXERCISES, causes
+from sciformer.check.mutants import mutants
+
+NAMED = {"ids": lambda exercise: exercise.name}
+
+
+@pytest.fixture(autouse=True)
+def all_the_time_in_the_world(monkeypatch):
+    """Other tests on the same machine shall not decide what is found."""
+    monkeypatch.setattr(causes, "SEARCH_SECONDS", 600)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
+def test_every_exercise_has_mutants_that_read_as_sentences(exercise):
+    found = mutants(exercise.reference)
+    assert len(found) >= 10
+    for mutant in found:
+        assert mutant.says.endswith("."), mutant.says
+        assert mutant.says[0].isupper() or mutant.says[0] in "`*", mutant.says
+        assert "``" not in mutant.says
+
+
+@pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
+def test_mutants_are_noticed_and_none_breaks_the_checker(exercise):
+    """A mutant that is not noticed is as right as the right answer; few exercises have many."""
+    cases = exercise.draw(0)
+    expected = [exercise._numbers(exercise.reference, case, 0) for case in cases]
+    noticed = 0
+    for mutant in mutants(exercise.reference):
+        seen = exercise.observe(mutant.answer, cases, 0)
+        outputs = list(zip(seen.outputs, expected, strict=False))
+        noticed += seen.problem is not None or any(not check.exercise.same(got, right) for got, right in outputs)
+    assert noticed >= 0.6 * len(mutants(exercise.reference))
+
+
+def test_a_slip_that_nobody_wrote_down_is_named():
+    def mine(query, key, value, attn_mask=None):
+        scores = query @ key.T / math.exp(query.shape[-1])
+        if attn_mask is not None:
+            scores = scores.masked_fill(~attn_mask, -math.inf)
+        return scores.softmax(dim=-1) @ value
+
+    diagnosis = check.scaled_dot_product.diagnose(mine, seed=0)
+    assert diagnosis.kind == "likely mistake"
+    assert "`exp` where `sqrt` is meant" in diagnosis.says
+
+
+def test_a_written_mistake_and_a_generated_one_are_both_named():
+    def mine(query, key, value, attn_mask=None):
+        scores = key @ query.T / math.exp(query.shape[-1])  # exchanged, and no root
+        if attn_mask is not None and scores.shape == attn_mask.shape:
+            scores = scores.masked_fill(attn_mask, -math.inf)
+        return scores.softmax(dim=-1) @ value if scores.shape == (len(query), len(value)) else scores @ query
+
+    square = [case for case in check.scaled_dot_product.draw(0) if len(case.inputs["query"]) == len(case.inputs["key"])]
+    seen = check.scaled_dot_product.observe(mine, square[:1], 0)
+    diagnosis = check.scaled_dot_product.judge(square[:1], seen, 0)
+    assert diagnosis.kind == "likely mistake"
+    assert diagnosis.faults == ("query and key exchanged",)
+
+
+def test_a_row_of_yes_and_no_is_not_explained_by_a_generated_mistake():
+    diagnosis = check.future_leaks.diagnose(lambda attention, x: len(attention(x)) > 3, seed=0)
+    assert diagnosis.kind == "wrong numbers"
+
+
+def test_an_answer_without_a_source_has_no_mutants():
+    scope = {"__name__": "nowhere"}
+    exec("def twice(x): return 2 * x", scope)
+    assert mutants(scope["twice"]) == ()

@@ -1,0 +1,135 @@
+"""What is said of a wrong result whose cause nobody knows."""
+
+import pytest
+import torch
+
+from sciformer.check.symptoms import probes, symptom
+
+R = ("result",)
+
+
+def numbers(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).double()
+
+
+def said(change, *shapes, names=R):
+    """The sentence about `change(right result)`, for cases of these shapes."""
+    right = [numbers(*shape, seed=n) for n, shape in enumerate(shapes)]
+    inputs = [{"x": x} for x in right]
+    return symptom(inputs, right, [change(x) for x in right], names)[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda e: -e, "the sign is wrong"),
+        (lambda e: 3 * e, "each is 3 times the right one"),
+        (lambda e: e / e.shape[-1] ** 0.5, "1 divided by the root of `x.shape[-1]`"),
+        (lambda e: e * e.shape[-2], "`x.shape[-2]`"),
+        (lambda e: e + 1, "each is the right one plus 1"),
+        (lambda e: e.abs(), "the signs are gone"),
+        (lambda e: 1 - e, "1 minus the right ones"),
+        (lambda e: e * 0, "all of them are 0"),
+        (lambda e: e.exp(), "one `exp` is too many"),
+        (lambda e: e.flip(-1), "backwards along axis -1"),
+        (lambda e: e.roll(1, -2), "shifted by one along axis -2"),
+        (lambda e: e.cumsum(-1), "summed up along axis -1"),
+        (lambda e: e.mean(-2, keepdim=True).expand_as(e), "all are the mean along axis -2"),
+        (lambda e: e.flatten().sort().values.view_as(e), "the right numbers in another order"),
+        (lambda e: e.tril() + e.triu(1).square(), "only those above the diagonal"),
+        (lambda e: torch.cat([e[..., :1] ** 3, e[..., 1:]], dim=-1), "only those at index 0 of the last axis"),
+    ],
+)
+def test_a_relation_is_told(change, words):
+    assert words in said(change, (2, 3), (5, 7))
+
+
+def test_a_transposed_square_is_told():
+    assert "axes -2 and -1 are exchanged" in said(lambda e: e.mT, (3, 3), (5, 5))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda e: e[None], "an axis of size 1 too many"),
+        (lambda e: e.mT, "the axes stand in another order"),
+        (lambda e: e.flatten(), "only the shape is not"),
+        (lambda e: e[..., None] * torch.tensor([0.25, 0.75]), "The sum over axis 2 would be right"),
+    ],
+)
+def test_a_wrong_shape_is_compared_with_the_right_one(change, words):
+    assert words in said(change, (2, 3))
+
+
+def test_nothing_is_claimed_where_nothing_fits():
+    assert "does not recognize why" in said(lambda e: e + numbers(*e.shape, seed=9), (2, 3), (5, 7))
+
+
+def test_two_numbers_are_no_evidence():
+    assert "does not recognize why" in said(lambda e: 3 * e, (1, 2))
+
+
+def test_a_relation_has_to_hold_on_every_case():
+    assert "times" not in said(lambda e: 3 * e if len(e) == 2 else e + e.roll(1, 0), (2, 3), (5, 7))
+
+
+def test_rows_that_do_not_sum_to_one():
+    right = numbers(3, 4).softmax(-1)
+    got = torch.rand(3, 4, generator=torch.Generator().manual_seed(2)).double()
+    assert "a row sums to" in symptom([{"x": right}], [right], [got], R)[1]
+
+
+def test_nan_is_located():
+    right = numbers(3, 4)
+    got = right.clone()
+    got[1] = torch.nan
+    kind, says = symptom([{"x": right}], [right], [got], R)
+    assert kind == "NaN"
+    assert "in row 1." in says
+
+
+def test_exchanged_results_are_told():
+    right = [numbers(2, 3), numbers(2, 3, seed=1)]
+    assert symptom([{}], [right], [right[::-1]], ("cos", "sin")) == (
+        "wrong numbers",
+        "Two results are exchanged: cos and sin.",
+    )
+
+
+def test_of_two_results_the_right_one_is_told():
+    right = [numbers(2, 3), numbers(2, 3, seed=1)]
+    says = symptom([{}], [right], [[right[0], 2 * right[1]]], ("cos", "sin"))[1]
+    assert says == "Some numbers of the sin are wrong: each is 2 times the right one. Right: cos."
+
+
+@pytest.mark.parametrize(
+    ("cases", "words"),
+    [
+        (({"m": None}, {"m": torch.ones(2, 2)}), "only where `m` is None"),
+        (({"m": torch.ones(2, 2).bool()}, {"m": torch.eye(2).bool()}), "only where `m` hides nothing"),
+        (({"x": torch.ones(1, 2, 3)}, {"x": torch.ones(2, 2, 3)}), "only for a batch of 1"),
+        (({"x": torch.ones(3, 3)}, {"x": torch.ones(2, 3)}), "the last two sizes of `x` are equal"),
+        (
+            ({"q": torch.ones(4, 3), "k": torch.ones(4, 3)}, {"q": torch.ones(2, 3), "k": torch.ones(4, 3)}),
+            "`q` and `k` are equally long",
+        ),
+    ],
+)
+def test_where_it_is_right_is_told(cases, words):
+    right = numbers(2, 3)
+    says = symptom(list(cases), [right, right], [right, right + numbers(2, 3, seed=5)], R)[1]
+    assert words in says
+
+
+def test_an_input_without_effect_is_told():
+    inputs = {"a": numbers(2, 3), "b": numbers(2, 3, seed=1)}
+    assert probes(lambda case: case["a"] * 2, lambda case: case["a"] + case["b"], inputs) == (
+        "`b` has no effect on the result, and should have one."
+    )
+
+
+def test_sequences_that_mix_are_told():
+    inputs = {"x": numbers(2, 3, 4)}
+    says = probes(lambda case: case["x"] - case["x"].mean(0), lambda case: case["x"], inputs)
+    assert says == "Sequences are mixed up: changing the second one in `x` changes the result of the first."
+    assert probes(lambda case: case["x"] - case["x"].mean(1, keepdim=True), lambda case: case["x"], inputs) is None
