@@ -84,6 +84,8 @@ def check_device(name: str) -> None:
         raise InputError(f"--device {name!r} is unknown") from error
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise InputError(f"--device {name}: this machine has {torch.cuda.device_count()} CUDA GPUs")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError(f"--device {name}: this machine has no GPU of Apple's that torch can use")
 
 
 def size(text: str) -> int:
@@ -145,6 +147,7 @@ def _add_train(commands: Any) -> argparse.ArgumentParser:
     train.add_argument("--dropout", type=probability)
     train.add_argument("--checkpoint", type=Path, help="save here now and then; go on from here if it exists")
     train.add_argument("--out", type=Path, help="folder for model.pt, history.json, loss.png; runs/… if not given")
+    train.add_argument("--compile", action="store_true", help="use torch.compile: slower to start, then faster")
     train.set_defaults(command=run_train)
     return train
 
@@ -157,6 +160,7 @@ def _add_record(commands: Any) -> argparse.ArgumentParser:
     record.add_argument("--jobs", type=size, default=1, help="how many seeds train at the same time")
     record.add_argument("--out", type=Path, help="folder for the record")
     record.add_argument("--steps", type=int, help="a rehearsal of so many steps; needs --out")
+    record.add_argument("--compile", action="store_true", help="use torch.compile: slower to start, then faster")
     record.set_defaults(command=run_record)
     return record
 
@@ -223,7 +227,8 @@ def run_train(options: argparse.Namespace) -> None:
     """
     settings, train, metric = TASKS[options.task]
     setting = settings[chosen_profile(options, settings, options.task)]
-    config = setting.train if options.steps is None else setting.train.with_steps(options.steps)
+    config = replace(setting.train, compile=options.compile)
+    config = config if options.steps is None else config.with_steps(options.steps)
     changes = {"train": config if options.lr is None else replace(config, lr=options.lr)}
     for name in MODEL_OPTIONS:
         if (value := getattr(options, name)) is not None:
@@ -299,6 +304,7 @@ def run_record(options: argparse.Namespace) -> None:
         jobs=options.jobs,
         out=options.out,
         steps=options.steps,
+        compiled=options.compile,
     )
     print(f"written: {path}")
     print(f"written: {draw_record(path)}")
@@ -421,7 +427,7 @@ def run_progress(options: argparse.Namespace) -> None:
     """Show what is solved.
 
     Raises:
-        InputError: If the folder does not exist.
+        InputError: if the folder does not exist.
     """
     if not options.folder.is_dir():
         raise InputError(f"--folder {options.folder} is no folder")

@@ -137,6 +137,20 @@ def test_train_writes_what_it_says(tmp_path, capsys):
     assert "positions.table" in torch.load(out / "model.pt", weights_only=True)
 
 
+@pytest.mark.parametrize("options", [[], ["--compile"]])
+@pytest.mark.parametrize("command", [("train", "mnist"), ("record", NAME)])
+def test_compile_reaches_the_training(tmp_path, monkeypatch, capsys, command, options):
+    asked = []
+
+    def fit(model, batches, loss_fn, config, *arguments, **others):
+        asked.append(config.compile)
+        raise FloatingPointError("seen")
+
+    monkeypatch.setattr(trainers, "fit", fit)
+    run(capsys, *command, "--steps", 1, "--profile", "quick", "--device", "cpu", "--out", tmp_path, *options)
+    assert set(asked) == {bool(options)}
+
+
 TINY_TEXT = ["--embed-dim", 8, "--num-heads", 2, "--num-layers", 1, "--profile", "quick", "--device", "cpu"]
 
 

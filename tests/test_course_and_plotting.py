@@ -57,7 +57,7 @@ def test_verdict_can_fail(value, bounds, message):
 
 def test_verdict_is_judged_in_the_profile_that_was_measured(monkeypatch, capsys):
     monkeypatch.setenv("SCIFORMER_PROFILE", "quick")
-    with pytest.raises(AssertionError, match="it is 0.5, expected above 0.98"):
+    with pytest.raises(AssertionError, match=r"it is 0\.5, expected above 0\.98"):
         course.verdict("it", 0.5, above=0.98, measured="quick")
     course.verdict("it", 0.99, above=0.98, measured="quick")
     monkeypatch.setenv("SCIFORMER_PROFILE", "full")
@@ -66,7 +66,7 @@ def test_verdict_is_judged_in_the_profile_that_was_measured(monkeypatch, capsys)
         "ok: it is above 0.98",
         "stated, not judged: it is 0.5; no record of the full profile says what to expect",
     ]
-    with pytest.raises(AssertionError, match="it is 0.5, expected above 0.98"):
+    with pytest.raises(AssertionError, match=r"it is 0\.5, expected above 0\.98"):
         course.verdict("it", 0.5, above=0.98)
 
 

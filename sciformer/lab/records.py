@@ -43,6 +43,7 @@ def record(
     jobs: int = 1,
     out: Path | None = None,
     steps: int | None = None,
+    compiled: bool = False,
 ) -> Path:
     """Train every seed of every arm of an experiment and write its record.
 
@@ -56,6 +57,7 @@ def record(
         jobs: how many runs train at the same time, each in a process of its own.
         out: folder of the record; :func:`results_folder` where it is not given.
         steps: train for that many steps instead, for a rehearsal.
+        compiled: pass every model through ``torch.compile``.
 
     Returns:
         The file written.
@@ -68,6 +70,8 @@ def record(
     arms = what.arms(profile)
     if steps is not None:
         arms = {arm: replace(setting, train=setting.train.with_steps(steps)) for arm, setting in arms.items()}
+    if compiled:
+        arms = {arm: replace(setting, train=replace(setting.train, compile=True)) for arm, setting in arms.items()}
     all_seeds = range(what.seeds if seeds is None else seeds)
     if not all_seeds:
         raise InputError(f"a record needs at least 1 seed, got {seeds}")

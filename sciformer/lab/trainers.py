@@ -23,6 +23,7 @@ from sciformer.lab.settings import (
 )
 from sciformer.models import ImageTransformer
 from sciformer.training import Batch, History, OnStep, evaluate, fit, next_token_loss, text_loss
+from sciformer.training.precision import mixed_precision
 
 
 @dataclass
@@ -332,7 +333,7 @@ def step_cost(
         model = setting.model().to(device)
 
         def step() -> None:
-            with torch.autocast("cuda", torch.bfloat16, enabled=on_cuda):
+            with mixed_precision(torch.device(device)):
                 loss = F.cross_entropy(model(*inputs).flatten(0, -2), target.flatten())
             loss.backward()
             if on_cuda:

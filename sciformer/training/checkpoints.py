@@ -60,7 +60,7 @@ class Checkpoint:
         if self.path is not None and self.path.exists():
             state = self._load(self.path)
             history = History(**state["history"])
-            stream = self._remaining(stream, len(history.loss), {name: state[name] for name in ("rng", "cuda_rng")})
+            stream = self._remaining(stream, len(history.loss), {name: state[name] for name in ("rng", "device_rng")})
         if self.path is not None and distributed.rank() == 0 and len(history.loss) < self.config.steps:
             check_writable(self.path)
         return history, stream
@@ -89,7 +89,7 @@ class Checkpoint:
     def _load(self, path: Path) -> dict[str, Any]:
         try:
             state = torch.load(io.BytesIO(_checked(path.read_bytes())), map_location="cpu", weights_only=True)
-            saved, of = state["config"], state["of"]
+            saved, of, _ = state["config"], state["of"], state["device_rng"]
         except Exception as error:
             raise InputError(
                 f"{path} is not a whole checkpoint ({type(error).__name__}); delete it to start from the beginning"
@@ -113,16 +113,18 @@ class Checkpoint:
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
-    """The state of torch's random number generators: of the CPU's, and of the GPU's if the device is one."""
-    on_cuda = torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.empty(0)
-    return {"rng": torch.get_rng_state(), "cuda_rng": on_cuda}
+    """The state of torch's random number generators: of the CPU's, and of the device's own if it has one."""
+    of_device = torch.empty(0)
+    if device.type != "cpu":  # CUDA's module is told which GPU; Apple's knows only one
+        of_device = torch.get_device_module(device).get_rng_state(device)
+    return {"rng": torch.get_rng_state(), "device_rng": of_device}
 
 
 def set_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
     """Put torch's random number generators into the state that ``random_state`` gave."""
     torch.set_rng_state(state["rng"])
-    if device.type == "cuda" and len(state["cuda_rng"]):
-        torch.cuda.set_rng_state(state["cuda_rng"], device)
+    if device.type != "cpu" and len(state["device_rng"]):  # empty where the training began on a CPU
+        torch.get_device_module(device).set_rng_state(state["device_rng"], device)
 
 
 def _checked(content: bytes) -> bytes:

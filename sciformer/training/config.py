@@ -27,9 +27,8 @@ class TrainConfig:
             ``"normuon"`` is the same with Muon's even rows.
         weight_decay: of matrices only, not on biases and norms.
         grad_clip: largest norm of the whole gradient.
-        autocast: train in mixed precision on CUDA: bfloat16 where torch considers it safe, float32 elsewhere. On other
-            devices it changes nothing.
-        compile: pass the model through ``torch.compile`` first.
+        autocast: train in mixed precision where the GPU has bfloat16; see ``training/precision.py``.
+        compile: pass the model through ``torch.compile`` first, which joins its operations into few kernels.
 
     Raises:
         ValueError: if a number is out of its range or the optimizer is unknown.

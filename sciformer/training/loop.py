@@ -13,6 +13,7 @@ from sciformer.training import distributed
 from sciformer.training.checkpoints import Checkpoint
 from sciformer.training.config import Batch, History, OnStep, TrainConfig
 from sciformer.training.optimizers import make_optimizers, set_learning_rate
+from sciformer.training.precision import mixed_precision
 
 #: Losses stay on the device and are looked at this often, so that a GPU is not made to wait in every step.
 LOOK_EVERY = 50
@@ -66,14 +67,13 @@ def fit(
 
     forward: Callable[..., Tensor] = distributed.data_parallel(model)
     forward = torch.compile(forward) if config.compile else forward
-    mixed_precision = torch.autocast("cuda", torch.bfloat16, enabled=config.autocast and device.type == "cuda")
     began = time.perf_counter() - history.seconds
     model.train()
     bar = _progress_bar(start, config.steps, shown=progress)
     for step in bar:
         *inputs, target = (tensor.to(device) for tensor in distributed.shard(next(stream)))
         set_learning_rate(optimizers, config.lr_at(step))
-        with mixed_precision:
+        with mixed_precision(device, enabled=config.autocast):
             loss = loss_fn(forward(*inputs), target)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
