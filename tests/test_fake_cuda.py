@@ -220,6 +220,23 @@ def test_it_runs_on_a_gpu_under_autocast_and_never_waits(kind, score, profile):
     check(*one_layer(kind, score, profile))
 
 
+def test_a_tensor_left_on_the_cpu_is_caught(monkeypatch):
+    class LeftBehind(DotProductScore):
+        def forward(self, query, key, **options):
+            return super().forward(query, key, **options) - 0.1 * torch.arange(key.shape[-2])
+
+    monkeypatch.setitem(ALL_SCORES, "left behind", LeftBehind)
+    with pytest.raises(RuntimeError, match="found at least two devices, cuda:0 and cpu"):
+        check(*one_layer("patches", "left behind", "quick"))
+
+
+def test_float32_that_leaks_out_of_attention_is_caught(monkeypatch):
+    fused = F.scaled_dot_product_attention
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *inputs, **options: fused(*inputs, **options).float())
+    with pytest.raises(AssertionError, match=r"torch\.float32"):
+        check(*one_layer("patches", "dot", "quick"))
+
+
 def test_how_many_combinations(capsys):
     with capsys.disabled():
         print(f"\n{len(COMBINATIONS)} combinations of model, score and profile ran on a fake GPU")
