@@ -2,12 +2,12 @@
 
 from functools import partial
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sciformer.fast import attention
 from sciformer.fast.cache import Cache, SourceMemory, memory_for
-from sciformer.functional import InputError, share_dtype
+from sciformer.functional import InputError, Mask, share_dtype
 from sciformer.scores import DotProductScore, ScoreRecipe
 
 
@@ -61,7 +61,7 @@ class MultiHeadAttention(nn.Module):
         key: Float[Tensor, "B S E"] | None = None,
         value: Float[Tensor, "B S E"] | None = None,
         *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
+        attn_mask: Mask | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
         cache: Cache | None = None,
@@ -114,7 +114,9 @@ class MultiHeadAttention(nn.Module):
     def _heads(self, projection: nn.Module, x: Float[Tensor, "B L E"]) -> Float[Tensor, "B H L D"]:
         return projection(x).unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
-    def _keys_and_values(self, key: Tensor, value: Tensor) -> tuple[Float[Tensor, "B H S D"], Float[Tensor, "B H S D"]]:
+    def _keys_and_values(
+        self, key: Float[Tensor, "B S E"], value: Float[Tensor, "B S E"]
+    ) -> tuple[Float[Tensor, "B H S D"], Float[Tensor, "B H S D"]]:
         return self._heads(self.k_proj, key), self._heads(self.v_proj, value)
 
     def _check_cached(

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sciformer.attention import MultiHeadAttention
 from sciformer.fast.cache import Cache, RecentTokens
-from sciformer.functional import InputError
+from sciformer.functional import InputError, Mask
 from sciformer.scores import DotProductScore, ScoreRecipe, comparing_positions
 
 
@@ -52,7 +52,7 @@ class FeedForward(nn.Module):
 class SquaredReLU(nn.Module):
     """max(x, 0)². Source: So et al. 2021, arXiv:2109.08668, section 3.1."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Square what is positive."""
         positive = F.relu(x)
         return positive * positive  # the gradient of square() is that of any power, which takes longer
@@ -149,7 +149,7 @@ class TransformerBlock(nn.Module):
         self,
         x: Float[Tensor, "B L E"],
         *,
-        attn_mask: Bool[Tensor, "..."] | None = None,
+        attn_mask: Mask | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
         cache: Cache | None = None,
@@ -170,12 +170,14 @@ class TransformerBlock(nn.Module):
             x = self.feed_forward_norm(x + self.dropout(self._transform(x, cache)))
         return x, weights
 
-    def _attend(self, x: Tensor, cache: Cache | None, **options: Any) -> tuple[Tensor, Tensor | None]:
+    def _attend(
+        self, x: Float[Tensor, "B L E"], cache: Cache | None, **options: Any
+    ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L L"] | None]:
         """Self-attention, after the token shift if there is one."""
         x = self.attention_shift(x, cache=cache) if self.attention_shift else x
         return self.attention(x, cache=cache, **options)
 
-    def _transform(self, x: Tensor, cache: Cache | None) -> Tensor:
+    def _transform(self, x: Float[Tensor, "B L E"], cache: Cache | None) -> Float[Tensor, "B L E"]:
         """The feed-forward, after the token shift if there is one."""
         x = self.feed_forward_shift(x, cache=cache) if self.feed_forward_shift else x
         return self.feed_forward(x)
@@ -226,7 +228,7 @@ class DecoderBlock(TransformerBlock):
         x: Float[Tensor, "B L E"],
         source: Float[Tensor, "B S E"],
         *,
-        source_mask: Bool[Tensor, "..."] | None = None,
+        source_mask: Mask | None = None,
         need_weights: bool = False,
         cache: Cache | None = None,
     ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L L"] | None, Float[Tensor, "B H L S"] | None]:

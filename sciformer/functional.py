@@ -4,7 +4,7 @@
     weights = masked_softmax(scores, attn_mask)    # rows sum to 1; an all-masked row is 0
     output  = weights @ value
 
-Shape letters: B batch, H heads, L queries, S keys, D head_dim, E embed_dim.
+Shape letters: B batch, H heads, L queries, S keys, D head_dim, E embed_dim; *batch: any axes, such as B and H, or none.
 A mask is boolean and True means 'may attend', as in ``torch.nn.functional.scaled_dot_product_attention``.
 
 More than 500 lines, so that every formula of the course stands in one file.
@@ -22,6 +22,9 @@ from torch import Tensor
 
 #: The two ways in which :func:`energy_well_scores` makes a score of an energy.
 Form = Literal["gradient", "field"]
+
+#: A mask for all examples and heads, or one for each, with ones where it repeats.
+Mask = Bool[Tensor, "#L #S"] | Bool[Tensor, "#B #H #L #S"]
 
 
 class InputError(ValueError):
@@ -129,8 +132,8 @@ def check_mask(attn_mask: Tensor, scores_shape: Sequence[int]) -> None:
 
 
 def masked_softmax(
-    scores: Float[Tensor, "*batch L S"], attn_mask: Bool[Tensor, "*#batch #L #S"] | None = None
-) -> Float[Tensor, "*batch L S"]:
+    scores: Float[Tensor, "*queries S"], attn_mask: Bool[Tensor, "*#queries #S"] | None = None
+) -> Float[Tensor, "*queries S"]:
     r"""Softmax over the keys that a query may attend to.
 
     .. math:: w_{ij} = \frac{m_{ij} e^{s_{ij}}}{\sum_k m_{ik} e^{s_{ik}}}
@@ -150,12 +153,12 @@ def masked_softmax(
 
 
 def attend(
-    scores: Float[Tensor, "B H L S"],
-    value: Float[Tensor, "B H S D"],
+    scores: Float[Tensor, "*batch L S"],
+    value: Float[Tensor, "*batch S D"],
     *,
-    attn_mask: Bool[Tensor, "..."] | None = None,
+    attn_mask: Bool[Tensor, "*#batch #L #S"] | None = None,
     dropout_p: float = 0.0,
-) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H L S"]]:
+) -> tuple[Float[Tensor, "*batch L D"], Float[Tensor, "*batch L S"]]:
     """The lines that all mechanisms share: softmax the scores, then average the values.
 
     Under autocast scores and value may differ in dtype, as a score's own arithmetic has it. On a GPU the softmax is
@@ -198,8 +201,8 @@ def check_query_key(query: Tensor, key: Tensor) -> None:
 
 
 def dot_product_scores(
-    query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], *, scale: float | None = None
-) -> Float[Tensor, "B H L S"]:
+    query: Float[Tensor, "*batch L D"], key: Float[Tensor, "*batch S D"], *, scale: float | None = None
+) -> Float[Tensor, "*batch L S"]:
     r"""Scaled dot product.
 
     .. math:: s_{ij} = q_i \cdot k_j / \sqrt{D}
@@ -385,7 +388,9 @@ def separable_additive_scores(
     return from_query + from_key.mT
 
 
-def squared_distances(query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H L S"]:
+def squared_distances(
+    query: Float[Tensor, "*batch L D"], key: Float[Tensor, "*batch S D"]
+) -> Float[Tensor, "*batch L S"]:
     r"""Squared Euclidean distances, all with one matrix product.
 
     .. math:: d_{ij}^2 = \|q_i\|^2 + \|k_j\|^2 - 2\, q_i \cdot k_j
@@ -421,7 +426,9 @@ def safe_root(squared: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return squared.masked_fill(zero, 1.0).sqrt().masked_fill(zero, 0.0)
 
 
-def pairwise_distances(query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"]) -> Float[Tensor, "B H L S"]:
+def pairwise_distances(
+    query: Float[Tensor, "*batch L D"], key: Float[Tensor, "*batch S D"]
+) -> Float[Tensor, "*batch L S"]:
     r"""Euclidean distance of every query to every key, exactly 0 between equal vectors.
 
     .. math:: d_{ij} = \|q_i - k_j\|
@@ -433,6 +440,10 @@ def pairwise_distances(query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H 
         ValueError: if query and key differ in batch, heads, head_dim or dtype.
     """
     return safe_root(squared_distances(query, key))
+
+
+#: A parameter of a well: one number, or a tensor that broadcasts to the distances.
+WellParameter = float | Float[Tensor, "*#pairs"]
 
 
 class Well:
@@ -455,10 +466,12 @@ class Well:
     power: int
     moat: float
 
-    def __call__(self, distance: Tensor, *args: Any, **parameters: Any) -> Tensor:
+    def __call__(self, distance: Float[Tensor, "*pairs"], *args: Any, **parameters: Any) -> Float[Tensor, "*pairs"]:
         raise NotImplementedError
 
-    def log_energy(self, squared_distance: Tensor, *args: Any, **parameters: Any) -> Tensor:
+    def log_energy(
+        self, squared_distance: Float[Tensor, "*pairs"], *args: Any, **parameters: Any
+    ) -> Float[Tensor, "*pairs"]:
         """The logarithm of E as a function of d², also where E rounds to 0; without what a softmax cancels."""
         raise NotImplementedError
 
@@ -476,10 +489,10 @@ class GaussianWell(Well):
 
     name, takes, power, moat = "gaussian", ("alpha",), 2, 0.5
 
-    def __call__(self, distance: Tensor, alpha: float | Tensor) -> Tensor:
+    def __call__(self, distance: Float[Tensor, "*pairs"], alpha: WellParameter) -> Float[Tensor, "*pairs"]:
         return torch.exp(-alpha * distance.square())
 
-    def log_energy(self, squared_distance: Tensor, alpha: float | Tensor) -> Tensor:
+    def log_energy(self, squared_distance: Float[Tensor, "*pairs"], alpha: WellParameter) -> Float[Tensor, "*pairs"]:
         return -alpha * squared_distance
 
 
@@ -495,10 +508,14 @@ class InverseSquareWell(Well):
 
     name, takes = "inverse_square", ("weight",)
 
-    def __call__(self, distance: Tensor, weight: float | Tensor = 1.0, eps: float = 1e-6) -> Tensor:
+    def __call__(
+        self, distance: Float[Tensor, "*pairs"], weight: WellParameter = 1.0, eps: float = 1e-6
+    ) -> Float[Tensor, "*pairs"]:
         return weight / (distance.square() + eps)
 
-    def log_energy(self, squared_distance: Tensor, weight: float | Tensor = 1.0, eps: float = 1e-6) -> Tensor:
+    def log_energy(
+        self, squared_distance: Float[Tensor, "*pairs"], weight: WellParameter = 1.0, eps: float = 1e-6
+    ) -> Float[Tensor, "*pairs"]:
         return (weight / (squared_distance + eps)).log()
 
 
@@ -521,10 +538,22 @@ class SoftmaxExponentialWell(Well):
 
     name, takes, power, moat = "softmax_exponential", ("alpha", "attn_mask"), 1, 1.0
 
-    def __call__(self, distance: Tensor, alpha: float | Tensor, *, attn_mask: Tensor | None = None) -> Tensor:
+    def __call__(
+        self,
+        distance: Float[Tensor, "*pairs"],
+        alpha: WellParameter,
+        *,
+        attn_mask: Bool[Tensor, "*#pairs"] | None = None,
+    ) -> Float[Tensor, "*pairs"]:
         return masked_softmax(-alpha * distance, attn_mask)
 
-    def log_energy(self, squared_distance: Tensor, alpha: float | Tensor, *, attn_mask: Tensor | None = None) -> Tensor:
+    def log_energy(
+        self,
+        squared_distance: Float[Tensor, "*pairs"],
+        alpha: WellParameter,
+        *,
+        attn_mask: Bool[Tensor, "*#pairs"] | None = None,
+    ) -> Float[Tensor, "*pairs"]:
         return -alpha * safe_root(squared_distance)
 
 
@@ -543,10 +572,14 @@ class LorentzianWell(Well):
 
     name, takes, power, moat = "lorentzian", ("weight", "alpha"), 2, 1.0
 
-    def __call__(self, distance: Tensor, weight: float | Tensor = 1.0, alpha: float | Tensor = 1.0) -> Tensor:
+    def __call__(
+        self, distance: Float[Tensor, "*pairs"], weight: WellParameter = 1.0, alpha: WellParameter = 1.0
+    ) -> Float[Tensor, "*pairs"]:
         return weight / (1 + alpha * distance.square())
 
-    def log_energy(self, squared_distance: Tensor, weight: float | Tensor = 1.0, alpha: float | Tensor = 1.0) -> Tensor:
+    def log_energy(
+        self, squared_distance: Float[Tensor, "*pairs"], weight: WellParameter = 1.0, alpha: WellParameter = 1.0
+    ) -> Float[Tensor, "*pairs"]:
         return (weight / (1 + alpha * squared_distance)).log()
 
 
@@ -560,13 +593,13 @@ def unpack_partial(well: Callable[..., Tensor]) -> tuple[Callable[..., Tensor], 
 
 
 def energy_well_scores(
-    query: Float[Tensor, "B H L D"],
-    key: Float[Tensor, "B H S D"],
+    query: Float[Tensor, "*batch L D"],
+    key: Float[Tensor, "*batch S D"],
     well: Callable[..., Tensor],
     *,
     form: Form = "gradient",
     **parameters: Any,
-) -> Float[Tensor, "B H L S"]:
+) -> Float[Tensor, "*batch L S"]:
     r"""Every key is the middle of an energy well, and the score says what a query feels of it.
 
     .. math:: \text{"gradient": } s_{ij} = -d_{ij}\, E(d_{ij}), \qquad

@@ -13,7 +13,7 @@ from sciformer.functional import InputError
 class _Positions(nn.Module):
     """Add one vector for each position."""
 
-    table: Tensor  # (max_length, E)
+    table: Float[Tensor, "max_length E"]
 
     def forward(self, x: Float[Tensor, "B L E"], *, offset: int = 0) -> Float[Tensor, "B L E"]:
         """Add L rows of the table.

@@ -7,12 +7,13 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sciformer.functional import (
     Form,
     InputError,
+    Mask,
     Well,
     additive_scores,
     distance_biased_scores,
@@ -49,7 +50,7 @@ class Score(nn.Module):
         query: Float[Tensor, "B H L D"],
         key: Float[Tensor, "B H S D"],
         *,
-        attn_mask: Bool[Tensor, "*#B #H #L #S"] | None = None,
+        attn_mask: Mask | None = None,
         query_offset: int = 0,
     ) -> Float[Tensor, "B H L S"]:
         """The score of every query against every key. Masking comes later, with the softmax.
@@ -79,7 +80,14 @@ class DotProductScore(Score):
         super().__init__(num_heads, head_dim)
         self.scale = head_dim**-0.5 if scale is None else scale
 
-    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Mask | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
         return dot_product_scores(query, key, scale=self.scale)
 
 
@@ -125,7 +133,14 @@ class DistanceBiasedScore(Score):
         except RuntimeError as error:
             raise InputError(f"start of shape {tuple(slopes.shape)} does not broadcast to strength {shape}") from error
 
-    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Mask | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
         return distance_biased_scores(query, key, self.strength, query_offset=query_offset, width=self.width)
 
 
@@ -150,7 +165,14 @@ class AdditiveScore(Score):
         super().__init__(num_heads, head_dim)
         self.weight = additive_weight(num_heads, head_dim)
 
-    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Mask | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
         return additive_scores(query, key, self.weight)
 
 
@@ -167,7 +189,14 @@ class SeparableAdditiveScore(Score):
         super().__init__(num_heads, head_dim)
         self.weight = additive_weight(num_heads, head_dim)
 
-    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Mask | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
         return separable_additive_scores(query, key, self.weight)
 
 
@@ -243,7 +272,14 @@ class EnergyWellScore(Score):
         """Sharpness of each head's well, or None where the formula has none."""
         return None if self.log_alpha is None else self.log_alpha.exp()
 
-    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Mask | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
         parameters: dict[str, Any] = {}
         alpha = self.alpha
         if alpha is not None:
@@ -272,7 +308,14 @@ class PreparedScore(Score):
         """The queries and keys that the other score sees."""
         raise NotImplementedError
 
-    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Mask | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
         query, key = self.prepare(query, key, query_offset)
         return self.score(query, key, attn_mask=attn_mask, query_offset=query_offset)
 
@@ -287,7 +330,9 @@ class RotaryScore(PreparedScore):
 
     compares_positions = True
 
-    def prepare(self, query: Tensor, key: Tensor, query_offset: int = 0) -> tuple[Tensor, Tensor]:
+    def prepare(
+        self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
+    ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
         return rotate(query, offset=query_offset), rotate(key)  # keys count from 0
 
 
@@ -300,7 +345,9 @@ class NormalizedScore(PreparedScore):
     Source: Henry et al. 2020, arXiv:2010.04245.
     """
 
-    def prepare(self, query: Tensor, key: Tensor, query_offset: int = 0) -> tuple[Tensor, Tensor]:
+    def prepare(
+        self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
+    ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
         # On CUDA autocast makes norms float32, and then values would differ from queries and keys.
         return F.rms_norm(query, query.shape[-1:]).to(query.dtype), F.rms_norm(key, key.shape[-1:]).to(key.dtype)
 

@@ -12,7 +12,7 @@ One file for each family: ``readable``, ``blocks_of_queries``, ``fused`` (torch'
 from collections.abc import Callable
 from typing import Any
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sciformer.fast.blocks_of_queries import BLOCK_NUMBERS, block_size, fast_additive, query_blocks
@@ -21,7 +21,7 @@ from sciformer.fast.fused import attention_with_features, fast_dot_product, fuse
 from sciformer.fast.readable import combined_mask, readable_attention
 from sciformer.fast.separable import RUN, fast_separable, running_mean
 from sciformer.fast.wells import fast_energy_well
-from sciformer.functional import InputError
+from sciformer.functional import InputError, Mask
 from sciformer.scores import (
     AdditiveScore,
     DistanceBiasedScore,
@@ -89,7 +89,7 @@ def attention(
     key: Float[Tensor, "B H S D"],
     value: Float[Tensor, "B H S D"],
     *,
-    attn_mask: Bool[Tensor, "..."] | None = None,
+    attn_mask: Mask | None = None,
     is_causal: bool = False,
     dropout_p: float = 0.0,
     need_weights: bool = False,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from sciformer.fast.readable import readable_attention
-from sciformer.functional import check_mask
+from sciformer.functional import Mask, check_mask
 from sciformer.scores import AdditiveScore
 
 #: How many numbers :func:`query_blocks` holds at a time. On a CPU 16 MB in float32: beyond 32 MB the allocator maps
@@ -20,7 +20,9 @@ from sciformer.scores import AdditiveScore
 BLOCK_NUMBERS = defaultdict(lambda: 2**26, cpu=2**22)
 
 
-def block_size(query: Tensor, key: Tensor, numbers_per_score: int = 1) -> tuple[int, int]:
+def block_size(
+    query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], numbers_per_score: int = 1
+) -> tuple[int, int]:
     """Queries of one example, and examples, whose scores are no more than :data:`BLOCK_NUMBERS`; at least one each."""
     (B, H, L), S = query.shape[:3], key.shape[-2]
     queries_at_once = BLOCK_NUMBERS[query.device.type] // (H * S * numbers_per_score)
@@ -33,7 +35,7 @@ def query_blocks(
     key: Float[Tensor, "B H S D"],
     value: Float[Tensor, "B H S D"],
     *,
-    attn_mask: Bool[Tensor, "..."] | None = None,
+    attn_mask: Mask | None = None,
     is_causal: bool = False,
     dropout_p: float = 0.0,
     numbers_per_score: int = 1,
@@ -61,7 +63,13 @@ def query_blocks(
         check_mask(attn_mask, (B, H, L, S))
         masks = attn_mask.expand(B, H, L, S).split(examples)
 
-    def block(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, start: int) -> Tensor:
+    def block(
+        q: Float[Tensor, "B H L D"],
+        k: Float[Tensor, "B H S D"],
+        v: Float[Tensor, "B H S D"],
+        mask: Bool[Tensor, "B H _ S"] | None,
+        start: int,
+    ) -> Float[Tensor, "B H L D"]:
         stop = start + q.shape[-2]
         seen = S - L + stop if is_causal else S  # no query of this block looks past these keys
         return readable_attention(
@@ -83,6 +91,12 @@ def query_blocks(
     return torch.cat(outputs)
 
 
-def fast_additive(score: AdditiveScore, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+def fast_additive(
+    score: AdditiveScore,
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    **options: Any,
+) -> Float[Tensor, "B H L D"]:
     """:func:`query_blocks`, where each score takes head_dim numbers, so that (B, H, L, S, D) is never held."""
     return query_blocks(score, query, key, value, numbers_per_score=query.shape[-1], **options)

@@ -1,7 +1,7 @@
 """What a model remembers of the tokens before, so that generating one more does not start again from the first."""
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +13,7 @@ from sciformer.functional import InputError
 from sciformer.scores import SeparableAdditiveScore
 
 
+@runtime_checkable
 class Memory(Protocol):
     """What one module remembers."""
 

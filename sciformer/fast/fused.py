@@ -4,11 +4,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from sciformer.fast.readable import combined_mask
-from sciformer.functional import check_mask, check_query_key
+from sciformer.functional import Mask, check_mask, check_query_key
 from sciformer.scores import DotProductScore
 
 
@@ -18,7 +18,7 @@ def fused_attention(
     value: Float[Tensor, "B H S D"],
     *,
     scale: float,
-    attn_mask: Bool[Tensor, "..."] | None = None,
+    attn_mask: Mask | None = None,
     is_causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Float[Tensor, "B H L D"]:
@@ -38,7 +38,13 @@ def fused_attention(
     )
 
 
-def fast_dot_product(score: DotProductScore, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+def fast_dot_product(
+    score: DotProductScore,
+    query: Float[Tensor, "B H L D"],
+    key: Float[Tensor, "B H S D"],
+    value: Float[Tensor, "B H S D"],
+    **options: Any,
+) -> Float[Tensor, "B H L D"]:
     """:func:`fused_attention` as it is."""
     return fused_attention(query, key, value, scale=score.scale, **options)
 
@@ -47,8 +53,8 @@ def attention_with_features(
     query: Float[Tensor, "B H L D"],
     key: Float[Tensor, "B H S D"],
     value: Float[Tensor, "B H S D"],
-    of_query: Float[Tensor, "*#B #H #L F"],
-    of_key: Float[Tensor, "*#B #H S F"],
+    of_query: Float[Tensor, "*#queries F"],
+    of_key: Float[Tensor, "*#keys F"],
     *,
     scale: float,
     **options: Any,
@@ -56,6 +62,10 @@ def attention_with_features(
     """Dot-product attention with a bias that is itself a dot product, ``scale * (q·k + f·g)``, through fused kernels.
 
     Queries and keys with F more features make it plain dot-product attention, in which no (L, S) bias is held.
+
+    Args:
+        of_query: the features f, which broadcast to (B, H, L, F).
+        of_key: the features g, which broadcast to (B, H, S, F).
     """
     dim, more = query.shape[-1], of_query.shape[-1]
     filling = -(dim + more) % 8  # fused kernels want a head_dim that is a multiple of 8, the same for all three

@@ -3,15 +3,15 @@
 import math
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from sciformer.functional import attend, causal_mask, check_mask
+from sciformer.functional import Mask, attend, causal_mask, check_mask
 
 
 def combined_mask(
-    length: int, key_length: int, attn_mask: Tensor | None, is_causal: bool, device: torch.device
-) -> Tensor | None:
+    length: int, key_length: int, attn_mask: Mask | None, is_causal: bool, device: torch.device
+) -> Mask | None:
     """``attn_mask`` and the causal mask together mean both."""
     if not is_causal:
         return attn_mask
@@ -25,7 +25,7 @@ def readable_attention(
     key: Float[Tensor, "B H S D"],
     value: Float[Tensor, "B H S D"],
     *,
-    attn_mask: Bool[Tensor, "..."] | None = None,
+    attn_mask: Mask | None = None,
     is_causal: bool = False,
     dropout_p: float = 0.0,
     query_offset: int = 0,

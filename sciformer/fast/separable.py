@@ -4,11 +4,11 @@ import math
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from sciformer.fast.blocks_of_queries import query_blocks
-from sciformer.functional import attend, causal_mask, check_mask
+from sciformer.functional import Mask, attend, causal_mask, check_mask
 from sciformer.scores import SeparableAdditiveScore
 
 #: How many keys :func:`running_mean` takes at once.
@@ -63,7 +63,7 @@ def fast_separable(
     key: Float[Tensor, "B H S D"],
     value: Float[Tensor, "B H S D"],
     *,
-    attn_mask: Bool[Tensor, "..."] | None = None,
+    attn_mask: Mask | None = None,
     is_causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Float[Tensor, "B H L D"]:
