@@ -12,12 +12,12 @@ from sciformer.functional import InputError
 
 @torch.no_grad()
 def affine(
-    images: Float[Tensor, "B C H W"],
+    images: Float[Tensor, "B C height width"],
     *,
     degrees: Float[Tensor, "B"],
     zoom: Float[Tensor, "B"],
     shift: Float[Tensor, "B 2"],
-) -> Float[Tensor, "B C H W"]:
+) -> Float[Tensor, "B C height width"]:
     r"""Rotate, zoom, then shift each image by its own amount.
 
     The pixel at p, measured from the center, takes the value that the original image has at
@@ -47,13 +47,13 @@ def affine(
 
 
 def random_affine(
-    images: Float[Tensor, "B C H W"],
+    images: Float[Tensor, "B C height width"],
     generator: torch.Generator,
     *,
     degrees: float = 10.0,
     translate: float = 2.0,
     scale: float = 0.1,
-) -> Float[Tensor, "B C H W"]:
+) -> Float[Tensor, "B C height width"]:
     """Rotate, zoom and shift each image by its own random amounts, all uniformly distributed; see ``affine``.
 
     Args:

@@ -300,8 +300,8 @@ def linear_probe(
 @torch.no_grad()
 def probe_accuracy(
     encode: Callable[[Tensor], Tensor],
-    train: tuple[Float[Tensor, "N C H W"], Int[Tensor, "N"]],
-    test: tuple[Float[Tensor, "M C H W"], Int[Tensor, "M"]],
+    train: tuple[Float[Tensor, "N C height width"], Int[Tensor, "N"]],
+    test: tuple[Float[Tensor, "M C height width"], Int[Tensor, "M"]],
     **options: Any,
 ) -> float:
     """Accuracy, from 0 to 1, of :func:`linear_probe` with ``options`` on what a frozen encoder makes of images.

@@ -158,7 +158,7 @@ def beam(
 
 
 def _search(
-    model: "Transformer", source: Tensor, width: int, count: int, length_penalty: float
+    model: "Transformer", source: Int[Tensor, "B S"], width: int, count: int, length_penalty: float
 ) -> tuple[Float[Tensor, "B K"], Float[Tensor, "B K"], Int[Tensor, "B K N"]]:
     """The log-probabilities of the K targets of a beam, their lengths and their tokens."""
     B, K, V = len(source), width, model.target_embedding.num_embeddings

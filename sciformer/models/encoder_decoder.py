@@ -147,13 +147,20 @@ class Transformer(nn.Module):
 
     def attention_weights(
         self, source: Int[Tensor, "B S"], target: Int[Tensor, "B L"]
-    ) -> dict[str, list[Float[Tensor, "B H L S"]]]:
-        """The weights of every attention, first block first: ``"encoder"``, ``"decoder"`` and ``"cross"``."""
+    ) -> dict[str, list[Float[Tensor, "B H _ _"]]]:
+        """The weights of every attention, first block first.
+
+        Returns:
+            ``"encoder"``, (B, H, S, S) each, ``"decoder"``, (B, H, L, L), and ``"cross"``, (B, H, L, S).
+        """
         encoded, source_mask, encoder_maps = self._encode(source, need_weights=True)
         _, decoder_maps, cross_maps = self._decode(target, encoded, source_mask, need_weights=True, cache=None)
         return {"encoder": encoder_maps, "decoder": decoder_maps, "cross": cross_maps}
 
-    def _encode(self, source: Tensor, *, need_weights: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
+    def _encode(
+        self, source: Int[Tensor, "B S"], *, need_weights: bool
+    ) -> tuple[Float[Tensor, "B S E"], Bool[Tensor, "B 1 1 S"], list[Float[Tensor, "B H S S"]]]:
+        """What :meth:`encode` returns, and the weights of every attention if they are wanted."""
         self._check_tokens("source", source, self.source_embedding.num_embeddings)
         real = source != self.pad  # (B, S)
         if self._looks_at(source) and len(empty := (~real.any(dim=1)).nonzero()):
@@ -163,33 +170,35 @@ class Transformer(nn.Module):
         x = self.dropout(self.source_positions(x))
         for block in self.encoder:
             x, weights = block(x, attn_mask=mask, need_weights=need_weights)
-            maps.append(weights)
+            if need_weights:
+                maps.append(weights)
         return self.encoder_norm(x), mask, maps
 
     def _decode(
         self,
-        target: Tensor,
-        encoded: Tensor,
-        source_mask: Tensor,
+        target: Int[Tensor, "B L"],
+        encoded: Float[Tensor, "B S E"],
+        source_mask: Bool[Tensor, "B 1 1 S"],
         *,
         need_weights: bool,
         cache: Cache | None,
-    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    ) -> tuple[Float[Tensor, "B L V"], list[Float[Tensor, "B H L L"]], list[Float[Tensor, "B H L S"]]]:
+        """The logits, and the weights of both attentions of every block if they are wanted."""
         read = 0 if cache is None else cache.length
         self._check_tokens("target", target, self.target_embedding.num_embeddings, read)
         if self._looks_at(target) and read == 0 and len(other := (target[:, 0] != self.start).nonzero()):
             row = int(other[0])
             raise InputError(f"target {row} must begin with the start token {self.start}, got {target[row, 0].item()}")
-        maps: list[Tensor] = []
-        cross_maps: list[Tensor] = []
+        maps, cross_maps = [], []
         x = self.target_embedding(target) * math.sqrt(self.target_embedding.embedding_dim)
         x = self.dropout(self.target_positions(x, offset=read))
         for block in self.decoder:
             x, weights, cross_weights = block(
                 x, encoded, source_mask=source_mask, need_weights=need_weights, cache=cache
             )
-            maps.append(weights)
-            cross_maps.append(cross_weights)
+            if need_weights:
+                maps.append(weights)
+                cross_maps.append(cross_weights)
         if cache is not None:
             cache.length = read + target.shape[1]
         return self.read_out(self.decoder_norm(x)), maps, cross_maps

@@ -32,7 +32,7 @@ class ImageToSequence(nn.Module):
         self.num_tokens = self.grid_size**2
         self.projection = nn.Conv2d(in_channels, embed_dim, kernel_size=patch_size, stride=patch_size)
 
-    def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B L E"]:
+    def forward(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B L E"]:
         """Tokens of each image.
 
         Raises:
@@ -40,7 +40,7 @@ class ImageToSequence(nn.Module):
         """
         return F.linear(self.patches(images), self.projection.weight.flatten(1), self.projection.bias)  # (B, L, E)
 
-    def patches(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B L P"]:
+    def patches(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B L P"]:
         """The P pixels of each patch: all of channel 0, row by row, then channel 1.
 
         Raises:
@@ -113,17 +113,21 @@ class ImageTransformer(nn.Module):
         self.blocks = nn.ModuleList(TransformerBlock(embed_dim, num_heads, **block) for _ in range(num_layers))
         self.classifier = Classifier(embed_dim, num_classes, num_queries=num_queries)
 
-    def forward(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+    def forward(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B K"]:
         """Logits of the classes."""
         return self.classifier(self._run_blocks(images, need_weights=False)[0])
 
-    def attention_weights(self, images: Float[Tensor, "B C H W"]) -> list[Float[Tensor, "B H L L"]]:
+    def attention_weights(self, images: Float[Tensor, "B C height width"]) -> list[Float[Tensor, "B H L L"]]:
         """The weights of every block's attention, first block first."""
         return self._run_blocks(images, need_weights=True)[1]
 
-    def _run_blocks(self, images: Tensor, need_weights: bool) -> tuple[Tensor, list[Tensor]]:
+    def _run_blocks(
+        self, images: Float[Tensor, "B C height width"], need_weights: bool
+    ) -> tuple[Float[Tensor, "B L E"], list[Float[Tensor, "B H L L"]]]:
+        """The last block's tokens, and the weights of every block's attention if they are wanted."""
         tokens, maps = self.positions(self.to_sequence(images)), []
         for block in self.blocks:
             tokens, weights = block(tokens, need_weights=need_weights)
-            maps.append(weights)
+            if need_weights:
+                maps.append(weights)
         return tokens, maps

@@ -111,7 +111,10 @@ class CharTransformer(nn.Module):
         """The weights of every block's attention, first block first."""
         return self._run_blocks(tokens, need_weights=True, cache=None)[1]
 
-    def _run_blocks(self, tokens: Tensor, *, need_weights: bool, cache: Cache | None) -> tuple[Tensor, list[Tensor]]:
+    def _run_blocks(
+        self, tokens: Int[Tensor, "B L"], *, need_weights: bool, cache: Cache | None
+    ) -> tuple[Float[Tensor, "B L V"], list[Float[Tensor, "B H L L"]]]:
+        """The logits, and the weights of every block's attention if they are wanted."""
         if tokens.dim() != 2 or tokens.is_floating_point() or tokens.shape[1] == 0:
             raise InputError(f"tokens must be (B, L) integers with L >= 1, got {tokens.dtype} of {tuple(tokens.shape)}")
         read = 0 if cache is None else cache.length
@@ -121,7 +124,8 @@ class CharTransformer(nn.Module):
         x, maps = self.dropout(self.positions(self.embedding(tokens), offset=read)), []
         for block in self.blocks:
             x, weights = block(x, is_causal=True, need_weights=need_weights, cache=cache)
-            maps.append(weights)
+            if need_weights:
+                maps.append(weights)
         if cache is not None:
             cache.length = total
         return self.read_out(self.norm(x)), maps

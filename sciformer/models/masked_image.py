@@ -105,7 +105,9 @@ class MaskedImageModel(nn.Module):
                 "number may be hidden; give a score without distances, and positions"
             )
 
-    def forward(self, images: Float[Tensor, "B C H W"], visible: Bool[Tensor, "B L"]) -> Float[Tensor, "B M P"]:
+    def forward(
+        self, images: Float[Tensor, "B C height width"], visible: Bool[Tensor, "B L"]
+    ) -> Float[Tensor, "B M P"]:
         """The pixels of the M hidden patches of each image, patch by patch in reading order.
 
         Raises:
@@ -120,7 +122,7 @@ class MaskedImageModel(nn.Module):
         return self.to_pixels(self.decoder_norm(_select(tokens, ~visible, self.num_tokens - seen.shape[1])))
 
     def encode(
-        self, images: Float[Tensor, "B C H W"], visible: Bool[Tensor, "B L"] | None = None
+        self, images: Float[Tensor, "B C height width"], visible: Bool[Tensor, "B L"] | None = None
     ) -> Float[Tensor, "B V E"]:
         """The tokens of the visible patches, in reading order; of all patches without ``visible``.
 
@@ -134,14 +136,16 @@ class MaskedImageModel(nn.Module):
             tokens, _ = block(tokens)
         return self.norm(tokens)
 
-    def features(self, images: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F"]:
+    def features(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B F"]:
         """One vector for a whole image, nothing hidden: its F = L · E features, token beside token.
 
         Where the position of a thing does not matter, as in a tile cut anywhere, the tokens' mean is a better summary.
         """
         return self.encode(images).flatten(1)
 
-    def hidden_pixels(self, images: Float[Tensor, "B C H W"], visible: Bool[Tensor, "B L"]) -> Float[Tensor, "B M P"]:
+    def hidden_pixels(
+        self, images: Float[Tensor, "B C height width"], visible: Bool[Tensor, "B L"]
+    ) -> Float[Tensor, "B M P"]:
         """What :meth:`forward` should give: in each patch all of channel 0, row by row, then channel 1.
 
         Raises:
@@ -151,7 +155,9 @@ class MaskedImageModel(nn.Module):
         return _select(self.to_sequence.patches(images), ~visible, hidden)
 
     @torch.no_grad()
-    def restore(self, images: Float[Tensor, "B C H W"], visible: Bool[Tensor, "B L"]) -> Float[Tensor, "B C H W"]:
+    def restore(
+        self, images: Float[Tensor, "B C height width"], visible: Bool[Tensor, "B L"]
+    ) -> Float[Tensor, "B C height width"]:
         """The images, with what is hidden filled in; of the visible patches nothing is changed.
 
         Raises:
