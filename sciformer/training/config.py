@@ -1,7 +1,7 @@
 """What a training is given besides the model, the data and the loss, and the history that it returns."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sciformer.functional import InputError
 
 #: The inputs of the model, followed by the target that its output is compared with.
-Batch = tuple[Tensor, ...]
+Batch = Sequence[Tensor]
 #: Called as ``on_step(number of steps done, model)``; a mapping that it returns goes into the history.
 OnStep = Callable[[int, nn.Module], Mapping[str, float] | None]
 

@@ -16,6 +16,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from sciformer.functional import InputError
+from sciformer.training.config import Batch
 
 
 @contextmanager
@@ -58,7 +59,7 @@ def data_parallel(model: nn.Module) -> nn.Module:
     return DistributedDataParallel(model) if world_size() > 1 else model
 
 
-def shard(batch: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def shard(batch: Batch) -> Batch:
     """The examples of a batch that this process trains on: rank r takes the r-th of ``world_size()`` equal shards.
 
     Raises:
