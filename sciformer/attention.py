@@ -2,12 +2,12 @@
 
 from functools import partial
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sciformer.fast import attention
 from sciformer.fast.cache import Cache, SourceMemory, memory_for
-from sciformer.functional import InputError, Mask, share_dtype
+from sciformer.functional import InputError, share_dtype
 from sciformer.scores import DotProductScore, ScoreRecipe
 
 
@@ -61,7 +61,7 @@ class MultiHeadAttention(nn.Module):
         key: Float[Tensor, "B S E"] | None = None,
         value: Float[Tensor, "B S E"] | None = None,
         *,
-        attn_mask: Mask | None = None,
+        attn_mask: Bool[Tensor, "#L #S"] | Bool[Tensor, "#B #H #L #S"] | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
         cache: Cache | None = None,

@@ -7,12 +7,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sciformer.attention import MultiHeadAttention
 from sciformer.fast.cache import Cache, RecentTokens
-from sciformer.functional import InputError, Mask
+from sciformer.functional import InputError
 from sciformer.scores import DotProductScore, ScoreRecipe, comparing_positions
 
 
@@ -149,7 +149,7 @@ class TransformerBlock(nn.Module):
         self,
         x: Float[Tensor, "B L E"],
         *,
-        attn_mask: Mask | None = None,
+        attn_mask: Bool[Tensor, "#L #L"] | Bool[Tensor, "#B #H #L #L"] | None = None,
         is_causal: bool = False,
         need_weights: bool = False,
         cache: Cache | None = None,
@@ -228,7 +228,7 @@ class DecoderBlock(TransformerBlock):
         x: Float[Tensor, "B L E"],
         source: Float[Tensor, "B S E"],
         *,
-        source_mask: Mask | None = None,
+        source_mask: Bool[Tensor, "#B #H #L #S"] | None = None,
         need_weights: bool = False,
         cache: Cache | None = None,
     ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L L"] | None, Float[Tensor, "B H L S"] | None]:

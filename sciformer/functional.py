@@ -23,8 +23,8 @@ from torch import Tensor
 #: The two ways in which :func:`energy_well_scores` makes a score of an energy.
 Form = Literal["gradient", "field"]
 
-#: A mask for all examples and heads, or one for each, with ones where it repeats.
-Mask = Bool[Tensor, "#L #S"] | Bool[Tensor, "#B #H #L #S"]
+#: A mask of any shape that broadcasts to the scores, (B, H, L, S).
+Mask = Bool[Tensor, "#S"] | Bool[Tensor, "#L #S"] | Bool[Tensor, "#H #L #S"] | Bool[Tensor, "#B #H #L #S"]
 
 
 class InputError(ValueError):
@@ -156,7 +156,7 @@ def attend(
     scores: Float[Tensor, "*batch L S"],
     value: Float[Tensor, "*batch S D"],
     *,
-    attn_mask: Bool[Tensor, "*#batch #L #S"] | None = None,
+    attn_mask: Mask | None = None,
     dropout_p: float = 0.0,
 ) -> tuple[Float[Tensor, "*batch L D"], Float[Tensor, "*batch L S"]]:
     """The lines that all mechanisms share: softmax the scores, then average the values.
