@@ -1,15 +1,37 @@
 """Common ground: few threads, so that small tensors are not slowed by handing work around; and small experiments."""
 
+from contextlib import contextmanager
 from dataclasses import replace
 
+import jaxtyping
 import pytest
 import torch
 
-from sciformer import data
-from sciformer.lab import experiments, settings, trainers
-from sciformer.lab.experiments import EXPERIMENTS
+# Every call of the package is held to its annotations. A process that a test starts is not: it imports no conftest.
+jaxtyping.install_import_hook("sciformer", "typechecker.check")
+
+from sciformer import data  # noqa: E402 - after the hook, which works on what is imported later
+from sciformer.lab import experiments, settings, trainers  # noqa: E402
+from sciformer.lab.experiments import EXPERIMENTS  # noqa: E402
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def refused_by_the_package_itself(monkeypatch):
+    """What a test expects to be refused is refused in the package's own words, and not by the type checker before."""
+    raises = pytest.raises
+
+    @contextmanager
+    def unchecked(*args, **options):
+        with raises(*args, **options) as raised:
+            jaxtyping.config.update("jaxtyping_disable", True)
+            try:
+                yield raised
+            finally:
+                jaxtyping.config.update("jaxtyping_disable", False)
+
+    monkeypatch.setattr(pytest, "raises", unchecked)
 
 
 @pytest.fixture

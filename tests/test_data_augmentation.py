@@ -80,8 +80,9 @@ def test_random_affine_stays_in_its_bounds():
     ids=["default", "as given"],
 )
 def test_random_affine_draws_four_numbers_for_each_image(monkeypatch, options, bounds):
-    monkeypatch.setattr(augmentation, "affine", lambda images, **amounts: amounts)
-    amounts = random_affine(torch.zeros(4000, 1, 5, 5), torch.Generator().manual_seed(0), **options)
+    amounts = {}
+    monkeypatch.setattr(augmentation, "affine", lambda images, **drawn: amounts.update(drawn) or images)
+    random_affine(torch.zeros(4000, 1, 5, 5), torch.Generator().manual_seed(0), **options)
     degrees, scale, translate = bounds
     right, down = (amounts["shift"] / translate).unbind(dim=1)
     draws = torch.stack([amounts["degrees"] / degrees, (amounts["zoom"] - 1) / scale, right, down])
