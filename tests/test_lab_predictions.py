@@ -30,7 +30,7 @@ T4, A100, H100 = GPUS
 
 
 def test_operations_are_those_of_the_products():
-    """Of a character model: each weight of a map takes 2 forward and 4 backward for a token, each pair of tokens as much."""
+    """A weight of a map takes 2 forward and 4 backward for a token; each pair of tokens as much."""
     setting = QUICK["text"]
     model, tokens = setting.model(), setting.batch_size * setting.length
     weights = sum(layer.weight.numel() for layer in model.modules() if isinstance(layer, nn.Linear))
