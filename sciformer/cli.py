@@ -19,7 +19,7 @@ from sciformer.check import EXERCISES, grading, progress
 from sciformer.check.assignment import write_assignment
 from sciformer.data.files import written_whole
 from sciformer.functional import InputError
-from sciformer.lab import experiments, records, search, trainers
+from sciformer.lab import experiments, predictions, records, search, trainers
 from sciformer.lab.metrics import known_metric
 from sciformer.lab.settings import Profile
 from sciformer.lab.settings import profile as default_profile
@@ -351,7 +351,14 @@ def record_state(name: str, profile: Profile) -> str:
     path = records.results_folder() / records.record_file(name, profile)
     finished = len(list(records.kept_runs(path).glob("*.json")))
     what = experiments.experiment(name)
-    return f"not recorded yet{f', {finished} of {what.seeds * len(what.arms(profile))} runs' if finished else ''}"
+    state = f"not recorded yet{f', {finished} of {what.seeds * len(what.arms(profile))} runs' if finished else ''}"
+    if profile == "full":
+        times = [
+            f"{predictions.duration(predictions.minutes_to_record(name, gpu))} on {gpu.name}"
+            for gpu in predictions.GPUS
+        ]
+        state += f"; predicted: {', '.join(times)}"
+    return state
 
 
 def search_state(profile: Profile) -> str:

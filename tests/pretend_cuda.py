@@ -1,7 +1,7 @@
 """A CUDA GPU that the CPU plays, to find on a machine without one what a GPU would break.
 
-A tensor made on "cuda" or moved there becomes a `PretendTensor`. It says that it is on cuda:0, and all that is done with
-it is computed on the CPU, so every number is real. What CUDA refuses is refused: tensors of both devices in one
+A tensor made on "cuda" or moved there becomes a `PretendTensor`. It says that it is on cuda:0, and what is done with it
+is computed on the CPU, so every number is real. What CUDA refuses is refused: tensors of both devices in one
 operation, numpy of a tensor on the device, a generator of the other device. Autocast for CUDA becomes autocast for the
 CPU, whose list of operations is a little shorter.
 """
@@ -79,12 +79,12 @@ def unwrap(x: Any) -> Any:
 
 
 def refuse_two_devices(function: Any, args: tuple, kwargs: dict) -> None:
-    """Raise as CUDA does; a CPU tensor without dimensions may take part, and so may indices of a tensor on the device."""
+    """Raise as CUDA does. A CPU tensor without dimensions may take part, and so may indices of a tensor on the GPU."""
     if function in INDEXING and isinstance(args[0], PretendTensor):
         args = (args[0], *args[2:])
     for x in tree_leaves((args, kwargs)):
         if isinstance(x, Tensor) and not isinstance(x, PretendTensor) and x.dim():
-            raise RuntimeError(f"{function}: expected all tensors on cuda:0, found one of shape {tuple(x.shape)} on cpu")
+            raise RuntimeError(f"{function}: expected all tensors on cuda:0, found {tuple(x.shape)} on cpu")
 
 
 class Move(torch.autograd.Function):
@@ -185,7 +185,8 @@ def play() -> None:
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
         asked = getattr(torch, name)
         setattr(torch, name, lambda device="cuda", asked=asked: asked("cpu" if device == "cuda" else device))
-    for name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):  # of newer and older torch
+    # one name in newer torch, the other in older
+    for name in ("_accelerator_graph_capture_health_check", "_cuda_graph_capture_health_check"):
         setattr(torch.optim.Optimizer, name, lambda self: None)
     torch.__future__.set_swap_module_params_on_conversion(True)  # data of the two kinds cannot be exchanged
     Pretence().__enter__()

@@ -12,11 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pretend_cuda
-import torch
 from torch import Tensor, nn
 
-import sciformer.cli
-import sciformer.teach
 from sciformer import course
 from sciformer.data import mnist
 from sciformer.lab import trainers
@@ -39,7 +36,8 @@ def short_fit(
     **options: Any,
 ) -> History:
     """Two steps; the history is as long as the configuration says and goes on with the last loss."""
-    history = fit(model, [few(batch) for batch in itertools.islice(batches, 2)], loss_fn, config.with_steps(2), **options)
+    two = [few(batch) for batch in itertools.islice(batches, 2)]
+    history = fit(model, two, loss_fn, config.with_steps(2), **options)
     history.loss += history.loss[-1:] * (config.steps - len(history.loss))
     for step in range(1, config.steps + 1):
         history.record(step, on_step(step, model) if on_step else None)

@@ -31,7 +31,7 @@ RESULTS = README.parent / "results" / "README.md"
 NAME = "additive-2x2"
 
 
-@pytest.mark.parametrize(("page", "tables"), [(README, ("claims", "bake-off")), (RESULTS, ("records",))])
+@pytest.mark.parametrize(("page", "tables"), [(README, ("claims", "bake-off", "predictions")), (RESULTS, ("records",))])
 def test_no_page_is_stale(page, tables):
     """Every number of a table is made here from a record or a check; to renew them: claims --write."""
     text = page.read_text()
