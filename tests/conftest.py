@@ -7,8 +7,10 @@ import jaxtyping
 import pytest
 import torch
 
-# Every call of the package is held to its annotations. A process that a test starts is not: it imports no conftest.
-jaxtyping.install_import_hook("sciformer", "typechecker.check")
+# Every call of the rooms that hand tensors about is held to its annotations; what checks exercises takes anything that a
+# learner wrote. A process that a test starts is not held: it imports no conftest.
+ROOMS = ("functional", "scores", "attention", "positions", "blocks", "models", "fast", "data", "training", "lab", "teach")
+jaxtyping.install_import_hook([f"sciformer.{room}" for room in ROOMS], "typechecker.check")
 
 from sciformer import data  # noqa: E402 - after the hook, which works on what is imported later
 from sciformer.lab import experiments, settings, trainers  # noqa: E402

@@ -51,7 +51,8 @@ def functions():
     for module in modules():
         for thing in vars(module).values():
             for each in vars(thing).values() if inspect.isclass(thing) else [thing]:
-                if inspect.isfunction(each) and inspect.unwrap(each).__code__.co_filename == module.__file__:
+                original = inspect.unwrap(each) if inspect.isfunction(each) else None
+                if inspect.isfunction(original) and original.__code__.co_filename == module.__file__:
                     yield f"{module.__name__}.{each.__qualname__}", each
 
 
@@ -91,9 +92,9 @@ def test_a_wrong_return_value_is_refused(monkeypatch):
         functional.pairwise_distances(zeros(5, 3), zeros(7, 3))
 
 
-def test_every_function_of_the_package_is_checked():
-    names = [name for name, function in functions() if not is_checked(function)]
-    assert names == []
+def test_every_function_of_a_room_with_shapes_is_checked():
+    in_rooms = [(name, function) for name, function in functions() if name.split(".")[1] in WRONG_SHAPES]
+    assert [name for name, function in in_rooms if not is_checked(function)] == []
 
 
 def test_without_the_tests_nothing_is_checked():
