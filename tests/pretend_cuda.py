@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot, scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map
@@ -108,7 +109,9 @@ class Pretence(TorchFunctionMode):
             return moved(function, args, kwargs)
         if function in MAKERS:
             return made_of_numbers(function, args, kwargs)
-        if kwargs.get("device") is None:
+        if function is scaled_dot_product_attention and kwargs.get("is_causal"):
+            kwargs |= {"is_causal": False, "attn_mask": causal_mask(*args[:2])}
+        if kwargs.get("device") is None or torch.device(kwargs["device"]).type == "meta":
             return function(*args, **kwargs)
         refuse_generator(kwargs)
         made = function(*args, **kwargs | {"device": "cpu"})
@@ -128,14 +131,20 @@ def moved(function: Callable, args: tuple, kwargs: dict) -> Tensor:
 
 
 #: What makes a tensor of numbers or labels in C++, where a tensor that pretends is one on the CPU.
-MAKERS = {torch.tensor, Tensor.new_tensor, torch.nn.functional.one_hot}
+MAKERS = {torch.tensor, Tensor.new_tensor, one_hot}
 
 
 def made_of_numbers(function: Callable, args: tuple, kwargs: dict) -> Tensor:
     """The tensor, on the device that is given, or else on that of the tensor it is made from or like."""
     like = args[0] if isinstance(args[0], Tensor) and function is not torch.tensor else torch.empty(0)
     made = function(*tree_map(unwrap, args), **{name: value for name, value in kwargs.items() if name != "device"})
-    return made.to(kwargs.get("device") or like.device)
+    return moved(Tensor.to, (made, kwargs.get("device") or like.device), {})
+
+
+def causal_mask(query: Tensor, key: Tensor) -> Tensor:
+    """What ``is_causal`` means: torch would make it in C++, where a tensor that pretends is one on the CPU."""
+    mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+    return wrap(mask) if isinstance(query, PretendTensor) else mask
 
 
 DEVICED = (str, torch.device, Tensor)
@@ -172,6 +181,15 @@ class PretendAutocast(torch.autocast):
         super().__init__("cpu" if device_type == "cuda" else device_type, *args, **kwargs)
 
 
+def move_module(module: torch.nn.Module, *args: Any, **kwargs: Any) -> torch.nn.Module:
+    """``module.to``, which would ask C++ for the device of a tensor that it is to be like."""
+    like = (args[0].device, args[0].dtype) if args and isinstance(args[0], Tensor) else args
+    return MODULE_TO(module, *like, **kwargs)
+
+
+MODULE_TO = torch.nn.Module.to
+
+
 def play() -> None:
     """From now on this process has a CUDA GPU."""
     facts = {
@@ -182,6 +200,7 @@ def play() -> None:
     for name, answer in facts.items():
         setattr(torch.cuda, name, lambda *args, answer=answer, **kwargs: answer)
     torch.Generator, torch.autocast = PretendGenerator, PretendAutocast  # type: ignore[misc]
+    torch.nn.Module.to = move_module  # type: ignore[method-assign, assignment]
     for name in ("is_autocast_enabled", "get_autocast_dtype"):
         asked = getattr(torch, name)
         setattr(torch, name, lambda device="cuda", asked=asked: asked("cpu" if device == "cuda" else device))

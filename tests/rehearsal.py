@@ -1,22 +1,26 @@
 """Makes a kernel rehearse: the full profile with two steps of training on four examples, on a GPU that the CPU plays.
 
-Run by IPython before a notebook's first cell, as PYTHONSTARTUP. Widths, shapes, arms and seeds stay those of the full
-profile. A verdict is written down and not enforced, since what it judges was not trained.
+Imported before a notebook's first cell. Widths, shapes, arms and seeds stay those of the full profile. A verdict is
+written down and not enforced, since what it judges was not trained; time and memory are not measured.
 """
 
 import itertools
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pretend_cuda
+import torch
 from torch import Tensor, nn
 
 from sciformer import course
-from sciformer.data import mnist
-from sciformer.lab import trainers
+from sciformer.data import dates, mnist, reversals
+from sciformer.lab import measuring, trainers
+from sciformer.lab.fake_cuda import fake_cuda
+from sciformer.models.decoding import generate
 from sciformer.training import Batch, History, OnStep, TrainConfig, evaluate, fit
 
 FEW = 4
@@ -59,6 +63,32 @@ def short_exact_match(model: nn.Module, setting: Any, texts: list[str], answers:
     return exact_match(model, setting, texts[:FEW], answers[:FEW])
 
 
+def short_generate(model: nn.Module, prompt: Tensor, count: int, **options: Any) -> Tensor:
+    """A beginning of the text that is asked for."""
+    return generate(model, prompt, min(count, 20), **options)
+
+
+def short_text_loss(model: nn.Module, tokens: Tensor, length: int) -> float:
+    """Of the first characters alone."""
+    return text_loss(model, tokens[: FEW * length + 1], length)
+
+
+def fewer(make: Callable) -> Callable:
+    """The maker of so many examples, which makes a few hundred at most."""
+    return lambda count, **options: make(min(count, 300), **options)
+
+
+@contextmanager
+def another_gpu() -> Iterator[torch.device]:
+    """The GPU of the property suite, which moves parameters in another way than the one that is played here."""
+    torch.__future__.set_swap_module_params_on_conversion(False)
+    try:
+        with fake_cuda() as gpu:
+            yield gpu
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(True)
+
+
 def record_verdict(name: str, value: float, **options: Any) -> None:
     """Write a verdict down."""
     with open(os.environ["SCIFORMER_VERDICTS"], "a") as file:
@@ -72,11 +102,18 @@ def replace(old: object, new: object) -> None:
             setattr(module, name, new)
 
 
-exact_match = trainers.exact_match
+exact_match, text_loss = trainers.exact_match, trainers.text_loss
 replace(fit, short_fit)
 replace(evaluate, short_evaluate)
 replace(mnist, embedded_mnist)
 replace(exact_match, short_exact_match)
+replace(measuring.median_seconds_in_turns, lambda runs, repeats: [1.0 for _ in runs])
+replace(measuring.peak_bytes, lambda run, device: 1)
+replace(text_loss, short_text_loss)
+replace(generate, short_generate)
+replace(reversals, fewer(reversals))
+replace(dates, fewer(dates))
 replace(course.verdict, record_verdict)
-if os.environ.get("REHEARSAL_DEVICE") != "cpu":
+if os.environ["REHEARSAL_DEVICE"] == "cuda":
+    replace(fake_cuda, another_gpu)
     pretend_cuda.play()

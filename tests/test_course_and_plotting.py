@@ -247,6 +247,12 @@ def test_images_fill_a_grid_and_share_a_scale():
     assert len({ax.images[0].get_clim() for ax in figure.axes[:7]}) == 1
 
 
+def test_no_images_are_an_empty_figure():
+    (ax,) = plotting.images(torch.rand(0, 1, 4, 4)).axes
+    assert not ax.images
+    assert not ax.axison
+
+
 def test_what_is_nan_in_a_picture_is_left_out():
     grey, colour = torch.rand(1, 1, 4, 4), torch.rand(1, 3, 4, 4)
     grey[..., :2], colour[..., :2] = math.nan, math.nan

@@ -16,7 +16,9 @@ import argparse
 import fcntl
 import itertools
 import json
+import math
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -34,6 +36,7 @@ from benchmarks.__main__ import machine
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "docs" / "robustness.json"
 TABLE = ROOT / "docs" / "robustness.md"
+COLOURS = re.compile(r"(\x1b|#x1B)\[[0-9;]*m")
 SAFE = 3.0  # standard deviations between a verdict's mean and its bound
 
 # Runs in each kernel before its first cell: every verdict leaves its value in a file, and is then judged as ever.
@@ -173,7 +176,7 @@ def table() -> str:
         ]
         lines.append("| " + " | ".join(map(str, row)) + " |")
     failures = [
-        f"- {stem}, {cell} ({condition}): `{message.strip().splitlines()[0][:200]}`"
+        f"- {stem}, {cell} ({condition}): `{COLOURS.sub('', message).strip().splitlines()[0][:200]}`"
         for (condition, stem), result in results.items()
         for cell, message in result["failed"].items()
     ]
@@ -183,13 +186,24 @@ def table() -> str:
         "## Verdicts",
         "",
         "Margin: how many standard deviations over the conditions lie between the mean and the nearest bound; a value",
-        "that is the same everywhere has no standard deviation, and its margin is marked –.",
+        "that is the same everywhere has no standard deviation, and its margin is marked –. A ratio (‘this over that’)",
+        "varies by factors, so its margin is counted in logarithms.",
         "",
         "| notebook | verdict | bound | lowest | mean | highest | margin |",
         "|---|---|---|---|---|---|---|",
     ]
     lines += [row for _, row in sorted(verdict_rows(results))]
     return "\n".join(lines) + "\n"
+
+
+def margin_of(numbers: list[float], bounds: dict[str, float], is_ratio: bool) -> float:
+    """Standard deviations from the mean to the nearest bound: negative beyond it, infinite where nothing varies."""
+    if is_ratio and min([*numbers, *bounds.values()]) > 0:
+        numbers, bounds = [math.log(x) for x in numbers], {word: math.log(x) for word, x in bounds.items()}
+    mean, spread = statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0
+    distance = min(mean - bound if word == "above" else bound - mean for word, bound in bounds.items())
+    same = spread <= 1e-6 * abs(mean)
+    return math.copysign(float("inf"), distance) if same else distance / spread
 
 
 def verdict_rows(results: dict[tuple[str, str], dict]) -> Iterator[tuple[float, str]]:
@@ -202,15 +216,12 @@ def verdict_rows(results: dict[tuple[str, str], dict]) -> Iterator[tuple[float, 
             values.setdefault((stem, verdict["name"], turn), []).append(verdict)
     for (stem, name, _), found in values.items():
         numbers = [verdict["value"] for verdict in found]
-        mean, spread = statistics.fmean(numbers), statistics.stdev(numbers) if len(numbers) > 1 else 0.0
         bounds = {word: found[-1][word] for word in ("above", "below") if found[-1][word] is not None}
-        distance = min(mean - bound if word == "above" else bound - mean for word, bound in bounds.items())
-        same = spread <= 1e-6 * abs(mean)
-        margin = float("inf") if same and distance > 0 else distance / max(spread, 1e-300)
+        margin = margin_of(numbers, bounds, is_ratio=" over " in f" {name} ")
         bound = " and ".join(f"{word} {value:g}" for word, value in bounds.items())
         shown = "–" if margin == float("inf") else f"{margin:.1f}" + (" **narrow**" if margin < SAFE else "")
         cells = [stem[:2], name.replace("|", "/").replace("\n", " "), bound]
-        cells += [f"{number:.4g}" for number in (min(numbers), mean, max(numbers))] + [shown]
+        cells += [f"{number:.4g}" for number in (min(numbers), statistics.fmean(numbers), max(numbers))] + [shown]
         yield margin, "| " + " | ".join(cells) + " |"
 
 

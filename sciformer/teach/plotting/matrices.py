@@ -119,13 +119,13 @@ def images(
         size: width of one picture in inches.
     """
     pictures = pictures.detach().float().cpu()
-    columns = min(columns, len(pictures))
-    rows = math.ceil(len(pictures) / columns)
+    columns = min(columns, len(pictures)) or 1  # of no pictures an empty figure
+    rows = math.ceil(len(pictures) / columns) or 1
     height = size * (1.3 if titles is not None else 1.05)
     figure, axes = plt.subplots(
         rows, columns, figsize=(size * columns, height * rows), squeeze=False, layout="constrained"
     )
-    top = float(pictures.nan_to_num().abs().max())
+    top = max((float(picture.nan_to_num().abs().max()) for picture in pictures), default=0.0)
     left_out = torch.tensor(to_rgb("#B3D9F2"))
     for ax in axes.flat[len(pictures) :]:
         ax.axis("off")

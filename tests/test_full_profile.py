@@ -1,0 +1,43 @@
+"""Every notebook's full profile, rehearsed: every cell runs on a GPU that the CPU plays, with two steps of training.
+
+A kernel is told by `rehearsal.py` to shorten what takes hours and to leave the rest as it is: widths, depths, arms and
+the branches that only the full profile or a GPU takes. All of it runs; what it computes is not judged.
+"""
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+ON_THE_CPU = {"15_fast_attention"}  # torch.compile asks for a driver where it sees a GPU
+
+
+@pytest.mark.rehearsal
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_the_full_profile_runs_to_its_end(path, tmp_path, monkeypatch):
+    verdicts = tmp_path / "verdicts"
+    verdicts.touch()
+    startup = tmp_path / "startup.py"
+    startup.write_text("import rehearsal\n")
+    environment = {
+        "SCIFORMER_PROFILE": "full",
+        "SCIFORMER_VERDICTS": verdicts,
+        "REHEARSAL_DEVICE": "cpu" if path.stem in ON_THE_CPU else "cuda",
+        "PYTHONSTARTUP": startup,
+        "PYTHONPATH": ROOT / "tests",
+        "OMP_NUM_THREADS": 1,  # two notebooks at a time
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, str(value))
+    notebook = nbformat.read(path, as_version=4)
+    stated = sum("course.verdict(" in cell.source for cell in notebook.cells if cell.cell_type == "code")
+    folder = {"metadata": {"path": path.parent}}
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources=folder).execute()
+    assert all(cell.execution_count for cell in notebook.cells if cell.cell_type == "code")
+    assert len(verdicts.read_text().splitlines()) >= stated
+    for line in verdicts.read_text().splitlines():
+        assert json.loads(line)["name"]
