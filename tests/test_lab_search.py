@@ -81,7 +81,7 @@ def test_what_does_not_learn_is_given_up(tmp_path, monkeypatch):
     def train(setting, seed, *, on_look, **options):
         for step, value in enumerate(rows[seed], start=1):
             on_look(step, value)
-        return trainers.Run(seed, None, None, {"validation accuracy": value})
+        return trainers.Run(seed, torch.nn.Identity(), trainers.History(), {"validation accuracy": value})
 
     monkeypatch.setattr(search, "train_to_choose", train)
     trials = search.search(tiny(), 5, storage=tmp_path / "s.journal")

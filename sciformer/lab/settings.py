@@ -4,7 +4,7 @@ A setting makes the model and the batches, and says how to train.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -292,7 +292,7 @@ class MaskedImageSetting:
     score: str = "dot"
     augmentation: dict[str, float] = field(default_factory=dict)
     probe_copies: int = 0
-    probe_penalties: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1)
+    probe_penalties: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1)
 
     def model(self) -> MaskedImageModel:
         """A fresh model, random as torch's global generator has it.
