@@ -7,9 +7,10 @@ import jaxtyping
 import pytest
 import torch
 
-# Every call of the rooms that hand tensors about is held to its annotations; what checks exercises takes anything that a
-# learner wrote. A process that a test starts is not held: it imports no conftest.
-ROOMS = ("functional", "scores", "attention", "positions", "blocks", "models", "fast", "data", "training", "lab", "teach")
+# Every call of the rooms that hand tensors about is held to its annotations; what checks exercises takes anything that
+# a learner wrote. A process that a test starts is not held: it imports no conftest.
+CORE = ("functional", "scores", "attention", "positions", "blocks")
+ROOMS = (*CORE, "models", "fast", "data", "training", "lab", "teach")
 jaxtyping.install_import_hook([f"sciformer.{room}" for room in ROOMS], "typechecker.check")
 
 from sciformer import data  # noqa: E402 - after the hook, which works on what is imported later
