@@ -600,7 +600,7 @@ print("as if nothing had been, to the last bit:", resumed == train_small(folder 
 # torchrun --nproc-per-node=2 --max-restarts=3 -m sciformer train shakespeare --checkpoint run.pt
 # ```
 #
-# `tests/test_distributed.py` kills one in the middle, and gets the same losses.
+# `tests/test_training_distributed.py` kills one in the middle, and gets the same losses.
 
 # %% [markdown]
 # ## Exercises
