@@ -21,6 +21,7 @@ from sciformer import course
 from sciformer.data import dates, mnist, reversals
 from sciformer.lab import measuring, trainers
 from sciformer.lab.fake_cuda import can_fake_cuda
+from sciformer.lab.metrics import probe_accuracy
 from sciformer.models.decoding import generate
 from sciformer.teach import capstone
 from sciformer.training import Batch, History, OnStep, TrainConfig, evaluate, fit
@@ -75,6 +76,12 @@ def short_text_loss(model: nn.Module, tokens: Tensor, length: int) -> float:
     return text_loss(model, tokens[: FEW * length + 1], length)
 
 
+def short_probe_accuracy(encode: Any, train: tuple[Tensor, ...], test: tuple[Tensor, ...], **options: Any) -> float:
+    """Fitted on the first hundred images and judged by as many."""
+    train, test = (tuple(x[:100] for x in pair) for pair in (train, test))
+    return probe_accuracy(encode, train, test, **options)
+
+
 def fewer(make: Callable) -> Callable:
     """The maker of so many examples, which makes a few hundred at most."""
     return lambda count, **options: make(min(count, 300), **options)
@@ -105,6 +112,7 @@ replace(measuring.median_seconds_in_turns, lambda runs, repeats: [1.0 for _ in r
 replace(capstone.kept_bytes, lambda forward, inputs=(): 1)
 replace(measuring.peak_bytes, lambda run, device: 1)
 replace(text_loss, short_text_loss)
+replace(probe_accuracy, short_probe_accuracy)
 replace(generate, short_generate)
 replace(reversals, fewer(reversals))
 replace(dates, fewer(dates))
