@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, product
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from sciformer.check.mutants import Mutant, mutants
 
@@ -41,7 +41,6 @@ class Cause:
     see: str | None = None
 
 
-@runtime_checkable
 class Suspects(Protocol):
     """What is known about an exercise: its right answer and the mistakes that are written down."""
 
