@@ -389,7 +389,7 @@ pictures, quarter = torch.rand(8, 1, 64, 64), random_visible(8, large.num_tokens
 
 
 def cost(visible):
-    """The processor's seconds for a step, and how many numbers it keeps for the way back."""
+    """The processor's seconds for a step, and how many numbers it keeps for the backward pass."""
     kept, began = [], time.process_time()
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
         large.encode(pictures, visible).sum().backward()

@@ -4,19 +4,17 @@ Imported before a notebook's first cell. Widths, shapes, arms and seeds stay tho
 written down and not enforced, since what it judges was not trained; time and memory are not measured.
 """
 
-import importlib
 import itertools
 import json
 import os
-import pkgutil
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pretend_cuda
+from test_structure import modules
 from torch import Tensor, nn
 
-import sciformer
 from sciformer import course
 from sciformer.data import dates, mnist, reversals
 from sciformer.lab import measuring, trainers
@@ -100,9 +98,7 @@ def replace(old: object, new: object) -> None:
             setattr(module, name, new)
 
 
-for found in pkgutil.walk_packages(sciformer.__path__, "sciformer."):
-    if found.name != "sciformer.__main__":  # which runs the command line
-        importlib.import_module(found.name)
+list(modules())  # `replace` finds what has been imported
 exact_match, text_loss = trainers.exact_match, trainers.text_loss
 replace(fit, short_fit)
 replace(evaluate, short_evaluate)

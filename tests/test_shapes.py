@@ -1,8 +1,6 @@
 """The annotations say true shapes and types: the tests hold every call to them, and a program pays nothing for them."""
 
-import importlib
 import inspect
-import pkgutil
 import re
 import subprocess
 import sys
@@ -10,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from jaxtyping import TypeCheckError
+from test_structure import modules
 from torch import zeros
 
 import sciformer
@@ -37,13 +36,6 @@ WRONG_SHAPES = {
     "lab": lambda: attention_distance(zeros(5, 5)),
     "teach": lambda: plotting.convex_hull(zeros(7, 3)),
 }
-
-
-def modules():
-    """Every module of the package, imported."""
-    for found in pkgutil.walk_packages(sciformer.__path__, "sciformer."):
-        if found.name != "sciformer.__main__":  # which runs the command line
-            yield importlib.import_module(found.name)
 
 
 def functions():
