@@ -4,6 +4,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import jaxtyping
+import matplotlib as mpl
+import matplotlib.pyplot as plt
 import pytest
 import torch
 
@@ -13,11 +15,15 @@ CORE = ("functional", "scores", "attention", "positions", "blocks")
 ROOMS = (*CORE, "models", "fast", "data", "training", "lab", "teach")
 jaxtyping.install_import_hook([f"sciformer.{room}" for room in ROOMS], "typechecker.check")
 
-from sciformer import data  # noqa: E402 - after the hook, which works on what is imported later
+from scoring import RECIPES  # noqa: E402
+
+from sciformer import data, fast  # noqa: E402 - after the hook, which works on what is imported later
 from sciformer.lab import experiments, settings, trainers  # noqa: E402
 from sciformer.lab.experiments import EXPERIMENTS  # noqa: E402
+from sciformer.teach.properties import D, H, L, built  # noqa: E402
 
 torch.set_num_threads(1)
+mpl.use("Agg")
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +41,34 @@ def refused_by_the_package_itself(monkeypatch):
                 jaxtyping.config.update("jaxtyping_disable", False)
 
     monkeypatch.setattr(pytest, "raises", unchecked)
+
+
+@pytest.fixture(autouse=True)
+def figures_are_closed():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(params=RECIPES)
+def recipe(request):
+    return RECIPES[request.param]
+
+
+@pytest.fixture
+def score(recipe):
+    return built(recipe)
+
+
+@pytest.fixture(params=[L, 3, 1], ids=lambda queries: f"{queries} queries at once")
+def blocks(request, monkeypatch):
+    """How much a block holds where the fast path is made of blocks: one example, or a part of one.
+
+    Where it is made of runs of keys, these are as long, but at least 2: of 7 keys, runs of 3 make two levels. Where a
+    hidden layer comes in pieces, these are of as many queries, but of one head.
+    """
+    monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", request.param * H * L)
+    monkeypatch.setattr(fast.additive, "HIDDEN_NUMBERS", request.param * L * D)
+    monkeypatch.setattr(fast.separable, "RUN", max(2, request.param))
 
 
 @pytest.fixture

@@ -1,9 +1,15 @@
 """A metric says itself how it is printed and on which side it is better; its name says nothing."""
 
 import json
+import math
 
+import numpy as np
 import pytest
+import torch
+from torch.testing import assert_close
 
+from sciformer import metrics
+from sciformer.data import clustered_tokens
 from sciformer.lab import claims, experiments
 from sciformer.lab.metrics import METRICS, Metric, known_metric
 from sciformer.lab.records import describe_record, results_folder
@@ -69,3 +75,91 @@ def test_the_better_side():
     assert claims.against([1.0, 2.0], [2.1, 3.0], "accuracy", "lower")[0]
     assert claims.is_better_low("validation loss")
     assert not claims.is_better_low("test accuracy")
+
+
+def test_accuracy_and_confusion_by_hand():
+    logits = torch.tensor([[2.0, 1.0], [0.0, 1.0], [5.0, 1.0]])
+    labels = torch.tensor([0, 1, 1])
+    assert metrics.accuracy(logits, labels).item() == pytest.approx(2 / 3)
+    assert metrics.confusion_matrix(logits.argmax(-1), labels, 2).tolist() == [[1, 0], [1, 1]]
+    for strange in (torch.tensor([0, 1, 2]), torch.tensor([0, 1, -1])):
+        for predicted, true in ((strange, labels), (labels, strange)):
+            with pytest.raises(ValueError, match=f"a class {strange[-1]}, and 2 classes are 0..1"):
+                metrics.confusion_matrix(predicted, true, 2)
+
+
+def test_agreement_of_sequences_that_differ_in_length():
+    wanted = torch.tensor([[1, 5, 6, 2, 0], [1, 5, 2, 0, 0]])
+    assert metrics.agreement(wanted, wanted).all()
+    assert metrics.agreement(wanted[1:, :3], wanted[1:]).tolist() == [[True] * 5]
+    too_short, too_long = wanted[:, :3], torch.cat([wanted, torch.tensor([[0], [7]])], dim=1)
+    assert metrics.agreement(too_short, wanted).tolist() == [[True, True, True, False, True], [True] * 5]
+    assert metrics.agreement(too_long, wanted).all(dim=1).tolist() == [True, False]
+    padded = torch.tensor([[1, 5, 9, 9]])
+    for written, other in ((padded, padded[:, :2]), (padded[:, :2], padded)):
+        assert metrics.agreement(written, other, pad=9).tolist() == [[True] * 4]
+        assert metrics.agreement(written, other).tolist() == [[True, True, False, False]]
+
+
+def test_attention_distance_by_hand():
+    looks_at_itself, looks_at_the_first = torch.eye(4), torch.eye(4)[[0, 0, 0, 0]]
+    weights = torch.stack([looks_at_itself, looks_at_the_first]).expand(3, 2, 4, 4)
+    assert metrics.attention_distance(weights).tolist() == [0, (0 + 1 + 2 + 3) / 4]
+    assert metrics.attention_distance(weights, width=2).tolist() == [0, (0 + 1 + 1 + 2) / 4]
+
+
+def test_attention_by_lag_by_hand():
+    weights = torch.tensor([[[[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]]], [[[0.4, 0.1, 0.5], [0.3, 0.1, 0.6]]]])  # (2, 1, 2, 3)
+    mean = [[0.3, 0.2, 0.5], [0.2, 0.1, 0.7]]  # from month i ahead to month j, the newest last: i + 3 - j steps
+    expected = [mean[0][2], (mean[0][1] + mean[1][2]) / 2, (mean[0][0] + mean[1][1]) / 2, mean[1][0]]
+    assert_close(metrics.attention_by_lag(weights), torch.tensor([expected]))
+
+
+def test_attention_inside_and_between_clusters_by_hand():
+    clusters = torch.tensor([[0, 0, 1], [0, 1, 2]])
+    rows = torch.tensor([[0.5, 0.25, 0.25], [0.125, 0.5, 0.375], [0.25, 0.5, 0.25]])
+    weights = torch.stack([rows, torch.eye(3)]).expand(2, 2, 3, 3)  # (B, H, L, L)
+    inside = metrics.cluster_concentration(weights, clusters)
+    assert_close(inside, torch.tensor([[(0.75 + 0.625 + 0.25) / 3, 1], [(0.5 + 0.5 + 0.25) / 3, 1]]))
+    assert_close(metrics.inter_cluster_attention(weights, clusters), 1 - inside)
+    important = torch.tensor([[True, True, False], [False, True, False]])
+    inside = metrics.cluster_concentration(weights, clusters, queries=important)
+    assert_close(inside, torch.tensor([[(0.75 + 0.625) / 2, 1], [0.5, 1]]))
+    between = metrics.inter_cluster_attention(weights, clusters, keys=important)
+    assert_close(between, torch.tensor([[0.75 / 3, 0], [(0.25 + 0.5) / 3, 0]]))
+    between = metrics.inter_cluster_attention(weights, clusters, queries=important, keys=~important)
+    assert_close(between, torch.tensor([[(0.25 + 0.375) / 2, 0], [0.125 + 0.375, 0]]))
+    nobody = torch.zeros(2, 3, dtype=torch.bool)
+    assert metrics.cluster_concentration(weights, clusters, queries=nobody).isnan().all()
+
+
+def test_uniform_attention_gives_a_cluster_its_share():
+    _, clusters, _ = clustered_tokens(2, seed=0, clusters=4, size=5)
+    weights = torch.full((2, 3, 20, 20), 1 / 20)
+    assert_close(metrics.cluster_concentration(weights, clusters), torch.full((2, 3), 1 / 4))
+    assert_close(metrics.inter_cluster_attention(weights, clusters), torch.full((2, 3), 3 / 4))
+
+
+def test_mean_and_error_by_hand():
+    mean, error = metrics.mean_and_error([1.0, 2.0, 3.0])
+    assert (mean, error) == (2.0, pytest.approx(1 / math.sqrt(3)))
+    assert metrics.mean_and_error([1e9 + 1, 1e9 + 3]) == (1e9 + 2, pytest.approx(1.0))  # float32 counts in steps of 64
+    assert math.isnan(metrics.mean_and_error([1.0])[1])
+    with pytest.raises(ValueError, match="at least one"):
+        metrics.mean_and_error([])
+
+
+def test_power_law_finds_the_exponent():
+    exponent, factor = metrics.power_law([(x, 3 * x**1.5) for x in (2, 5, 11, 17)])
+    assert (exponent, factor) == pytest.approx((1.5, 3))
+    # Three points off a line: the slope that numpy's least squares finds in the logarithms.
+    points = [(1, 2.0), (2, 3.0), (8, 40.0)]
+    slope, height = np.polyfit(*np.log(points).T, 1)
+    assert metrics.power_law(points) == pytest.approx((slope, np.exp(height)))
+    assert metrics.power_law([(2, 3.0), (4, 12.0)]) == pytest.approx((2.0, 0.75))  # two points are a line
+
+
+@pytest.mark.parametrize("points", [[], [(1, 2.0)], [(3, 2.0), (3, 5.0)], [(1, 0.0), (2, 1.0)], [(1, 1.0), (2, -1.0)]])
+def test_power_law_refuses_what_has_none(points):
+    with pytest.raises(ValueError, match="positive numbers and two different x"):
+        metrics.power_law(points)

@@ -1,0 +1,54 @@
+"""What the tests of scores and of fast paths share: recipes, long inputs, and the largest tensor that a path makes."""
+
+from functools import partial
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from sciformer import (
+    SCORES,
+    DistanceBiasedScore,
+    EnergyWellScore,
+    NormalizedScore,
+    RotaryScore,
+)
+from sciformer.fast import attention
+from sciformer.teach.properties import random_qkv
+
+RECIPES = {
+    **SCORES,
+    "distance to each side": partial(DistanceBiasedScore, each_side=True),
+    "distance on a grid": partial(DistanceBiasedScore, width=3),
+    "distance to each side on a grid": partial(DistanceBiasedScore, each_side=True, width=3),
+    **{f"normalised {name}": partial(NormalizedScore, score=recipe) for name, recipe in SCORES.items()},
+    **{f"rotary {name}": partial(RotaryScore, score=recipe) for name, recipe in SCORES.items()},
+    "gaussian field": partial(EnergyWellScore, well="gaussian", form="field"),
+    "inverse square field": partial(EnergyWellScore, well="inverse_square", form="field"),
+    "softmax-exponential field": partial(EnergyWellScore, well="softmax_exponential", form="field"),
+    "lorentzian field": partial(EnergyWellScore, well="lorentzian", form="field"),
+}
+
+
+def long_inputs(length, dtype):
+    query, key, value = random_qkv(1, 2, length, length, 16, dtype=dtype)
+    return query[:, :, -64:], key, value
+
+
+class LargestTensor(TorchDispatchMode):
+    """Counts the numbers of the largest tensor that any operation makes, going forth and back."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        output = function(*args, **(kwargs or {}))
+        made = [x for x in (output if isinstance(output, (tuple, list)) else [output]) if isinstance(x, torch.Tensor)]
+        # What is only expanded takes the memory of what it repeats.
+        self.numbers = max([self.numbers, *(x.untyped_storage().nbytes() // x.element_size() for x in made)])
+        return output
+
+
+def largest_made(score, inputs, **options):
+    with LargestTensor() as largest:
+        output, _ = attention(score, *inputs, **options)
+        torch.autograd.grad((output**2).sum(), [*inputs, *score.parameters()], allow_unused=True)
+    return largest.numbers
