@@ -6,7 +6,7 @@ score's exact class: a subclass with a formula of its own is never served by its
 Where a score has no kernel of its own, :func:`query_blocks` takes the readable path for a few queries at a time.
 
 One file for each family: ``readable``, ``blocks_of_queries``, ``fused`` (torch's kernels), and the paths of
-``distance``, ``wells`` and ``separable``; ``cache`` holds what decoding remembers.
+``additive``, ``distance``, ``wells`` and ``separable``; ``cache`` holds what decoding remembers.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sciformer.fast.blocks_of_queries import BLOCK_NUMBERS, block_size, fast_additive, query_blocks
+from sciformer.fast.additive import fast_additive
+from sciformer.fast.blocks_of_queries import BLOCK_NUMBERS, block_size, query_blocks
 from sciformer.fast.distance import GRID_SIDES, fast_distance_biased, grid_biased_attention
 from sciformer.fast.fused import attention_with_features, fast_dot_product, fused_attention, key_biased_attention
 from sciformer.fast.readable import combined_mask, readable_attention

@@ -1,19 +1,17 @@
 """The readable path for a few queries at a time: exact for any score, in memory that does not grow with L · S."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import repeat
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from sciformer.fast.readable import readable_attention
 from sciformer.functional import Mask, check_mask
-from sciformer.scores import AdditiveScore
 
 #: How many numbers :func:`query_blocks` holds at a time. On a CPU 16 MB in float32: beyond 32 MB the allocator maps
 #: every tensor anew, which costs more than the arithmetic. Elsewhere 256 MB, enough to keep a GPU busy.
@@ -30,7 +28,7 @@ def block_size(
 
 
 def query_blocks(
-    score: nn.Module,
+    score: Callable[..., Tensor],
     query: Float[Tensor, "B H L D"],
     key: Float[Tensor, "B H S D"],
     value: Float[Tensor, "B H S D"],
@@ -89,14 +87,3 @@ def query_blocks(
         parts = [again(part, k, v, mask, n * rows) for n, part in enumerate(q.split(rows, dim=2))]
         outputs.append(torch.cat(parts, dim=2))
     return torch.cat(outputs)
-
-
-def fast_additive(
-    score: AdditiveScore,
-    query: Float[Tensor, "B H L D"],
-    key: Float[Tensor, "B H S D"],
-    value: Float[Tensor, "B H S D"],
-    **options: Any,
-) -> Float[Tensor, "B H L D"]:
-    """:func:`query_blocks`, where each score takes head_dim numbers, so that (B, H, L, S, D) is never held."""
-    return query_blocks(score, query, key, value, numbers_per_score=query.shape[-1], **options)

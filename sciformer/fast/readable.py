@@ -1,10 +1,11 @@
 """The path that always works: every score at once, then the softmax, then the average of the values."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from sciformer.functional import Mask, attend, causal_mask, check_mask
 
@@ -20,7 +21,7 @@ def combined_mask(
 
 
 def readable_attention(
-    score: nn.Module,
+    score: Callable[..., Tensor],
     query: Float[Tensor, "B H L D"],
     key: Float[Tensor, "B H S D"],
     value: Float[Tensor, "B H S D"],
