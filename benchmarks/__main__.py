@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import attention, models, report
+from benchmarks import attention, busy, models, report
 from sciformer.data.files import written_whole
 from sciformer.lab.claims import between_marks
 from sciformer.lab.records import environment
@@ -28,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--out", type=Path, default=HERE / "results", help="folder to write to")
     top.add_argument("--lengths", type=int, nargs="+", default=[64, 256, 1024, 4096, 16384], help="tokens")
     top.add_argument("--repeats", type=int, default=15, help="turns of a model, or of a layer at 1,024 tokens")
+    top.add_argument("--trainings", type=int, default=3, help="turns of a training beside busy processes")
     top.add_argument("--threads", type=int, default=torch.get_num_threads())
     top.add_argument("--limit", type=float, default=8.0, help="gigabytes that one pass may take")
     top.add_argument("--patience", type=float, default=8.0, help="seconds that one pass may take")
@@ -75,6 +76,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         print(f"{row['length']:6} tokens  {report.label(row):34} {outcome}", flush=True)
         content["layers"].append(row)
     content["models"] = list(models.measure(repeats=options.repeats, device=options.device))
+    content["busy"] = list(busy.measure(repeats=options.trainings))
     return content
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+from benchmarks.busy import COURSE
 from sciformer.lab.claims import row
 from sciformer.teach.plotting import COLORS
 
@@ -78,9 +79,25 @@ def models_table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def busy_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One row for each training and each way in which threads may wait; the course's way is bold."""
+    cells: dict[tuple[str, str], list[str]] = {}
+    for measured in rows:
+        way = f"**{measured['threads']}**" if measured["threads"] == COURSE else measured["threads"]
+        of_way = cells.setdefault((measured["task"], way), [])
+        quiet = next(m for m in rows if (m["task"], m["threads"]) == (measured["task"], measured["threads"]))
+        ratio = "" if measured is quiet else f", {measured['seconds'] / quiet['seconds']:.1f} ×"
+        of_way.append(f"{number(measured['seconds'])} s{ratio}")
+    head = ["training", "threads", "quiet", "beside one busy process", "beside two"]
+    return "\n".join(
+        [row(head), "|---" * len(head) + "|", *(row([*names, *of_way]) for names, of_way in cells.items())]
+    )
+
+
 def table(content: Mapping[str, Any]) -> str:
     """All that was measured; ours are in bold."""
-    return "\n\n".join((where(content), layers_table(content["layers"]), models_table(content["models"])))
+    tables = (layers_table(content["layers"]), models_table(content["models"]), busy_table(content["busy"]))
+    return "\n\n".join((where(content), *tables))
 
 
 def section(content: Mapping[str, Any] | None) -> str:

@@ -20,11 +20,13 @@
 # Each notebook begins with this cell. Where sciformer is installed it does nothing.
 
 # %%
-# Set-up: does nothing where sciformer is installed; elsewhere (Colab) it fetches it and leaves torch alone.
+# Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.
 import importlib.util
+import os
 import subprocess
 import sys
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: threads that wait leave their core to others
 if importlib.util.find_spec("sciformer") is None:
     address = "sciformer @ git+https://github.com/sciformer/sciformer"
     subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])
@@ -50,7 +52,9 @@ _ = cli.main(["doctor"])
 
 # %% [markdown]
 # The **profile** decides how large the experiments are: *quick* for two CPU cores, *full* for a GPU. It is the same code
-# with other sizes. Set the environment variable `SCIFORMER_PROFILE` to choose yourself.
+# with other sizes. Set the environment variable `SCIFORMER_PROFILE` to choose yourself. Where a text reads a figure off a
+# trained model, it is the quick profile's. In the full one yours will differ, and a verdict that only the quick one has been
+# measured for then *states* its value instead of judging it.
 
 # %% [markdown]
 # ## The data: digits

@@ -16,11 +16,13 @@
 # New against 06: the settings are no longer given.
 
 # %%
-# Set-up: does nothing where sciformer is installed; elsewhere (Colab) it fetches it and leaves torch alone.
+# Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.
 import importlib.util
+import os
 import subprocess
 import sys
 
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: threads that wait leave their core to others
 if importlib.util.find_spec("sciformer") is None:
     address = "sciformer @ git+https://github.com/sciformer/sciformer"
     subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])

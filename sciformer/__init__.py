@@ -6,7 +6,12 @@ first used, so that ``import sciformer`` stays light: ``data``, ``training``, ``
 """
 
 import importlib
+import os
+import sys
 from types import ModuleType
+
+if "torch" not in sys.modules:  # which reads it when it is loaded: threads that wait leave their core to others
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 from sciformer.attention import MultiHeadAttention
 from sciformer.blocks import DecoderBlock, FeedForward, SquaredReLU, TokenShift, TransformerBlock

@@ -456,6 +456,13 @@ def short(path: Path) -> Path:
     return "~" / path.relative_to(Path.home()) if path.is_relative_to(Path.home()) else path
 
 
+def while_waiting() -> str:
+    """What threads without work do, and what to change if they keep their core from other programs."""
+    if os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE" or torch.get_num_threads() == 1:
+        return "which sleep while they wait"
+    return "which spin while they wait: beside other programs set OMP_WAIT_POLICY=PASSIVE before torch is imported"
+
+
 def run_doctor(options: argparse.Namespace) -> None:
     """Print what a bug report needs."""
     system = f"{platform.system()} {platform.machine()}"
@@ -467,6 +474,6 @@ def run_doctor(options: argparse.Namespace) -> None:
             print(f"{package:10} not installed")
     print(f"cuda       {torch.cuda.get_device_name() if torch.cuda.is_available() else 'none'}")
     print(f"mps        {'yes' if torch.backends.mps.is_available() else 'none'}")
-    print(f"threads    {torch.get_num_threads()} of {os.cpu_count()} cores")
+    print(f"threads    {torch.get_num_threads()} of {os.cpu_count()} cores, {while_waiting()}")
     print(f"profile    {default_profile()}")
     run_data(argparse.Namespace(fetch=False, root=None))

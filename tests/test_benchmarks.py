@@ -4,17 +4,15 @@ import json
 import sys
 from pathlib import Path
 
-import matplotlib as mpl
 import pytest
 import torch
 
 from benchmarks import __main__ as command
-from benchmarks import attention, models, report
+from benchmarks import attention, busy, models, report
 from benchmarks.attention import contestants, foreseen, too_much
 from sciformer import SCORES
 from sciformer.lab.claims import between_marks
 
-mpl.use("Agg")
 RESULTS = Path(__file__).parents[1] / "results"
 PEERS = {"nn.MultiheadAttention", "x-transformers", "x-transformers, ALiBi", "vit-pytorch, two-sided"}
 
@@ -107,7 +105,7 @@ def small(monkeypatch):
 def run(folder, *options):
     """The command, and what it wrote."""
     threads = torch.get_num_threads()
-    command.main(["--out", str(folder), "--threads", str(threads), "--repeats", "1", *options])
+    command.main(["--out", str(folder), "--threads", str(threads), "--repeats", "1", "--trainings", "0", *options])
     return json.loads((folder / report.RECORD).read_text())
 
 
@@ -151,6 +149,17 @@ def test_what_fails_leaves_the_record_as_it_was(tmp_path, small, monkeypatch):
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
+def test_a_training_is_timed_beside_a_busy_process(monkeypatch):
+    monkeypatch.setattr(busy, "TASKS", {"image, notebook 06": busy.TASKS["image, notebook 06"]})
+    monkeypatch.setattr(busy, "WAYS", {"sleep": busy.WAYS["sleep"]})
+    monkeypatch.setattr(busy, "BUSY", (1,))
+    (row,) = busy.measure(repeats=1)
+    assert row.pop("seconds") > 0
+    assert row == {"task": "image, notebook 06", "threads": "sleep", "busy": 1}
+    (row,) = busy.measure(repeats=1, limit=0.1)
+    assert row["seconds"] == 0.1, "what is broken off counts as having taken so long"
+
+
 CONTENT = {
     "device": "CPU, 2 threads",
     "machine": {"processor": "Abacus", "cores": 2, "gigabytes": 3},
@@ -169,6 +178,11 @@ CONTENT = {
         {"contestant": "theirs", "form": "readable", "kind": "peer", "beside": "dot, fast", "length": 1024}
         | {"why not": "would need 9 GB"}
     ],
+    "busy": [
+        {"task": "image", "threads": threads, "busy": busy, "seconds": seconds}
+        for threads, times in (("spin", (8.0, 60.0, 90.0)), ("sleep", (9.0, 13.5, 18.0)))
+        for busy, seconds in enumerate(times)
+    ],
     "models": [
         {"task": "image", "model": "sciformer", "kind": "ours", "parameters": 1234, "steps per second": 30.0},
         {"task": "image", "model": "theirs", "kind": "peer", "parameters": 1234, "steps per second": 20.0},
@@ -186,6 +200,8 @@ def test_table():
     assert "| **image: sciformer** | 1,234 | 30.0 | – |" in shown
     assert "| image: theirs | 1,234 | 20.0 | 1.50 × ours |" in shown
     assert "| image: gone | – | not installed | – |" in shown
+    assert "| image | spin | 8.00 s | 60.0 s, 7.5 × | 90.0 s, 11.2 × |" in shown
+    assert "| image | **sleep** | 9.00 s | 13.5 s, 1.5 × | 18.0 s, 2.0 × |" in shown
 
 
 def test_picture_shows_what_was_measured():

@@ -304,6 +304,16 @@ def test_doctor_says_what_a_bug_report_needs(capsys):
         assert word in printed
 
 
+@pytest.mark.parametrize(
+    ("policy", "threads", "words"),
+    [("passive", 2, "sleep while they wait"), ("", 2, "set OMP_WAIT_POLICY=PASSIVE"), ("", 1, "sleep while they wait")],
+)
+def test_doctor_says_whether_waiting_threads_spin(policy, threads, words, monkeypatch, capsys):
+    monkeypatch.setenv("OMP_WAIT_POLICY", policy)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    assert words in run(capsys, "doctor")[1]
+
+
 def test_claims_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tables, "TABLES", {"claims": lambda: "| new |"})
     monkeypatch.setattr(claims, "claims_table", lambda: "| printed |")

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import os
 import pkgutil
 import re
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 from torch import nn
 
@@ -142,6 +144,19 @@ def test_one_list_of_dependencies():
         "channels": ["conda-forge"],
         "dependencies": [python, "pip", {"pip": ["-r requirements.txt"]}],
     }
+
+
+@pytest.mark.parametrize(
+    ("code", "policy"),
+    [("import sciformer", "PASSIVE"), ("import torch, sciformer", None)],
+    ids=["in time", "too late to be heeded"],
+)
+def test_waiting_threads_sleep_if_torch_was_not_there_before(code, policy):
+    """OpenMP reads it when torch is loaded; what was not heeded must not look as if it had been."""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    code = f"{code}, os; print(os.environ.get('OMP_WAIT_POLICY'))"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{policy}\n"
 
 
 def test_the_package_alone_is_light():
