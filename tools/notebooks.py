@@ -2,6 +2,7 @@
 
     python tools/notebooks.py check              fail if a pair has drifted apart; writes nothing
     python tools/notebooks.py run [NN ...]       take the scripts as they are, run them, store outputs in the notebooks
+    python tools/notebooks.py time [NN ...]      run them and print what each takes, slowest cells first; writes nothing
 
 The script is where a notebook is edited with a text editor. Edited in JupyterLab, with jupytext, both change together.
 Outputs are stored with the smallest possible diff: no widget state, no timings, no kernel's patch version.
@@ -10,6 +11,7 @@ Outputs are stored with the smallest possible diff: no widget state, no timings,
 import argparse
 import re
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import jupytext
@@ -38,21 +40,33 @@ def drifted() -> list[str]:
     return bad
 
 
-def run(script: Path, timeout: int) -> None:
-    """Execute a script as a notebook and store it; nothing is written if a cell fails."""
+def executed(script: Path, timeout: int) -> nbformat.NotebookNode:
+    """The notebook of a script, run; each code cell's metadata tell when it began and ended."""
     path = NOTEBOOKS / f"{script.stem}.ipynb"
     notebook = jupytext.read(script, config=CONFIG)
     if path.exists():  # keeps the cells' ids
         notebook = combine_inputs_with_outputs(notebook, nbformat.read(path, as_version=4), fmt="py:percent")
     notebook.metadata = nbformat.from_dict(METADATA)
-    client = NotebookClient(
-        notebook,
-        timeout=timeout,
-        kernel_name="python3",
-        record_timing=False,
-        resources={"metadata": {"path": NOTEBOOKS}},
-    )
-    client.execute()
+    folder = {"metadata": {"path": NOTEBOOKS}}
+    return NotebookClient(notebook, timeout=timeout, kernel_name="python3", resources=folder).execute()
+
+
+def timed(script: Path, timeout: int, slowest: int = 8) -> None:
+    """Print the seconds of a notebook and of its slowest cells, each with its first line."""
+    taken = []
+    for cell in executed(script, timeout).cells:
+        if times := cell.metadata.get("execution"):
+            began, ended = (datetime.fromisoformat(times[key]) for key in ("iopub.status.busy", "shell.execute_reply"))
+            taken.append(((ended - began).total_seconds(), cell.source.splitlines()[0]))
+    print(f"{script.stem}: {sum(seconds for seconds, _ in taken):.0f} s")
+    for seconds, line in sorted(taken, reverse=True)[:slowest]:
+        print(f"{seconds:8.1f} s  {line}", flush=True)
+
+
+def run(script: Path, timeout: int) -> None:
+    """Execute a script as a notebook and store it; nothing is written if a cell fails."""
+    path = NOTEBOOKS / f"{script.stem}.ipynb"
+    notebook = executed(script, timeout)
     notebook.metadata = nbformat.from_dict(METADATA)
     for cell in notebook.cells:
         cell.metadata = nbformat.from_dict({"tags": cell.metadata.tags} if "tags" in cell.metadata else {})
@@ -80,9 +94,9 @@ def coalesced(outputs: list) -> list:
 
 
 def main() -> int:
-    """Check or run; the exit status is 1 if a pair has drifted."""
+    """Check, run or time; the exit status is 1 if a pair has drifted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["check", "run"])
+    parser.add_argument("command", choices=["check", "run", "time"])
     parser.add_argument("numbers", nargs="*", metavar="NN", help="which notebooks; all where none is named")
     parser.add_argument("--timeout", type=int, default=1800, help="seconds for one cell")
     options = parser.parse_args()
@@ -92,6 +106,9 @@ def main() -> int:
         return int(bool(bad))
     for script in sorted(SCRIPTS.glob("[0-9]*.py")):
         if not options.numbers or script.stem[:2] in options.numbers:
+            if options.command == "time":
+                timed(script, options.timeout)
+                continue
             print("running", script.stem, flush=True)
             run(script, options.timeout)
     return 0
