@@ -1,8 +1,8 @@
 """Multi-head attention over any score.
 
-``sciformer.fast.attention`` computes the three lines of ``functional.py``, softmax and average over any score, by the
-fastest exact path that the score has. A ``Cache`` is what a model remembers of the tokens before while it writes a
-text: their keys and values, so that each step projects only the new token.
+``sciformer.fast.attention`` asks the score with the right ``query_offset``, masks, and computes softmax and average as
+``attend`` in ``functional.py`` does, or gets the same output sooner by the score's fast path. A model that writes a
+text keeps a ``Cache`` of the keys and values of all earlier tokens, so that each step projects only the new token.
 """
 
 from functools import partial
@@ -23,7 +23,7 @@ class MultiHeadAttention(nn.Module):
     .. math:: \text{head}_h = \text{attention}(x W^Q_h, x W^K_h, x W^V_h), \qquad
               y = [\text{head}_1, \dots, \text{head}_H] W^O
 
-    A head's projections make D = E / H features of the E. All heads' projections are computed in one product. Source:
+    Each head's queries, keys and values have D = E / H features. One product computes those of all heads. Source:
     Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2.
 
     Args:
@@ -80,8 +80,8 @@ class MultiHeadAttention(nn.Module):
             value: defaults to ``key``.
             attn_mask: (L, S), or (B, H, L, S) with size 1 where it broadcasts; True where a query may attend.
             is_causal: no query attends to a position after its own; an ``attn_mask`` beside it holds as well.
-            need_weights: also return the weights. Fast paths never hold them, so ``attend(score(q, k), v)`` is computed
-                as it stands.
+            need_weights: also return the weights. Since fast paths never hold them, ``attend(score(q, k), v)`` is then
+                computed as it stands.
             cache: what was remembered in earlier calls; not in training with dropout. With ``is_causal`` the inputs are
                 the next tokens of a text, and each attends to itself and to all before it. Without ``is_causal``,
                 ``key`` and ``value`` are a source, the same in every call, which only the first call projects.
@@ -91,8 +91,8 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
             ValueError: if an input is not (B, L, embed_dim), batches or lengths differ or the mask does not fit. With a
-                cache, if self-attention is not causal, causal attention is given a mask or asked for weights, the
-                source or the batch is another one than before, or weights would be dropped.
+                cache also if self-attention is not causal, if causal attention is given a mask or asked for weights, if
+                the source or the batch is not the one that the cache was filled with, or in training with dropout.
         """
         source = key
         key = query if key is None else key
@@ -103,7 +103,7 @@ class MultiHeadAttention(nn.Module):
         q = self._heads(self.q_proj, query)  # (B, H, L, D)
         project = partial(self._keys_and_values, key, value)  # k and v, (B, H, S, D) each
         if cache is not None and is_causal:  # the next tokens of a text, whose keys and values join those before
-            memory = cache.memory(self, partial(memory_for, self.score), len(query))
+            memory = cache.memory(self, partial(memory_for, self.score), len(query))  # this layer's own, of B texts
             output, weights = memory.attend(self.score, q, *project()), None
         else:
             if cache is None:

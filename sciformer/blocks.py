@@ -68,8 +68,9 @@ class TokenShift(nn.Module):
     .. math:: y_t = x_t + \sum_{m=1}^{M} \mu_m \odot x_{t-m}
 
     Every μ starts at 0, and what would be before the first token is 0. The shift looks back, so it is for causal models
-    only. Sources: Peng et al. 2023, arXiv:2305.13048, section 3.1.1, mix μ x_t + (1 - μ) x_{t-1}, which is M = 1 up to
-    a scale of each feature; So et al. 2021, arXiv:2109.08668, section 3.1, call it a short convolution.
+    only. Sources: Peng et al. 2023, arXiv:2305.13048, section 3.1.1, have M = 1 and mix μ x_t + (1 - μ) x_{t-1}, which
+    is the same but for a factor of each feature; So et al. 2021, arXiv:2109.08668, section 3.1, call it a short
+    convolution.
 
     Args:
         reach: M, how many tokens before it.
@@ -78,7 +79,7 @@ class TokenShift(nn.Module):
         ValueError: if ``reach`` is below 1.
     """
 
-    compares_positions = True  # as some scores do: of the tokens that it looks back at, none may be missing
+    compares_positions = True  # it counts back from a token, as some scores do, so no token before it may be missing
 
     def __init__(self, embed_dim: int, reach: int = 1):
         super().__init__()
@@ -104,8 +105,9 @@ class TransformerBlock(nn.Module):
     .. math:: \text{pre-norm: } x + f(\text{norm}(x)), \qquad \text{post-norm: } \text{norm}(x + f(x))
 
     for f = attention and then for f = feed-forward. Post-norm is Vaswani et al. 2017 (arXiv:1706.03762, section 3.1).
-    With pre-norm no norm stands in the way of the sum from the first block to the last, and training does not depend on
-    a slow start of the learning rate (Xiong et al. 2020, arXiv:2002.04745).
+    A norm brings each token's features to a common scale. With pre-norm x itself is never normed, so that it adds up
+    from the first block to the last, and training does not depend on a slow start of the learning rate (Xiong et al.
+    2020, arXiv:2002.04745).
 
     Every model in ``sciformer.models`` takes these options too and passes them on to its blocks.
 
@@ -204,7 +206,8 @@ class DecoderBlock(TransformerBlock):
         block: the other options of :class:`TransformerBlock`; ``score`` is that of self-attention.
 
     Raises:
-        ValueError: if ``cross_score`` compares positions, since a target and its source have none in common.
+        ValueError: if ``cross_score`` compares positions, since those of a target and of its source have nothing to do
+            with each other.
     """
 
     def __init__(
@@ -267,7 +270,7 @@ class DecoderBlock(TransformerBlock):
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Switch dropout off within a ``with`` block; at its end, also after an error, the model is in its former mode."""
+    """Switch dropout off within a ``with`` block; afterwards, also after an error, back to how the model was."""
     was_training = model.training
     model.eval()
     try:

@@ -1,17 +1,17 @@
 """Attention as pure functions: three lines, of which only the score ever changes.
 
-More than 500 lines, so that every formula of the course stands in one file.
-
     scores  = score(query, key)                    # the only part that differs between mechanisms
     weights = masked_softmax(scores, attn_mask)    # rows sum to 1; an all-masked row is 0
     output  = weights @ value
 
 Each token is turned into three vectors. With its **query** it asks, with its **key** it answers the queries of others,
 and its **value** is what it passes on. The score says how well a query and a key match, and a token's output is the
-average of the values, weighted by the softmax of its scores.
+average of the values, weighted by the softmax of its scores. A head is one such attention among several, each with
+queries, keys and values of its own. More than 500 lines, so that every formula of the course stands in one file.
 
-Shape letters: B batch, H heads, L queries, S keys, D head_dim, E embed_dim, A sides. ``*batch`` is any number of axes,
-such as B and H; ``#S`` is S, or 1 where it broadcasts.
+Shape letters: B batch, H heads, L queries, S keys, D head_dim, E embed_dim. ``Float[Tensor, "*batch L D"]`` is a
+jaxtyping annotation: ``*batch`` stands for any number of axes, such as B and H, and ``#S`` for S, or for 1 where the
+axis broadcasts. The tests check annotations; outside the tests they cost nothing.
 A mask is boolean and True means 'may attend', as in ``torch.nn.functional.scaled_dot_product_attention``.
 A ``ValueError`` that the package raises is an :class:`InputError`.
 """
@@ -111,7 +111,7 @@ def share_dtype(*tensors: Tensor) -> bool:
     """Whether tensors have one floating-point dtype, or autocast is on and will bring them to one.
 
     Under autocast, torch's mixed precision, a linear map returns half precision, but a norm or a distance float32. When
-    the two meet, the caller has made no mistake. Float64 never comes from autocast, so beside another dtype it is one.
+    the two meet, the caller has made no mistake. Autocast never makes float64, which beside another dtype is a mistake.
     """
     dtypes, device = {x.dtype for x in tensors}, tensors[0].device.type
     if len(dtypes) > 1 and torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
@@ -128,7 +128,7 @@ def check_mask(attn_mask: Tensor, scores_shape: Sequence[int]) -> None:
     if attn_mask.dtype != torch.bool:
         raise InputError(
             f"attn_mask must be boolean with True where a query may attend, got {attn_mask.dtype}; "
-            "a bias that is added to the scores belongs in a score"
+            "to add a bias to the scores, write a score that adds it"
         )
     wanted = tuple(scores_shape)
     given = tuple(attn_mask.shape)
@@ -234,9 +234,9 @@ def rotate(x: Float[Tensor, "*batch L D"], *, offset: int = 0, base: float = 10_
               \begin{pmatrix} \cos tω_m & -\sin tω_m \\ \sin tω_m & \cos tω_m \end{pmatrix}
               \begin{pmatrix} x_m \\ x_{m+D/2} \end{pmatrix}, \qquad ω_m = \text{base}^{-2m/D}
 
-    Here t is the position. The dot product of two turned vectors depends on their contents and on how far apart they
-    are, not on where they stand. Source: Su et al. 2021, arXiv:2104.09864, section 3.2, whose pairs are features 2m and
-    2m + 1.
+    Here t is the position. The dot product of two turned vectors depends on their contents and on the difference of
+    their positions, not on the positions themselves. Source: Su et al. 2021, arXiv:2104.09864, section 3.2; there
+    feature 2m is paired with 2m + 1, here m with m + D/2.
 
     Args:
         offset: position of the first token.
@@ -266,8 +266,9 @@ def steps_between(
 ) -> Float[Tensor, "A L S"]:
     """How many steps a key lies to the left and to the right of a query; on a grid also above and below it.
 
-    A key that lies to the left is 0 steps to the right. So the sum over the A sides is the distance: ``|i - j|`` in a
-    sequence; on a grid rows plus columns, the Manhattan distance.
+    Each direction, left, right, above or below, is a side, and there are A of them. A key that lies to the left is 0
+    steps to the right. So the sum over all sides is the distance: ``|i - j|`` in a sequence; on a grid the number of
+    rows plus the number of columns, the Manhattan distance.
 
     Args:
         query_offset: position of the first query among the keys.
@@ -318,7 +319,7 @@ def distance_biased_scores(
 
     λ = 0 is plain dot-product attention, and a negative λ seeks far tokens. A head may have one slope λ for both sides,
     or one for keys to the left (j < i) and another for keys to the right (j > i); causal attention sees only the left.
-    Symmetric, learnable cousin of ALiBi (Press et al. 2022, arXiv:2108.12409).
+    With one slope it is a symmetric, learnable cousin of ALiBi (Press et al. 2022, arXiv:2108.12409).
 
     Args:
         strength: λ, (H,), or (H, 2) for left and right. On a grid (H,), or (H, 4) for left, right, above and below.
@@ -359,8 +360,9 @@ def additive_scores(
     .. math:: s_{ij} = w_h \cdot \tanh(q_i + k_j)
 
     The hidden layer of every pair is held at once, (B, H, L, S, D): D times the memory of the scores. tanh keeps a
-    score within ``±sum(|w|)``, so there is no √D to divide by. Source: Bahdanau, Cho and Bengio 2015,
-    arXiv:1409.0473, appendix A.1.2, whose W_a s and U_a h are the query and the key here.
+    score within ``±sum(|w|)``. There is no √D to divide by, since w is learned and can start small enough. Source:
+    Bahdanau, Cho and Bengio 2015, arXiv:1409.0473, appendix A.1.2, whose W_a s and U_a h are the query and the key
+    here.
 
     Args:
         weight: w, one row for each head.
@@ -407,13 +409,13 @@ def squared_distances(
     .. math:: d_{ij}^2 = \|q_i\|^2 + \|k_j\|^2 - 2\, q_i \cdot k_j
               = [-2 q_i,\ \|q_i\|^2,\ 1] \cdot [k_j,\ 1,\ \|k_j\|^2]
 
-    The differences :math:`q_i - k_j` themselves would take D times the memory, and adding the three terms one after the
-    other a pass over all pairs for each.
+    Computing the differences :math:`q_i - k_j` themselves would take D times the memory, and adding the three terms one
+    after the other would take a pass over all pairs for each of them.
 
     The price is rounding. The error of d² grows with the lengths of q and k, not with d: it is about
     √D · ε · :math:`(\|q_i\|^2 + \|k_j\|^2)`, where ε is the machine epsilon of the dtype (the errors of D terms partly
-    cancel, so that their sum grows like √D: Higham and Mary 2019, SIAM J. Sci. Comput. 41(5)). A d² within that error
-    is set to 0, and its gradient, too. So a token is at distance 0 from itself, and no d² is negative.
+    cancel, so that their sum grows like √D: Higham and Mary 2019, SIAM J. Sci. Comput. 41(5)). A d² within twice that
+    error is set to 0, and so is its gradient. So a token is at distance 0 from itself, and no d² is negative.
 
     Returns:
         d², in float32 if the inputs are in half precision, which a difference of large numbers would not survive.
@@ -435,7 +437,7 @@ def squared_distances(
 
 
 def safe_root(squared: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Square root whose gradient at 0 is 0, where the plain one has infinity and, times 0, NaN."""
+    """Square root whose gradient at 0 is 0. That of the plain root is infinite there, and 0 times infinity is NaN."""
     zero = squared == 0
     return squared.masked_fill(zero, 1.0).sqrt().masked_fill(zero, 0.0)
 
@@ -463,10 +465,10 @@ WellParameter = float | Float[Tensor, "*#pairs"]
 class Well:
     """A formula for the energy E(d) that a query feels at distance d from a key.
 
-    Each key is the middle of a well that attracts queries, as a mass attracts masses. E is a strength, not a
-    physicist's potential: it is positive and largest in the middle, at d = 0. :func:`energy_well_scores` makes a score
-    of it in one of two forms: in the ``"field"`` form a query attends in proportion to E, in the ``"gradient"`` form
-    the less, the larger d · E(d) is.
+    Each key is the middle of a well, and E says how strongly a query feels it. It is not a physicist's potential: it is
+    positive and largest in the middle, at d = 0. :func:`energy_well_scores` makes a score of it in one of two forms. In
+    the ``"field"`` form a query attends to a key in proportion to E(d). In the ``"gradient"`` form it attends less to a
+    key where d · E(d) is larger; the ring of distances around the largest d · E(d) is called the moat.
 
     Each well is a subclass with one instance, which is called like a function: ``gaussian_well(distance, alpha)``. A
     parameter is one number, or a tensor that broadcasts to the distances. The attributes tell
@@ -476,8 +478,7 @@ class Well:
         name: the well's name in ``EnergyWellScore(well=...)``.
         takes: what the formula takes beside the distance: ``"alpha"``, ``"weight"``, ``"attn_mask"``.
         power: in a formula with an α, the p of its α dᵖ.
-        moat: in a formula with an α, the value of α dᵖ at which d · E(d) is largest. In the ``"gradient"`` form a key
-            at this distance is attended to least.
+        moat: in a formula with an α, the value of α dᵖ in the middle of the moat, where d · E(d) is largest.
     """
 
     name: str
@@ -503,7 +504,8 @@ class GaussianWell(Well):
 
     .. math:: E(d) = e^{-\alpha d^2}
 
-    As a kernel on keys it is the oldest attention there is: Nadaraya 1964, Watson 1964.
+    As a kernel, a function that weights examples by their distance, it is the oldest attention there is: Nadaraya 1964,
+    Watson 1964.
 
     Args:
         alpha: sharpness, above 0, in 1/distance². At d = 1/√α the energy has fallen to 1/e.
@@ -519,7 +521,7 @@ class GaussianWell(Well):
 
 
 class InverseSquareWell(Well):
-    r"""Energy that falls like gravity.
+    r"""Energy that falls with the square of the distance, as the force of gravity does.
 
     .. math:: E(d) = \frac{w}{d^2 + \varepsilon}
 
@@ -548,7 +550,7 @@ class SoftmaxExponentialWell(Well):
 
     The sum runs over the keys, the last axis, and only over those that the query may attend to. A sum over all keys
     would let a causal query see what comes after it. ``log_energy``, :math:`-\alpha d`, needs neither the sum nor the
-    mask: the sum is the same for a whole row, and a softmax cancels it. ``moat`` takes the sum as given.
+    mask: the sum is the same for a whole row, and a softmax cancels it. ``moat`` is that of the numerator alone.
 
     Args:
         alpha: sharpness, above 0, in 1/distance.
@@ -628,9 +630,10 @@ def energy_well_scores(
               \text{"field": } s_{ij} = \log E(d_{ij}), \qquad d_{ij} = \|q_i - k_j\|
 
     - ``"gradient"`` is the form in which energy wells were proposed: weights in proportion to
-      :math:`e^{-\|g\| E}`, where :math:`g = q_i - k_j` is the gradient of :math:`d^2 / 2` in q. It is not local: d · E
-      is 0 at d = 0, rises to one maximum and falls again, so that a token far away gets the same weight as one at
-      distance 0. Around each query lies a moat, whose tokens get the least; the Gaussian's is deepest at d = 1/√(2α).
+      :math:`e^{-\|g\| E}`. The proposal calls :math:`g = q_i - k_j` a gradient; it is that of :math:`d^2 / 2`, not of
+      E. The form is not local: d · E is 0 at d = 0, rises to one maximum and falls again, so that a token far away gets
+      the same weight as one at distance 0. Around each query lies a moat, whose tokens get the least weight; the middle
+      of the Gaussian's lies at d = 1/√(2α).
     - ``"field"`` is kernel attention: weights in proportion to E. It is local. The Gaussian is the kernel of Nadaraya
       and Watson (both 1964), the Lorentzian the Student kernel of t-SNE, the softmax-exponential the Laplace kernel.
 

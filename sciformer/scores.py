@@ -32,9 +32,11 @@ from sciformer.functional import (
 class Score(nn.Module):
     """The contract of a score: ``Score(num_heads, head_dim)`` maps queries and keys to scores.
 
-    A score owns everything up to the softmax's input, the scale included, so that no mechanism copies another's
-    forward. Those below derive from this class; any other module that keeps the contract serves as well.
-    ``num_heads`` and ``head_dim`` say how large the parameters are; a score that learns nothing has no use for them.
+    A score owns everything up to the softmax's input, the scale included. So a mechanism that scales in another way is
+    another score, and nobody has to copy the attention around it. Those below derive from this class; any other module
+    that keeps the contract serves as well. ``num_heads`` and ``head_dim`` say how large the parameters are; a score
+    that learns nothing has no use for them.
+
     A score works in every model as soon as it is written. :data:`SCORES` lists the ones that the course compares, and a
     fast path, where somebody writes one (``sciformer.fast``), only computes the same output sooner.
 
@@ -60,8 +62,8 @@ class Score(nn.Module):
         """The score of every query against every key, in their dtype. Masking comes later, with the softmax.
 
         Args:
-            attn_mask: True where a query may attend; a causal mask is part of it. It is only for a formula that runs
-                over all keys, such as a sum, and then has to leave out the hidden ones. Every other score ignores it.
+            attn_mask: True where a query may attend; a causal mask is part of it. A score needs it only if its formula
+                runs over all keys, as a sum does: the sum must leave out hidden keys. Every other score ignores it.
             query_offset: position of the first query among the keys, which are all tokens of the sequence up to now. In
                 causal attention the queries are the last L of them, so that it is S - L: 0 for a whole text, and more
                 when a model goes on with a text. A score that does not compare positions ignores it.
@@ -105,7 +107,8 @@ class DistanceBiasedScore(Score):
 
     Args:
         each_side: whether left and right, and on a grid above and below, have slopes of their own. With one slope for
-            all, attention cannot tell a sequence from its reverse: the weights are those of the reverse, reversed.
+            all and no causal mask, a reversed sequence gets the same weights in reverse: attention cannot tell them
+            apart.
         start: λ before training: one number, or numbers that broadcast to ``strength``, or ``"geometric"`` for ALiBi's
             slopes 2^(-8h/H) for h = 1, ..., H, with which every head reaches another distance (Press et al. 2022,
             section 3).
@@ -151,7 +154,7 @@ class DistanceBiasedScore(Score):
 
 
 def additive_weight(num_heads: int, head_dim: int) -> nn.Parameter:
-    """A trainable (H, D) weight that gives scores a variance between 1 and 2 at the start, near the dot product's 1.
+    """A trainable (H, D) weight, drawn so that scores differ between keys about as much as scaled dot products do.
 
     Its standard deviation is 1/√D times torch's gain for tanh, 5/3. For queries and keys of variance 1, tanh(q + k) has
     variance 0.52 and the additive score 1.4; tanh(k) has 0.39, and the key's term of the separable score 1.1.
@@ -224,22 +227,27 @@ class EnergyWellScore(Score):
     has the energy e⁻⁶⁴: in the ``"gradient"`` form all scores are 0, and in the ``"field"`` form the two nearest of 256
     keys get nearly all the weight. So by default:
 
-    - ``"gradient"``: the moat lies at √(8D), twice the usual distance. Most tokens are then inside it, where the nearer
-      of two has the higher weight. (The inverse square has no α. Its moat lies at √ε, so that tokens are outside it,
-      where the farther of two has the higher weight.)
+    - ``"gradient"``: the moat lies at the distance √(8D), twice the usual one. Most tokens are then inside it, where
+      the nearer of two has the higher weight. (The inverse square has no α. Its moat lies at √ε, so that tokens are
+      outside it, where the farther of two has the higher weight.)
     - ``"field"``: the scores of such keys have a standard deviation of about 1, as scaled dot products have. The
-      Gaussian's score is -α d², so that α starts at 1/√(8D). The softmax-exponential's is -α d, where d has a standard
-      deviation of 1, so that α starts at 1. The Lorentzian starts as the Gaussian; its score is the logarithm of
-      1 + α d², which spreads less, by 0.2 for D = 32.
+      Gaussian's score is -α d², and d² has the standard deviation √(8D). The softmax-exponential's score is -α d, and d
+      has the standard deviation 1. The Lorentzian starts as the Gaussian does, but its score is -log(1 + α d²), whose
+      standard deviation is only 0.2 for D = 32.
 
     Args:
         well: a name among :data:`WELLS`, a :class:`~sciformer.functional.Well`, a ``functools.partial`` of one, whose
             fixed parameters are not learned, or any other function of a distance, which has nothing to learn and is
             given no mask.
         form: ``"gradient"``, as energy wells were proposed, or ``"field"``, kernel attention.
-        start: α before training, above 0: one number or one for each head. By default, for r = √(8D), 1/(2r²), 1/r and
-            1/r² (Gaussian, softmax-exponential, Lorentzian) in the ``"gradient"`` form, 1/r, 1 and 1/r in the
-            ``"field"`` form.
+        start: α before training, above 0: one number or one for each head. By default
+
+            ==============  ===========  ===================  ===========
+            form            Gaussian     softmax-exponential  Lorentzian
+            ==============  ===========  ===================  ===========
+            ``"gradient"``  1/(16D)      1/√(8D)              1/(8D)
+            ``"field"``     1/√(8D)      1                    1/√(8D)
+            ==============  ===========  ===================  ===========
 
     Raises:
         ValueError: if the well or the form is unknown, ``start`` is not above 0, is neither one number nor one for each
@@ -266,7 +274,7 @@ class EnergyWellScore(Score):
         self.log_alpha = self.importance = None
         if "alpha" in self.takes:
             if start is None and isinstance(formula, Well):
-                far = math.sqrt(8 * head_dim)  # twice the distance of random vectors, and also what their d² varies by
+                far = math.sqrt(8 * head_dim)  # twice the usual distance; also the standard deviation of d²
                 start = formula.moat / far**formula.power if form == "gradient" else far ** (1 - formula.power)
             alpha = torch.as_tensor(start, dtype=torch.get_default_dtype())
             if alpha.shape not in ((), (num_heads,)) or not (alpha > 0).all():
@@ -336,7 +344,7 @@ class RotaryScore(PreparedScore):
     .. math:: s_{ij} = \text{score}(R_i q_i, R_j k_j)
 
     ``R`` is :func:`~sciformer.functional.rotate`. A dot product or a distance then knows the positions by i - j alone;
-    an additive score, with its tanh of the sum, knows both. Source: Su et al. 2021, arXiv:2104.09864.
+    in an additive score, with its tanh of the sum, i and j both count. Source: Su et al. 2021, arXiv:2104.09864.
     """
 
     compares_positions = True
@@ -359,8 +367,8 @@ class NormalizedScore(PreparedScore):
     def prepare(
         self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
     ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
-        # Autocast on a GPU makes norms float32, but torch's fused kernels, through which the dot product's fast path
-        # goes, need queries, keys and values of one dtype.
+        # Autocast on a GPU makes norms float32, but the dot product's fast path, one call of torch, needs queries, keys
+        # and values of one dtype.
         return F.rms_norm(query, query.shape[-1:]).to(query.dtype), F.rms_norm(key, key.shape[-1:]).to(key.dtype)
 
 
@@ -378,5 +386,5 @@ SCORES: dict[str, Callable[..., nn.Module]] = {
 
 
 def comparing_positions(module: nn.Module) -> list[str]:
-    """Names of the parts of a module that compare positions, and so need one sequence with no token left out of it."""
+    """Names of the parts of a module that compare positions; they need one sequence, with every token in its place."""
     return [type(part).__name__ for part in module.modules() if getattr(part, "compares_positions", False)]
