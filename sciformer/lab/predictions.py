@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from sciformer.fast import BLOCK_NUMBERS
 from sciformer.lab.experiments import EXPERIMENTS, experiment
@@ -31,6 +31,13 @@ from sciformer.training import next_token_loss
 SECONDS_TO_START = 10e-6
 #: Numbers of 4 bytes for each parameter: itself, its gradient and the two averages of AdamW.
 NUMBERS_PER_PARAMETER = 4
+#: Torch 2.14 and earlier count nothing for fused attention on a CPU, where the counting is done.
+FUSED_ON_CPU = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda *shapes, **_: sdpa_flop_count(*shapes[:3]),
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda *shapes, **_: sdpa_backward_flop_count(
+        *shapes[:4]
+    ),
+}
 #: Memory that GPUs come with, in 10⁹ bytes.
 SIZES = (16, 24, 80)
 
@@ -157,7 +164,7 @@ def _count(
             model, batch = setting.model(), tree_map_only(Tensor, fake.from_tensor, batch)
         model.zero_grad()
         *inputs, target = batch
-        counter, memory = FlopCounterMode(display=False), _Memory()
+        counter, memory = FlopCounterMode(display=False, custom_mapping=FUSED_ON_CPU), _Memory()
         as_on_a_gpu = mock.patch.dict(BLOCK_NUMBERS, cpu=BLOCK_NUMBERS["cuda"])
         with counter, memory, as_on_a_gpu:
             with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
