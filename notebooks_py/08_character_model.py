@@ -525,7 +525,7 @@ plotting.curves({"model": history.loss, **lines}, smooth=20, ylabel="training lo
 plt.show()
 
 # %% [markdown]
-# It beats every table. Now let it write, with the same prompt and the same luck:
+# Already in the quick profile it beats every table. Now let it write, with the same prompt and the same luck:
 
 # %% tags=["nbval-ignore-output"]
 for temperature in (0.0, 0.5, 1.0, 2.0):
