@@ -243,6 +243,12 @@ def test_record_list(capsys):
     ]
 
 
+def test_record_list_of_another_folder(tmp_path, capsys):
+    status, printed, _ = run(capsys, "record", "--list", "--out", tmp_path)
+    assert status == 0
+    assert all("not recorded yet" in line for line in printed.splitlines())
+
+
 def test_record_draws_every_arm(tmp_path, monkeypatch, capsys, tiny_pixels):
     drawn = []
     bands = plotting.bands
