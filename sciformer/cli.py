@@ -357,7 +357,9 @@ def record_state(name: str, profile: Profile, folder: Path | None = None) -> str
             f"{predictions.duration(predictions.minutes_to_record(name, gpu))} on {gpu.name}"
             for gpu in predictions.GPUS
         ]
-        state += f"; predicted: {', '.join(times)}"
+        parameters, operations, memory, size_of_gpu = predictions.counted(name)
+        state += f"; predicted: {parameters} parameters, {operations} TFLOP a step, {memory} (a GPU of {size_of_gpu}), "
+        state += ", ".join(times)
     return state
 
 
