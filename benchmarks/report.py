@@ -96,8 +96,8 @@ def busy_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def table(content: Mapping[str, Any]) -> str:
     """All that was measured; ours are in bold."""
-    tables = (layers_table(content["layers"]), models_table(content["models"]), busy_table(content["busy"]))
-    return "\n\n".join((where(content), *tables))
+    busy = busy_table(content["busy"]) if "busy" in content else "Trainings beside busy processes: not measured yet."
+    return "\n\n".join((where(content), layers_table(content["layers"]), models_table(content["models"]), busy))
 
 
 def section(content: Mapping[str, Any] | None) -> str:

@@ -766,12 +766,12 @@ check.text_perplexity(text_perplexity)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# About which character do the logits of place 0 speak? And does anyone know what comes after the last?
+# About which character do the logits of position 0 speak? And does anyone know what comes after the last?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# L − 1 places are left in each text. One mean over all of them, of −log p, and the exponential at the very end.
+# L − 1 positions are left in each text. One mean over all of them, of −log p, and the exponential at the very end.
 #
 # </details>
 # <details><summary>Solution</summary>

@@ -604,12 +604,12 @@ check.answer_loss(answer_loss)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# What is read at place $t$ is `target[:, t]`. What has to be named there?
+# What is read at position $t$ is `target[:, t]`. What has to be named there?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `log_softmax(dim=-1)`, then `gather` the wanted tokens: (B, L, V) becomes (B, L). Then keep the places where padding is not wanted.
+# `log_softmax(dim=-1)`, then `gather` the wanted tokens: (B, L, V) becomes (B, L). Then keep the positions where padding is not wanted.
 #
 # </details>
 # <details><summary>Solution</summary>
@@ -678,7 +678,7 @@ check.widen_and_keep(widen_and_keep)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `topk` of the flattened (K, V) gives places from 0 to K · V − 1. Row and column follow by dividing by V.
+# `topk` of the flattened (K, V) gives indices from 0 to K · V − 1. Row and column follow by dividing by V.
 #
 # </details>
 # <details><summary>Solution</summary>

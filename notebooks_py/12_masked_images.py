@@ -742,7 +742,7 @@ check.decoded_from_visible(decoded_from_visible)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# In turn: embed, place, select, encode, put back among mask tokens, place again, decode.
+# In turn: embed, add positions, select, encode, put back among mask tokens, add positions again, decode.
 #
 # </details>
 # <details><summary>Hint 2</summary>

@@ -1,6 +1,12 @@
-"""Multi-head attention over any score."""
+"""Multi-head attention over any score.
+
+``sciformer.fast.attention`` computes the three lines of ``functional.py``, softmax and average over any score, by the
+fastest exact path that the score has. A ``Cache`` is what a model remembers of the tokens before while it writes a
+text: their keys and values, so that each step projects only the new token.
+"""
 
 from functools import partial
+from typing import Any
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -12,12 +18,13 @@ from sciformer.scores import DotProductScore, ScoreRecipe
 
 
 class MultiHeadAttention(nn.Module):
-    r"""Several attentions side by side, each in its own slice of the embedding.
+    r"""Several attentions side by side: each head sees the whole embedding through projections of its own.
 
     .. math:: \text{head}_h = \text{attention}(x W^Q_h, x W^K_h, x W^V_h), \qquad
               y = [\text{head}_1, \dots, \text{head}_H] W^O
 
-    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2.
+    A head's projections make D = E / H features of the E. All heads' projections are computed in one product. Source:
+    Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2.
 
     Args:
         score: recipe for the score, called as ``score(num_heads, head_dim)``.
@@ -71,12 +78,13 @@ class MultiHeadAttention(nn.Module):
         Args:
             key: defaults to ``query``.
             value: defaults to ``key``.
-            attn_mask: (L, S), or (B, H, L, S) with ones where it repeats; True where a query may attend.
-            is_causal: no query looks past its own position; together with ``attn_mask`` both hold.
-            need_weights: also return the weights, which computes ``attend(score(q, k), v)`` in place of a fast path.
+            attn_mask: (L, S), or (B, H, L, S) with size 1 where it broadcasts; True where a query may attend.
+            is_causal: no query attends to a position after its own; an ``attn_mask`` beside it holds as well.
+            need_weights: also return the weights. Fast paths never hold them, so ``attend(score(q, k), v)`` is computed
+                as it stands.
             cache: what was remembered in earlier calls; not in training with dropout. With ``is_causal`` the inputs are
-                the next tokens of a text, and each attends to itself and to all before it. Without, ``key`` and
-                ``value`` are a source that is the same in every call, and it is projected in the first only.
+                the next tokens of a text, and each attends to itself and to all before it. Without ``is_causal``,
+                ``key`` and ``value`` are a source, the same in every call, which only the first call projects.
 
         Returns:
             The output, and the weights or None.
@@ -92,22 +100,19 @@ class MultiHeadAttention(nn.Module):
         self._check_inputs(query, key, value, attn_mask)
         if cache is not None:
             self._check_cached(query, source, attn_mask, is_causal, need_weights)
-        q, project = self._heads(self.q_proj, query), partial(self._keys_and_values, key, value)
-        if cache is not None and is_causal:
+        q = self._heads(self.q_proj, query)  # (B, H, L, D)
+        project = partial(self._keys_and_values, key, value)  # k and v, (B, H, S, D) each
+        if cache is not None and is_causal:  # the next tokens of a text, whose keys and values join those before
             memory = cache.memory(self, partial(memory_for, self.score), len(query))
             output, weights = memory.attend(self.score, q, *project()), None
         else:
-            source_memory = SourceMemory() if cache is None else cache.memory(self, SourceMemory, len(query))
-            k, v = source_memory.recall(key, value, project)
+            if cache is None:
+                k, v = project()
+            else:  # a source, which only the first call projects
+                k, v = cache.memory(self, SourceMemory, len(key)).recall(key, value, project)
+            options: dict[str, Any] = {"attn_mask": attn_mask, "is_causal": is_causal, "need_weights": need_weights}
             output, weights = attention(
-                self.score,
-                q,
-                k,
-                v,
-                attn_mask=attn_mask,
-                is_causal=is_causal,
-                dropout_p=self.dropout if self.training else 0.0,
-                need_weights=need_weights,
+                self.score, q, k, v, dropout_p=self.dropout if self.training else 0.0, **options
             )
         return self.out_proj(output.transpose(1, 2).flatten(-2)), weights  # (B, L, E)
 

@@ -1,4 +1,8 @@
-"""What stands around attention in a transformer: residuals, norms and a feed-forward network."""
+"""What stands around attention in a transformer: residuals, norms and a feed-forward network.
+
+A residual connection adds what a part computes to what it was given, x + f(x): the part only has to learn a change, and
+the gradient reaches early blocks along the sum. Each such f is a *branch*.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +25,7 @@ class FeedForward(nn.Module):
 
     .. math:: y = \phi(x W_1 + b_1) W_2 + b_2
 
-    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3 (φ = ReLU); GELU is the choice since.
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3, where φ is the ReLU. GELU has been usual since GPT.
 
     Args:
         hidden_dim: width between the two maps.
@@ -55,7 +59,7 @@ class SquaredReLU(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Square what is positive."""
         positive = F.relu(x)
-        return positive * positive  # the gradient of square() is that of any power, which takes longer
+        return positive * positive  # quicker than square(), whose gradient is computed as that of a general power
 
 
 class TokenShift(nn.Module):
@@ -63,9 +67,9 @@ class TokenShift(nn.Module):
 
     .. math:: y_t = x_t + \sum_{m=1}^{M} \mu_m \odot x_{t-m}
 
-    Every μ starts at 0, and before the first token there is nothing. It looks back, so it is for causal models only.
-    Sources: Peng et al. 2023, arXiv:2305.13048, section 3.1.1, whose token shift μ x_t + (1 - μ) x_{t-1} is M = 1 but
-    for the scale of each feature; as a short convolution So et al. 2021, arXiv:2109.08668, section 3.1.
+    Every μ starts at 0, and what would be before the first token is 0. The shift looks back, so it is for causal models
+    only. Sources: Peng et al. 2023, arXiv:2305.13048, section 3.1.1, mix μ x_t + (1 - μ) x_{t-1}, which is M = 1 up to
+    a scale of each feature; So et al. 2021, arXiv:2109.08668, section 3.1, call it a short convolution.
 
     Args:
         reach: M, how many tokens before it.
@@ -74,7 +78,7 @@ class TokenShift(nn.Module):
         ValueError: if ``reach`` is below 1.
     """
 
-    compares_positions = True
+    compares_positions = True  # as some scores do: of the tokens that it looks back at, none may be missing
 
     def __init__(self, embed_dim: int, reach: int = 1):
         super().__init__()
@@ -85,7 +89,7 @@ class TokenShift(nn.Module):
     def forward(self, x: Float[Tensor, "B L E"], *, cache: Cache | None = None) -> Float[Tensor, "B L E"]:
         """Mix; the cache remembers the last M tokens."""
         M, L = len(self.weight), x.shape[1]
-        padded = F.pad(x, (0, 0, M, 0))  # (B, M + L, E), zeros first
+        padded = F.pad(x, (0, 0, M, 0))  # (B, M + L, E): M rows of 0, or what a cache remembers in their place
         if cache is not None:
             memory = cache.memory(self, RecentTokens, len(x))
             if memory.tokens is not None:
@@ -99,10 +103,11 @@ class TransformerBlock(nn.Module):
 
     .. math:: \text{pre-norm: } x + f(\text{norm}(x)), \qquad \text{post-norm: } \text{norm}(x + f(x))
 
-    for f = attention and then for f = feed-forward. Post-norm is Vaswani et al. 2017 (arXiv:1706.03762, section 3.1);
-    pre-norm keeps a clean residual path and trains without a delicate warm-up (Xiong et al. 2020, arXiv:2002.04745).
+    for f = attention and then for f = feed-forward. Post-norm is Vaswani et al. 2017 (arXiv:1706.03762, section 3.1).
+    With pre-norm no norm stands in the way of the sum from the first block to the last, and training does not depend on
+    a slow start of the learning rate (Xiong et al. 2020, arXiv:2002.04745).
 
-    Every model takes these options too and passes them on to its blocks.
+    Every model in ``sciformer.models`` takes these options too and passes them on to its blocks.
 
     Args:
         expansion: width of the feed-forward's hidden layer, in multiples of ``embed_dim``.
@@ -110,7 +115,7 @@ class TransformerBlock(nn.Module):
         activation: recipe for the feed-forward's nonlinearity.
         norm: recipe for each norm, called as ``norm(embed_dim)``; a layer norm if not given.
         norm_first: pre-norm if True, post-norm if False.
-        dropout: in attention weights, in the feed-forward and on every branch.
+        dropout: of attention weights, of the feed-forward's hidden layer, and of what each branch adds to x.
         bias: whether projections, feed-forward and layer norms have a bias.
         token_shift: reach of the :class:`TokenShift` before attention and before the feed-forward; 0 for none.
 
@@ -262,7 +267,7 @@ class DecoderBlock(TransformerBlock):
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout, and afterwards, also after an error, in the mode that the model was in."""
+    """Switch dropout off within a ``with`` block; at its end, also after an error, the model is in its former mode."""
     was_training = model.training
     model.eval()
     try:

@@ -1,4 +1,8 @@
-"""Where a token stands. Attention by itself does not know: shuffle the tokens and the outputs shuffle along."""
+"""Where a token stands. Attention by itself does not know: shuffle the tokens and the outputs shuffle along.
+
+A model adds one of these to its embedded tokens, before the first block. Rotary positions and distance biases act on
+the scores instead and stand in ``scores.py``.
+"""
 
 import math
 from collections.abc import Callable
@@ -19,7 +23,7 @@ class _Positions(nn.Module):
         """Add L rows of the table.
 
         Args:
-            offset: position of the first token; as many as were read before when decoding with a cache.
+            offset: position of the first token: how many tokens of the text the model has read before.
 
         Raises:
             ValueError: if x reaches past ``max_length`` or is not ``embed_dim`` wide.
@@ -51,7 +55,7 @@ class SinusoidalPositions(_Positions):
         frequency = torch.exp(-math.log(10000.0) * torch.arange(0, embed_dim, 2) / embed_dim)
         angle = position * frequency  # (max_length, E / 2)
         table = torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)  # (max_length, E), sin and cos in turn
-        self.register_buffer("table", table, persistent=False)
+        self.register_buffer("table", table, persistent=False)  # moves with the model, but is not saved with it
 
 
 class LearnedPositions(_Positions):

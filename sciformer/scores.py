@@ -34,10 +34,14 @@ class Score(nn.Module):
 
     A score owns everything up to the softmax's input, the scale included, so that no mechanism copies another's
     forward. Those below derive from this class; any other module that keeps the contract serves as well.
+    ``num_heads`` and ``head_dim`` say how large the parameters are; a score that learns nothing has no use for them.
+    A score works in every model as soon as it is written. :data:`SCORES` lists the ones that the course compares, and a
+    fast path, where somebody writes one (``sciformer.fast``), only computes the same output sooner.
 
     Attributes:
-        compares_positions: whether the score compares the positions of query and key. Both must then belong to one
-            sequence, so that such a score cannot serve attention from a target to a source.
+        compares_positions: whether the score compares the positions of query and key. Both must then be tokens of one
+            sequence. Such a score cannot serve cross-attention, where the queries come from one sequence (the target)
+            and the keys from another (the source).
     """
 
     compares_positions = False
@@ -53,13 +57,14 @@ class Score(nn.Module):
         attn_mask: Mask | None = None,
         query_offset: int = 0,
     ) -> Float[Tensor, "B H L S"]:
-        """The score of every query against every key. Masking comes later, with the softmax.
+        """The score of every query against every key, in their dtype. Masking comes later, with the softmax.
 
         Args:
-            attn_mask: True where a query may attend. A formula that runs over the keys, such as a sum, has to leave out
-                the others; every other score ignores the mask.
-            query_offset: position of the first query among the keys; S - L when decoding with a cache. A score that
-                does not compare positions ignores it.
+            attn_mask: True where a query may attend; a causal mask is part of it. It is only for a formula that runs
+                over all keys, such as a sum, and then has to leave out the hidden ones. Every other score ignores it.
+            query_offset: position of the first query among the keys, which are all tokens of the sequence up to now. In
+                causal attention the queries are the last L of them, so that it is S - L: 0 for a whole text, and more
+                when a model goes on with a text. A score that does not compare positions ignores it.
         """
         raise NotImplementedError
 
@@ -99,11 +104,12 @@ class DistanceBiasedScore(Score):
     Nothing holds λ above 0: training may turn a head to far tokens. Watch ``strength``.
 
     Args:
-        each_side: a slope for left and one for right, where it is otherwise one for both; on a grid also for above and
-            below. With one for both, tokens in reverse order are attended to just the same.
+        each_side: whether left and right, and on a grid above and below, have slopes of their own. With one slope for
+            all, attention cannot tell a sequence from its reverse: the weights are those of the reverse, reversed.
         start: λ before training: one number, or numbers that broadcast to ``strength``, or ``"geometric"`` for ALiBi's
-            slopes, a reach of its own for each head: 2^(-8h/H) for h = 1, ..., H (Press et al. 2022, section 3).
-        width: tokens in a row, if the tokens are an image, row by row.
+            slopes 2^(-8h/H) for h = 1, ..., H, with which every head reaches another distance (Press et al. 2022,
+            section 3).
+        width: length of a row, if the tokens are an image that is read row by row.
 
     Raises:
         ValueError: if ``start`` does not broadcast to ``strength``.
@@ -213,19 +219,23 @@ class EnergyWellScore(Score):
     - ``importance``, a vector u for each head, where a token has a weight: inverse square and Lorentzian. Key j weighs
       :math:`w_j = e^{u \cdot k_j}`, above 0, and u starts at 0, so that all weigh 1.
 
-    Where α starts decides whether anything is learned. Queries and keys of variance 1 lie about √(2D) apart, 8 for
-    D = 32. There a Gaussian with α = 1 has the energy e⁻⁶⁴: all scores are 0 in the ``"gradient"`` form, and in the
-    ``"field"`` form the two nearest of 256 keys take all. So by default:
+    Where α starts decides whether anything is learned. For queries and keys of independent entries with mean 0 and
+    variance 1, d² is about 2D with a standard deviation of √(8D); for D = 32, d is about 8. There a Gaussian with α = 1
+    has the energy e⁻⁶⁴: in the ``"gradient"`` form all scores are 0, and in the ``"field"`` form the two nearest of 256
+    keys get nearly all the weight. So by default:
 
-    - ``"gradient"``: the moat's middle lies at twice that distance, √(8D). Most tokens are then inside it, where the
-      nearer has the higher weight.
-    - ``"field"``: α times what it multiplies has a standard deviation of 1 over such keys, as a scaled dot product has.
-      It multiplies d², which has √(8D), or, for the softmax-exponential well, d, which has 1. The Lorentzian takes the
-      logarithm of 1 + α d², so that its scores spread less: by 0.2 for D = 32.
+    - ``"gradient"``: the moat lies at √(8D), twice the usual distance. Most tokens are then inside it, where the nearer
+      of two has the higher weight. (The inverse square has no α. Its moat lies at √ε, so that tokens are outside it,
+      where the farther of two has the higher weight.)
+    - ``"field"``: the scores of such keys have a standard deviation of about 1, as scaled dot products have. The
+      Gaussian's score is -α d², so that α starts at 1/√(8D). The softmax-exponential's is -α d, where d has a standard
+      deviation of 1, so that α starts at 1. The Lorentzian starts as the Gaussian; its score is the logarithm of
+      1 + α d², which spreads less, by 0.2 for D = 32.
 
     Args:
-        well: a name among :data:`WELLS`, a :class:`~sciformer.functional.Well`, a ``functools.partial`` of one, which
-            learns what is not fixed, or any other function of a distance. That has nothing to learn and sees no mask.
+        well: a name among :data:`WELLS`, a :class:`~sciformer.functional.Well`, a ``functools.partial`` of one, whose
+            fixed parameters are not learned, or any other function of a distance, which has nothing to learn and is
+            given no mask.
         form: ``"gradient"``, as energy wells were proposed, or ``"field"``, kernel attention.
         start: α before training, above 0: one number or one for each head. By default, for r = √(8D), 1/(2r²), 1/r and
             1/r² (Gaussian, softmax-exponential, Lorentzian) in the ``"gradient"`` form, 1/r, 1 and 1/r in the
@@ -256,7 +266,7 @@ class EnergyWellScore(Score):
         self.log_alpha = self.importance = None
         if "alpha" in self.takes:
             if start is None and isinstance(formula, Well):
-                far = math.sqrt(8 * head_dim)  # twice the distance of random vectors, and the spread of their d²
+                far = math.sqrt(8 * head_dim)  # twice the distance of random vectors, and also what their d² varies by
                 start = formula.moat / far**formula.power if form == "gradient" else far ** (1 - formula.power)
             alpha = torch.as_tensor(start, dtype=torch.get_default_dtype())
             if alpha.shape not in ((), (num_heads,)) or not (alpha > 0).all():
@@ -321,11 +331,12 @@ class PreparedScore(Score):
 
 
 class RotaryScore(PreparedScore):
-    r"""Any score of queries and keys that are turned by their positions: relative positions without a vector for each.
+    r"""Any score of queries and keys that are turned by their positions.
 
     .. math:: s_{ij} = \text{score}(R_i q_i, R_j k_j)
 
-    ``R`` is :func:`~sciformer.functional.rotate`. Source: Su et al. 2021, arXiv:2104.09864.
+    ``R`` is :func:`~sciformer.functional.rotate`. A dot product or a distance then knows the positions by i - j alone;
+    an additive score, with its tanh of the sum, knows both. Source: Su et al. 2021, arXiv:2104.09864.
     """
 
     compares_positions = True
@@ -348,7 +359,8 @@ class NormalizedScore(PreparedScore):
     def prepare(
         self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
     ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
-        # On CUDA autocast makes norms float32, and then values would differ from queries and keys.
+        # Autocast on a GPU makes norms float32, but torch's fused kernels, through which the dot product's fast path
+        # goes, need queries, keys and values of one dtype.
         return F.rms_norm(query, query.shape[-1:]).to(query.dtype), F.rms_norm(key, key.shape[-1:]).to(key.dtype)
 
 
@@ -366,5 +378,5 @@ SCORES: dict[str, Callable[..., nn.Module]] = {
 
 
 def comparing_positions(module: nn.Module) -> list[str]:
-    """Names of the parts of a module that compare positions, and so need one sequence with no token left out."""
+    """Names of the parts of a module that compare positions, and so need one sequence with no token left out of it."""
     return [type(part).__name__ for part in module.modules() if getattr(part, "compares_positions", False)]

@@ -202,6 +202,8 @@ def test_table():
     assert "| image: gone | – | not installed | – |" in shown
     assert "| image | spin | 8.00 s | 60.0 s, 7.5 × | 90.0 s, 11.2 × |" in shown
     assert "| image | **sleep** | 9.00 s | 13.5 s, 1.5 × | 18.0 s, 2.0 × |" in shown
+    without = {name: part for name, part in CONTENT.items() if name != "busy"}  # as a record from before had it
+    assert report.table(without).endswith("Trainings beside busy processes: not measured yet.")
 
 
 def test_picture_shows_what_was_measured():

@@ -31,15 +31,15 @@ from sciformer.training import next_token_loss
 SECONDS_TO_START = 10e-6
 #: Numbers of 4 bytes for each parameter: itself, its gradient and the two averages of AdamW.
 NUMBERS_PER_PARAMETER = 4
-#: Torch 2.14 and earlier count nothing for fused attention on a CPU, where the counting is done.
-FUSED_ON_CPU = {
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda *shapes, **_: sdpa_flop_count(*shapes[:3]),
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: lambda *shapes, **_: sdpa_backward_flop_count(
-        *shapes[:4]
-    ),
-}
 #: Memory that GPUs come with, in 10⁹ bytes.
 SIZES = (16, 24, 80)
+#: torch's fused attention on a CPU, and its arithmetic, which torch's counter leaves out before torch 2.15.
+FUSED_ON_CPU = {
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda *shapes, **_: sdpa_flop_count(*shapes[:3]),
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: (
+        lambda *shapes, **_: sdpa_backward_flop_count(*shapes[:4])
+    ),
+}
 
 
 @dataclass(frozen=True)
