@@ -353,8 +353,8 @@ for name in ("pixels", "untrained encoder"):
     course.verdict(f"probe accuracy, trained minus {name}", probes["trained encoder"] - probes[name], above=0.0, measured="quick")
 
 # %% [markdown]
-# Predictions 1 and 2: a random network's many numbers are worth a little more than the pixels, training is worth more, and the
-# tokens' mean alone falls behind. No label was needed until the last layer.
+# This is how the quick profile answers predictions 1 and 2: a random network's many numbers are worth a little more than the
+# pixels, training is worth more, and the tokens' mean alone falls behind. No label was needed until the last layer.
 #
 # ### The recorded runs
 #

@@ -445,7 +445,8 @@ for name, counted in expected_bytes(longest).items():
 
 
 # %% [markdown]
-# Against the points of the picture they hold. Move length and heads; the dashed line is a small laptop's 2 GB:
+# In the quick profile, on a CPU, they hold against the points of the picture. Move length and heads; the dashed line is a small
+# laptop's 2 GB:
 
 # %%
 def what_fits(length, heads):

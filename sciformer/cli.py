@@ -158,7 +158,7 @@ def _add_record(commands: Any) -> argparse.ArgumentParser:
     record.add_argument("--list", action="store_true", help="what there is, and what is recorded")
     record.add_argument("--seeds", type=int, help="how many seeds, if not the experiment's own number")
     record.add_argument("--jobs", type=size, default=1, help="how many seeds train at the same time")
-    record.add_argument("--out", type=Path, help="folder for the record")
+    record.add_argument("--out", type=Path, help="folder for the record; with --list, that of the records to look at")
     record.add_argument("--steps", type=int, help="a rehearsal of so many steps; needs --out")
     record.add_argument("--compile", action="store_true", help="use torch.compile: slower to start, then faster")
     record.set_defaults(command=run_record)
@@ -288,9 +288,9 @@ def run_record(options: argparse.Namespace) -> None:
     if options.list:
         for name, experiment in experiments.EXPERIMENTS.items():
             for profile in experiment.settings:
-                print(f"{name:24} {profile:6} {record_state(name, profile)}")
+                print(f"{name:24} {profile:6} {record_state(name, profile, options.out)}")
         for profile in search.SEARCH:
-            print(f"{'search':24} {profile:6} {search_state(profile)}")
+            print(f"{'search':24} {profile:6} {search_state(profile, options.out)}")
         return
     if options.name is None:
         raise InputError(f"record what? There are {', '.join(experiments.EXPERIMENTS)}")
@@ -339,17 +339,17 @@ def run_search(options: argparse.Namespace) -> None:
         print(f"written: {search.write_search(setting, profile, trials, options.out, options.device)}")
 
 
-def record_state(name: str, profile: Profile) -> str:
-    """What is recorded of an experiment, how far it got, or what is wrong with its file."""
+def record_state(name: str, profile: Profile, folder: Path | None = None) -> str:
+    """What a folder, or ``results/``, holds of an experiment, how far it got, or what is wrong with its file."""
+    folder = folder or records.results_folder()
     try:
-        content = records.load_record(name, profile)
+        content = records.load_record(name, profile, folder)
     except InputError as error:
         return f"DAMAGED: {error}"
     if content is not None:
         arms = f"{len(content['arms'])} arms, " if "arms" in content else ""
         return f"{arms}{len(content['seeds'])} seed(s), {content['device']}, {content['date']}, {content['commit']}"
-    path = records.results_folder() / records.record_file(name, profile)
-    finished = len(list(records.kept_runs(path).glob("*.json")))
+    finished = len(list(records.kept_runs(folder / records.record_file(name, profile)).glob("*.json")))
     what = experiments.experiment(name)
     state = f"not recorded yet{f', {finished} of {what.seeds * len(what.arms(profile))} runs' if finished else ''}"
     if profile == "full":
@@ -357,14 +357,16 @@ def record_state(name: str, profile: Profile) -> str:
             f"{predictions.duration(predictions.minutes_to_record(name, gpu))} on {gpu.name}"
             for gpu in predictions.GPUS
         ]
-        state += f"; predicted: {', '.join(times)}"
+        parameters, operations, memory, size_of_gpu = predictions.counted(name)
+        state += f"; predicted: {parameters} parameters, {operations} TFLOP a step, {memory} (a GPU of {size_of_gpu}), "
+        state += ", ".join(times)
     return state
 
 
-def search_state(profile: Profile) -> str:
-    """What is recorded of the random search, or what is wrong with its file."""
+def search_state(profile: Profile, folder: Path | None = None) -> str:
+    """What a folder, or ``results/``, holds of the random search, or what is wrong with its file."""
     try:
-        found = search.load_search(profile)
+        found = search.load_search(profile, folder)
     except InputError as error:
         return f"DAMAGED: {error}"
     if found is None:

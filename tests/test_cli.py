@@ -243,6 +243,21 @@ def test_record_list(capsys):
     ]
 
 
+def test_record_list_predicts_what_the_readme_does(tmp_path, capsys):
+    _, printed, _ = run(capsys, "record", "--list", "--out", tmp_path)
+    lines = {tuple(line.split()[:2]): line for line in printed.splitlines()}
+    for row in tables.predictions_table().splitlines()[2:]:
+        name, _, *predicted, _ = row.strip("| ").split(" | ")
+        for cell in predicted:
+            assert cell in lines[name.strip("`"), "full"]
+
+
+def test_record_list_of_another_folder(tmp_path, capsys):
+    status, printed, _ = run(capsys, "record", "--list", "--out", tmp_path)
+    assert status == 0
+    assert all("not recorded yet" in line for line in printed.splitlines())
+
+
 def test_record_draws_every_arm(tmp_path, monkeypatch, capsys, tiny_pixels):
     drawn = []
     bands = plotting.bands

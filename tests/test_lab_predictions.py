@@ -1,7 +1,6 @@
 """Predictions of cost: what is counted from shapes is what a step does, and the kept file is of today's settings."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -22,7 +21,6 @@ from sciformer.lab.predictions import (
     predict,
 )
 
-ROOT = Path(__file__).parents[1]
 QUICK = {
     "patches": experiments.MNIST_IMAGE_TRANSFORMER["quick"],
     "pixels": experiments.MNIST_PIXELS["quick"]["distance"],
@@ -123,11 +121,3 @@ def test_what_fits(monkeypatch):
     monkeypatch.setitem(kept_predictions()["dates"], "", replace(arm, bytes_float32=81 * 10**9))
     with pytest.raises(ValueError, match="dates needs 81 GB"):
         fits("dates", has_bfloat16=False)
-
-
-def test_one_command_records_every_full_profile():
-    """Each experiment that has a full profile stands once in the list of tools/gpu_day.sh."""
-    script = (ROOT / "tools" / "gpu_day.sh").read_text()
-    lines = script.split("experiments=(")[1].split("\n)")[0].splitlines()
-    named = [name for line in lines for name in line.split("#")[0].split()]
-    assert sorted(named) == sorted(name for name, experiment in EXPERIMENTS.items() if "full" in experiment.settings)

@@ -6,10 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from small_training import seeded, stream
+from torch import nn
 from torch.testing import assert_close
 from torch.utils.data import DataLoader, TensorDataset
 
-from sciformer.training import TrainConfig, checkpoints, fit
+from sciformer.training import History, TrainConfig, checkpoints, fit
 
 
 @pytest.fixture
@@ -50,6 +51,19 @@ def test_resume_is_exact(tmp_path, optimizer, stopped_at):
     again = fit(seeded(seed=8), stream(), F.cross_entropy, config, **options)  # finished: nothing left to do
     assert again.loss == expected.loss
     assert again.seconds >= torch.load(file)["history"]["seconds"]  # the time of all parts
+
+
+def test_random_numbers_are_saved_and_set_for_the_models_own_device(tmp_path, monkeypatch):
+    """On the second of two GPUs the generator is that of cuda:1. Here "meta" stands for such a device."""
+    asked, nothing = [], {"rng": torch.empty(0), "device_rng": torch.empty(0)}
+    monkeypatch.setattr(checkpoints, "random_state", lambda device: asked.append(device) or nothing)
+    monkeypatch.setattr(checkpoints, "set_random_state", lambda state, device: asked.append(device))
+    model = nn.Linear(2, 3, device="meta")
+    checkpoint = checkpoints.Checkpoint(tmp_path / "run.pt", 1, "", model, [], TrainConfig(steps=2))
+    checkpoint.save(History(loss=[0.0]))
+    _, remaining = checkpoint.resume(iter(["first batch", "second batch"]))
+    assert next(remaining) == "second batch"
+    assert asked == [torch.device("meta")] * 2
 
 
 def test_checkpoint_of_another_run_is_refused(tmp_path):

@@ -6,7 +6,7 @@ minutes that follow from them rest on two assumptions, which stand here and wher
 
 import json
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
@@ -222,3 +222,25 @@ def fits(name: str, *, has_bfloat16: bool) -> int:
         if peak < size * 1e9:
             return size
     raise ValueError(f"{name} needs {peak / 1e9:.0f} GB")
+
+
+#: What :func:`counted` says of an experiment.
+COUNTED = ("parameters", "TFLOP a step", "peak memory", "fits in")
+
+
+def counted(name: str) -> tuple[str, str, str, str]:
+    """What was counted of an experiment's arms, to read, in the order of ``COUNTED``."""
+    arms = kept_predictions()[name].values()
+    mixed, plain = (max(getattr(arm, f"bytes_{kind}") for arm in arms) / 1e9 for kind in ("bfloat16", "float32"))
+    return (
+        spread([arm.parameters for arm in arms], ",.0f"),
+        spread([arm.flops / 1e12 for arm in arms], ".2g"),
+        f"{mixed:.2g} GB, in float32 {plain:.2g} GB",
+        " and ".join(dict.fromkeys(f"{fits(name, has_bfloat16=kind)} GB" for kind in (True, False))),
+    )
+
+
+def spread(values: Sequence[float], form: str) -> str:
+    """The least and the largest of some numbers, or the only one."""
+    least, most = format(min(values), form), format(max(values), form)
+    return least if least == most else f"{least} to {most}"
