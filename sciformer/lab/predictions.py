@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
-from torch.utils.flop_counter import FlopCounterMode
 
 from sciformer.fast import BLOCK_NUMBERS
 from sciformer.lab.experiments import EXPERIMENTS, experiment
@@ -149,6 +148,8 @@ def _count(
     autocast: bool,
 ) -> tuple[int, _Memory]:
     """Operations of arithmetic in a step, and what it does to memory."""
+    from torch.utils.flop_counter import FlopCounterMode  # it imports triton, and the command line only reads counts
+
     # These two look at their inputs on a CPU, so they compute. They are small.
     computes = isinstance(setting, MaskedImageSetting | SequenceSetting)
     mode: AbstractContextManager[Any] = nullcontext() if computes else FakeTensorMode()
