@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--out", type=Path, default=HERE / "results", help="folder to write to")
     top.add_argument("--lengths", type=int, nargs="+", default=[64, 256, 1024, 4096, 16384], help="tokens")
     top.add_argument("--repeats", type=int, default=15, help="turns of a model, or of a layer at 1,024 tokens")
-    top.add_argument("--trainings", type=int, default=3, help="turns of a training beside busy processes")
+    top.add_argument("--trainings", type=int, default=1, help="turns of a training beside busy processes")
     top.add_argument("--threads", type=int, default=torch.get_num_threads())
     top.add_argument("--limit", type=float, default=8.0, help="gigabytes that one pass may take")
     top.add_argument("--patience", type=float, default=8.0, help="seconds that one pass may take")

@@ -288,7 +288,7 @@ def measure(
             else:
                 row["why not"] = why_not
             rows.append(row)
-        often = max(min(7, repeats), repeats * REPEATS_AT // length)
+        often = max(min(5, repeats), repeats * REPEATS_AT // length)
         seconds = iter(median_seconds_in_turns(runs, often))
         for row in rows:
             if "why not" not in row:
