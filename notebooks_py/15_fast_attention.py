@@ -427,7 +427,7 @@ for name in forms:
 # Waterman and Patterson 2009) draws both limits as a roof that no computation rises above: a slope where data arrives too slowly to
 # keep the processor busy, and a ceiling where the processor is the limit.
 #
-# Your machine's roof, by its fastest matrix product and by copies of several sizes, and three forms below it:
+# Your machine's measured roof, and three forms below it:
 
 # %%
 machine = roofline.measure_machine(device)
