@@ -121,6 +121,16 @@ print([m for m in {heavy} if m in new])"
     assert result.stdout.strip() == "[]"
 
 
+def test_the_command_line_imports_little_beside_torch():
+    """What a single command needs is imported when that command runs."""
+    code = "import sys, torch; before = set(sys.modules); import sciformer.cli; print(*set(sys.modules) - before)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    others = {
+        name for name in result.stdout.split() if name.split(".")[0] not in {"sciformer", *sys.stdlib_module_names}
+    }
+    assert len(others) < 50, sorted(others)
+
+
 def test_modules_that_assignments_import_from_the_package():
     names = "check course plotting explore data training metrics experiments records properties capstone"
     for name in names.split():

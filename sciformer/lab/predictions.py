@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
-from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from sciformer.fast import BLOCK_NUMBERS
 from sciformer.lab.experiments import EXPERIMENTS, experiment
@@ -33,13 +32,6 @@ SECONDS_TO_START = 10e-6
 NUMBERS_PER_PARAMETER = 4
 #: Memory that GPUs come with, in 10⁹ bytes.
 SIZES = (16, 24, 80)
-#: torch's fused attention on a CPU, and its arithmetic, which torch's counter leaves out before torch 2.15.
-FUSED_ON_CPU = {
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: lambda *shapes, **_: sdpa_flop_count(*shapes[:3]),
-    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward: (
-        lambda *shapes, **_: sdpa_backward_flop_count(*shapes[:4])
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -156,6 +148,16 @@ def _count(
     autocast: bool,
 ) -> tuple[int, _Memory]:
     """Operations of arithmetic in a step, and what it does to memory."""
+    # Imported here, since it imports triton, and the command line only reads what was counted.
+    from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+
+    aten = torch.ops.aten
+    fused_on_cpu = {  # which torch's counter leaves out before torch 2.15
+        aten._scaled_dot_product_flash_attention_for_cpu: lambda *shapes, **_: sdpa_flop_count(*shapes[:3]),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: (
+            lambda *shapes, **_: sdpa_backward_flop_count(*shapes[:4])
+        ),
+    }
     # These two look at their inputs on a CPU, so they compute. They are small.
     computes = isinstance(setting, MaskedImageSetting | SequenceSetting)
     mode: AbstractContextManager[Any] = nullcontext() if computes else FakeTensorMode()
@@ -164,7 +166,7 @@ def _count(
             model, batch = setting.model(), tree_map_only(Tensor, fake.from_tensor, batch)
         model.zero_grad()
         *inputs, target = batch
-        counter, memory = FlopCounterMode(display=False, custom_mapping=FUSED_ON_CPU), _Memory()
+        counter, memory = FlopCounterMode(display=False, custom_mapping=fused_on_cpu), _Memory()
         as_on_a_gpu = mock.patch.dict(BLOCK_NUMBERS, cpu=BLOCK_NUMBERS["cuda"])
         with counter, memory, as_on_a_gpu:
             with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
