@@ -167,7 +167,9 @@ def _add_record(commands: Any) -> argparse.ArgumentParser:
 
 def _add_search(commands: Any) -> argparse.ArgumentParser:
     look = commands.add_parser("search", help="random search over the hyper-parameters of an image transformer")
-    look.add_argument("--trials", type=int, default=60, help="how many are to be finished in all; 60 if not given")
+    look.add_argument(
+        "--trials", type=int, default=search.TRIALS, help="how many are to be finished in all; %(default)s if not given"
+    )
     look.add_argument("--workers", type=int, default=1, help="how many trials train at the same time")
     look.add_argument("--storage", help="journal file, or sqlite:///… or another URL; runs/search.….journal")
     look.add_argument("--seed", type=int, default=0, help="of the draws")
@@ -352,15 +354,17 @@ def record_state(name: str, profile: Profile, folder: Path | None = None) -> str
     finished = len(list(records.kept_runs(folder / records.record_file(name, profile)).glob("*.json")))
     what = experiments.experiment(name)
     state = f"not recorded yet{f', {finished} of {what.seeds * len(what.arms(profile))} runs' if finished else ''}"
-    if profile == "full":
-        times = [
-            f"{predictions.duration(predictions.minutes_to_record(name, gpu))} on {gpu.name}"
-            for gpu in predictions.GPUS
-        ]
-        parameters, operations, memory, size_of_gpu = predictions.counted(name)
-        state += f"; predicted: {parameters} parameters, {operations} TFLOP a step, {memory} (a GPU of {size_of_gpu}), "
-        state += ", ".join(times)
-    return state
+    return state + (predicted_cost(name) if profile == "full" else "")
+
+
+def predicted_cost(name: str) -> str:
+    """What the full profile of an experiment will cost, as the end of its state."""
+    times = [
+        f"{predictions.duration(predictions.minutes_to_record(name, gpu))} on {gpu.name}" for gpu in predictions.GPUS
+    ]
+    parameters, operations, memory, size_of_gpu = predictions.counted(name)
+    counted = f"{parameters} parameters, {operations} TFLOP a step, {memory} (a GPU of {size_of_gpu})"
+    return f"; predicted: {', '.join((counted, *times))}"
 
 
 def search_state(profile: Profile, folder: Path | None = None) -> str:
@@ -370,7 +374,7 @@ def search_state(profile: Profile, folder: Path | None = None) -> str:
     except InputError as error:
         return f"DAMAGED: {error}"
     if found is None:
-        return "not recorded yet"
+        return "not recorded yet" + (predicted_cost("search") if profile == "full" else "")
     trials, content = found
     return f"{len(trials)} trials, {content['device']}, {content['date']}, {content['commit']}"
 

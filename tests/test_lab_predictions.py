@@ -20,6 +20,7 @@ from sciformer.lab.predictions import (
     minutes_to_record,
     predict,
 )
+from sciformer.lab.search import SEARCH, TRIALS, drawn
 
 QUICK = {
     "patches": experiments.MNIST_IMAGE_TRANSFORMER["quick"],
@@ -85,6 +86,7 @@ def test_every_full_profile_is_predicted_as_it_is_today():
     """To renew them: python tools/predict.py."""
     kept = kept_predictions()
     full = {name: each.arms("full") for name, each in EXPERIMENTS.items() if "full" in each.settings}
+    full["search"] = {str(number): one for number, one in enumerate(drawn(SEARCH["full"], TRIALS))}
     assert {n: list(arms) for n, arms in kept.items()} == {n: [arm or "" for arm in arms] for n, arms in full.items()}
     for name, arms in full.items():
         for arm, setting in arms.items():

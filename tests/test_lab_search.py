@@ -263,6 +263,14 @@ def test_the_committed_search_is_of_todays_setting():
             assert recorded[1]["config"] == json.loads(json.dumps(asdict(setting)))
 
 
+def test_the_settings_of_trials_are_known_before_they_are_run():
+    trials, _ = search.load_search("quick")
+    setting = search.SEARCH["quick"]
+    known = search.drawn(setting, 1 + max(trial.number for trial in trials))
+    for trial in trials:
+        assert known[trial.number] == setting_of(setting.base, trial.choice)
+
+
 def test_hyper_parameters_become_a_setting():
     base = search.SEARCH["quick"].base
     choice = {"tokens": 16, "heads": 8, "head_dim": 16, "blocks": 3, "expansion": 4, "dropout": 0.1, "bias": False}

@@ -23,6 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from sciformer.fast import BLOCK_NUMBERS
 from sciformer.lab.experiments import EXPERIMENTS, experiment
 from sciformer.lab.records import results_folder
+from sciformer.lab.search import SEARCH, TRIALS, drawn
 from sciformer.lab.settings import MaskedImageSetting, SequenceSetting
 from sciformer.training import next_token_loss
 
@@ -178,6 +179,8 @@ def _count(
 def predict_all(on_arm: Callable[[str], None] = lambda name: None) -> dict[str, dict[str, Prediction]]:
     """Every arm of every experiment with a full profile, by name; the only arm of an experiment is named "".
 
+    The arms of "search" are its trials, by number.
+
     Args:
         on_arm: told the name of each arm before it is counted.
     """
@@ -187,6 +190,8 @@ def predict_all(on_arm: Callable[[str], None] = lambda name: None) -> dict[str, 
             for arm, setting in each.arms("full").items():
                 on_arm(f"{name}, {arm}" if arm else name)
                 counted.setdefault(name, {})[arm or ""] = predict(setting)
+    on_arm("search")
+    counted["search"] = {str(n): predict(one) for n, one in enumerate(drawn(SEARCH["full"], TRIALS))}
     return counted
 
 
@@ -202,9 +207,17 @@ def kept_predictions() -> dict[str, dict[str, Prediction]]:
     return {name: {arm: Prediction(**counts) for arm, counts in arms.items()} for name, arms in content.items()}
 
 
+def trainings(name: str) -> int:
+    """How often each arm is trained: once for each seed, and a trial of the search once."""
+    return 1 if name == "search" else experiment(name).seeds
+
+
 def minutes_to_record(name: str, gpu: Gpu) -> float:
-    """Of an experiment's full profile: every seed of every arm, one after the other."""
-    return experiment(name).seeds * sum(arm.minutes(gpu) for arm in kept_predictions()[name].values())
+    """Of an experiment's full profile: every seed of every arm, one after the other; of the search at most.
+
+    A search may give up a trial on its way, which is not predicted.
+    """
+    return trainings(name) * sum(arm.minutes(gpu) for arm in kept_predictions()[name].values())
 
 
 def duration(minutes: float) -> str:

@@ -92,6 +92,8 @@ SEARCH: dict[Profile, SearchSetting] = {
     "quick": SearchSetting(_shared(300)),
     "full": SearchSetting(_shared(5000, size="full", batch_size=256, held_out=10_000)),
 }
+#: How many trials a search has, if nobody says otherwise.
+TRIALS = 60
 
 
 @dataclass(frozen=True)
@@ -324,11 +326,20 @@ def _run_one(setting: SearchSetting, trials: int, storage: str, device: str) -> 
         study.optimize(partial(_objective, setting, device, study), n_trials=1)
 
 
+def drawn(setting: SearchSetting, count: int) -> list[ImageSetting]:
+    """The settings of a search's first trials, without training one."""
+    study = _optuna().create_study()
+    return [_draw(setting, study, study.ask()) for _ in range(count)]
+
+
+def _draw(setting: SearchSetting, study: Any, trial: Any) -> ImageSetting:
+    study.sampler = _optuna().samplers.RandomSampler(seed=100_003 * setting.seed + trial.number)
+    return setting_of(setting.base, {name: _suggest(trial, name, values) for name, values in setting.space.items()})
+
+
 def _objective(setting: SearchSetting, device: str, study: Any, trial: Any) -> float:
     optuna = _optuna()
-    study.sampler = optuna.samplers.RandomSampler(seed=100_003 * setting.seed + trial.number)
-    choice = {name: _suggest(trial, name, values) for name, values in setting.space.items()}
-    one = setting_of(setting.base, choice)
+    one = _draw(setting, study, trial)
     trial.set_user_attr("parameters", sum(p.numel() for p in one.model().parameters()))
     trial.set_user_attr("process", os.getpid())
 

@@ -22,8 +22,9 @@ from sciformer.lab.claims.measured import (
 from sciformer.lab.claims.rules import NOT_RECORDED, best_record, verdict
 from sciformer.lab.experiments import EXPERIMENTS
 from sciformer.lab.metrics import known_metric
-from sciformer.lab.predictions import COUNTED, GPUS, counted, duration, kept_predictions, minutes_to_record
+from sciformer.lab.predictions import COUNTED, GPUS, counted, duration, kept_predictions, minutes_to_record, trainings
 from sciformer.lab.records import describe_runs, load_record, recorded_metric
+from sciformer.lab.search import load_search
 from sciformer.lab.settings import Profile
 from sciformer.scores import SCORES
 
@@ -130,7 +131,8 @@ def predictions_table() -> str:
     heads = ["full profile", "trainings", *COUNTED, *gpus, "measured"]
     lines = [row(heads), "|---|" + "---|" * (len(heads) - 1)]
     for name, arms in kept_predictions().items():
-        content, seeds = load_record(name, "full"), EXPERIMENTS[name].seeds
+        content = load_record(name, "full") if name in EXPERIMENTS else (load_search("full") or (None, None))[1]
+        seeds = trainings(name)
         cells = [
             f"`{name}`",
             f"{len(arms)} × {seeds}" if len(arms) > 1 else f"{seeds}",
