@@ -48,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         check_device(getattr(options, "device", "cpu"))
         options.command(options)
+    except KeyboardInterrupt:
+        print("sciformer: interrupted", file=sys.stderr)
+        return 130  # as shells count what Ctrl-C has ended
     except Exception as error:
         if options.debug or not is_user_error(error):
             raise
