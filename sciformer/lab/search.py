@@ -185,7 +185,7 @@ def _optuna() -> Any:
         import optuna
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("random search needs Optuna: pip install optuna", name="optuna") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # a line for each trial is ours to print
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # a line for each trial, and why one fails, is ours to print
     return optuna
 
 
@@ -219,6 +219,8 @@ def open_study(setting: SearchSetting, storage: str | Path) -> Any:
 
 def _open_storage(storage: str) -> Any:
     optuna = _optuna()
+    if storage in ("sqlite://", "sqlite:///:memory:"):
+        raise InputError(f"storage {storage!r} keeps nothing: a search needs a file or a database")
     if "://" in storage:
         patient = {"connect_args": {"timeout": 60}} if storage.startswith("sqlite") else {}
         try:

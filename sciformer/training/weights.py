@@ -89,5 +89,5 @@ def _metadata(tensors: Mapping[str, Tensor]) -> dict[str, str]:
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
     return {"format": "pt", "sha256": digest.hexdigest()}  # whose tensors they are: PyTorch's
