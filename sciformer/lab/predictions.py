@@ -24,7 +24,7 @@ from sciformer.fast import BLOCK_NUMBERS
 from sciformer.lab.experiments import EXPERIMENTS, experiment
 from sciformer.lab.records import results_folder
 from sciformer.lab.search import SEARCH, TRIALS, drawn
-from sciformer.lab.settings import MaskedImageSetting, SequenceSetting
+from sciformer.lab.settings import ImageSetting, LanguageSetting, MaskedImageSetting, SequenceSetting
 from sciformer.training import next_token_loss
 
 #: Seconds that the host needs to start one operation, forward or backward. Small models wait for this, not for sums.
@@ -130,6 +130,22 @@ def predict(setting: Any) -> Prediction:
         plain[1].peak + beside,
         mixed[1].peak + beside,
     )
+
+
+def least_bytes(setting: ImageSetting | LanguageSetting) -> int:
+    """What a training holds at the least: numbers for each parameter, and in each block one for each feature.
+
+    It is counted without memory, of models of one block and of two, since every further block is like the second. The
+    score is dot product's, as some others compute a number when they are made; what scores learn is little.
+    """
+    plain = replace(setting, score="dot", score_options={})
+    with torch.device("meta"):
+        models = [replace(plain, num_layers=layers).model() for layers in (1, 2)]
+    one, two = (sum(p.numel() for p in model.parameters()) for model in models)
+    parameters = one + (setting.num_layers - 1) * (two - one)
+    tokens = setting.length if isinstance(setting, LanguageSetting) else (28 // setting.patch_size) ** 2
+    features = setting.num_layers * setting.batch_size * tokens * setting.embed_dim
+    return 4 * (NUMBERS_PER_PARAMETER * parameters + features)
 
 
 def _loss(setting: Any) -> Callable[[Tensor, Tensor], Tensor]:
