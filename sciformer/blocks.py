@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sciformer.attention import MultiHeadAttention
 from sciformer.fast.cache import Cache, RecentTokens
-from sciformer.functional import InputError
+from sciformer.functional import InputError, check_dropout, check_sizes
 from sciformer.scores import DotProductScore, ScoreRecipe, comparing_positions
 
 
@@ -27,6 +27,9 @@ class FeedForward(nn.Module):
         hidden_dim: width between the two maps.
         activation: recipe for φ.
         dropout: probability with which a hidden unit is dropped in training.
+
+    Raises:
+        ValueError: if ``embed_dim`` is below 1, ``hidden_dim`` is negative, or ``dropout`` is no probability.
     """
 
     def __init__(
@@ -39,6 +42,9 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ):
         super().__init__()
+        check_sizes(embed_dim=embed_dim)
+        check_sizes(0, hidden_dim=hidden_dim)
+        check_dropout(dropout)
         self.up = nn.Linear(embed_dim, hidden_dim, bias=bias)
         self.activation = activation()
         self.dropout = nn.Dropout(dropout)
@@ -71,20 +77,25 @@ class TokenShift(nn.Module):
         reach: M, how many tokens before it.
 
     Raises:
-        ValueError: if ``reach`` is below 1.
+        ValueError: if ``reach`` or ``embed_dim`` is below 1.
     """
 
     compares_positions = True
 
     def __init__(self, embed_dim: int, reach: int = 1):
         super().__init__()
-        if reach < 1:
-            raise InputError(f"reach must be at least 1, got {reach}")
+        check_sizes(embed_dim=embed_dim, reach=reach)
         self.weight = nn.Parameter(torch.zeros(reach, embed_dim))
 
     def forward(self, x: Float[Tensor, "B L E"], *, cache: Cache | None = None) -> Float[Tensor, "B L E"]:
-        """Mix; the cache remembers the last M tokens."""
-        M, L = len(self.weight), x.shape[1]
+        """Mix; the cache remembers the last M tokens.
+
+        Raises:
+            ValueError: if x is not ``embed_dim`` wide.
+        """
+        (M, E), L = self.weight.shape, x.shape[1]
+        if x.shape[-1] != E:
+            raise InputError(f"tokens must have {E} features, got {x.shape[-1]}")
         padded = F.pad(x, (0, 0, M, 0))  # (B, M + L, E), zeros first
         if cache is not None:
             memory = cache.memory(self, RecentTokens, len(x))
