@@ -144,6 +144,7 @@ class TransformerBlock(nn.Module):
         token_shift: int = 0,
     ):
         super().__init__()
+        check_sizes(embed_dim=embed_dim)
         norm = norm or partial(nn.LayerNorm, bias=bias)
         self.norm_first = norm_first
         self.attention_norm = norm(embed_dim)

@@ -16,6 +16,7 @@ from sciformer.functional import (
     Mask,
     Well,
     additive_scores,
+    check_query_key,
     check_sizes,
     distance_biased_scores,
     dot_product_scores,
@@ -307,6 +308,7 @@ class EnergyWellScore(Score):
         query_offset: int = 0,
     ) -> Float[Tensor, "B H L S"]:
         self.check_heads(query)
+        check_query_key(query, key)
         parameters: dict[str, Any] = {}
         alpha = self.alpha
         if alpha is not None:

@@ -92,7 +92,9 @@ def test_both_paths_refuse_values_and_batches_that_do_not_fit(score, need_weight
 
 
 @pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
-@pytest.mark.parametrize("name", ["dot", "distance", "distance on a grid", "additive", "separable", "gaussian field"])
+@pytest.mark.parametrize(
+    "name", ["dot", "distance", "distance on a grid", "additive", "separable", "gaussian field", "lorentzian_well"]
+)
 def test_both_paths_refuse_queries_and_keys_that_do_not_fit(name, is_causal, monkeypatch):
     monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", 1)
     score, (query, key, value) = built(RECIPES[name]), random_qkv(B, H, L, L, D)
