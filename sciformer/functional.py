@@ -331,7 +331,9 @@ def check_strength(strength: Tensor, query: Tensor, num_sides: int) -> None:
     Raises:
         ValueError: naming the shape given and those that fit.
     """
-    H = query.shape[-3] if query.dim() > 2 else None
+    if query.dim() < 3:
+        raise InputError(f"slopes are one for each head, got a query without heads, {tuple(query.shape)}")
+    H = query.shape[-3]
     if tuple(strength.shape) not in ((H,), (H, num_sides)):
         raise InputError(
             f"strength must be ({H},) or ({H}, {num_sides}) for {H} heads and {num_sides} sides, "

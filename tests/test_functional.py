@@ -657,7 +657,10 @@ META = torch.zeros(2, 3, 5, 7, device="meta")
         (lambda: attend(torch.zeros(5, 7), torch.zeros(7, 3), dropout_p=1.5), r"dropout .* \[0, 1\], got 1\.5"),
         (lambda: dot_product_scores(torch.zeros(2, 3, 5, 7), META), "on one device, got cpu and meta"),
         (lambda: dot_product_scores(torch.zeros(5, 0), torch.zeros(5, 0)), r"D of 1 or more, got \(5, 0\)"),
-        (lambda: distance_biased_scores(torch.zeros(5, 7), torch.zeros(5, 7), torch.zeros(1)), "for None heads"),
+        (
+            lambda: distance_biased_scores(torch.zeros(5, 7), torch.zeros(5, 7), torch.zeros(1)),
+            r"without heads, \(5, 7\)",
+        ),
         (lambda: additive_scores(torch.zeros(5, 7), torch.zeros(5, 7), torch.zeros(1, 7)), r"query of \(5, 7\)"),
         (
             lambda: additive_scores(*torch.zeros(2, 1, 3, 5, 7), torch.zeros(3, 7).double()),
