@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sciformer.fast import attention
 from sciformer.fast.cache import Cache, SourceMemory, memory_for
-from sciformer.functional import InputError, share_dtype
+from sciformer.functional import InputError, check_alike, check_sizes
 from sciformer.scores import DotProductScore, ScoreRecipe
 
 
@@ -48,8 +48,7 @@ class MultiHeadAttention(nn.Module):
         shared_qk: bool = False,
     ):
         super().__init__()
-        if embed_dim < 1:
-            raise InputError(f"embed_dim must be at least 1, got {embed_dim}")
+        check_sizes(embed_dim=embed_dim)
         if num_heads < 1 or embed_dim % num_heads:
             raise InputError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
         if not 0.0 <= dropout < 1.0:
@@ -75,6 +74,9 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L S"] | None]:
         """Attend from ``query`` to ``key`` and ``value``; without them it is self-attention.
 
+        A query with a NaN, as in a model that has diverged, need not show: a fast path may give its row the output 0.
+        With ``need_weights`` the row is NaN. A derivative of second order holds (L, S) weights, as ``need_weights``.
+
         Args:
             key: defaults to ``query``.
             value: defaults to ``key``.
@@ -90,9 +92,10 @@ class MultiHeadAttention(nn.Module):
             The output, and the weights or None.
 
         Raises:
-            ValueError: if an input is not (B, L, embed_dim), batches or lengths differ or the mask does not fit. With a
-                cache also if self-attention is not causal, if causal attention is given a mask or asked for weights, if
-                the source or the batch is not the one that the cache was filled with, or in training with dropout.
+            ValueError: if an input is not (B, L, embed_dim), batches, lengths, dtypes or devices differ or the mask
+                does not fit. With a cache also if self-attention is not causal, if causal attention is given a mask or
+                asked for weights, if the source or the batch is not the one that the cache was filled with, or in
+                training with dropout.
         """
         source = key
         key = query if key is None else key
@@ -149,8 +152,7 @@ class MultiHeadAttention(nn.Module):
                 raise InputError(f"{name} must be (B, length, {embed_dim}), got {tuple(x.shape)}")
             if x.shape[0] != query.shape[0]:
                 raise InputError(f"query has batch {query.shape[0]}, but {name} has batch {x.shape[0]}")
-            if not share_dtype(query, x):
-                raise InputError(f"inputs must share a floating-point dtype; query is {query.dtype}, {name} {x.dtype}")
+        check_alike(query=query, key=key, value=value)
         if key.shape[1] != value.shape[1]:
             raise InputError(f"there are {key.shape[1]} keys, but {value.shape[1]} values")
         # Three dimensions would silently put the batch where the heads belong.

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from sciformer.attention import MultiHeadAttention
 from sciformer.fast.cache import Cache, RecentTokens
-from sciformer.functional import InputError
+from sciformer.functional import InputError, check_dropout, check_sizes
 from sciformer.scores import DotProductScore, ScoreRecipe, comparing_positions
 
 
@@ -31,6 +31,9 @@ class FeedForward(nn.Module):
         hidden_dim: width between the two maps.
         activation: recipe for φ.
         dropout: probability with which a hidden unit is dropped in training.
+
+    Raises:
+        ValueError: if ``embed_dim`` is below 1, ``hidden_dim`` is negative, or ``dropout`` is no probability.
     """
 
     def __init__(
@@ -43,6 +46,9 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ):
         super().__init__()
+        check_sizes(embed_dim=embed_dim)
+        check_sizes(0, hidden_dim=hidden_dim)
+        check_dropout(dropout)
         self.up = nn.Linear(embed_dim, hidden_dim, bias=bias)
         self.activation = activation()
         self.dropout = nn.Dropout(dropout)
@@ -76,20 +82,25 @@ class TokenShift(nn.Module):
         reach: M, how many tokens before it.
 
     Raises:
-        ValueError: if ``reach`` is below 1.
+        ValueError: if ``reach`` or ``embed_dim`` is below 1.
     """
 
     compares_positions = True  # it counts back from a token, as some scores do, so no token before it may be missing
 
     def __init__(self, embed_dim: int, reach: int = 1):
         super().__init__()
-        if reach < 1:
-            raise InputError(f"reach must be at least 1, got {reach}")
+        check_sizes(embed_dim=embed_dim, reach=reach)
         self.weight = nn.Parameter(torch.zeros(reach, embed_dim))
 
     def forward(self, x: Float[Tensor, "B L E"], *, cache: Cache | None = None) -> Float[Tensor, "B L E"]:
-        """Mix; the cache remembers the last M tokens."""
-        M, L = len(self.weight), x.shape[1]
+        """Mix; the cache remembers the last M tokens.
+
+        Raises:
+            ValueError: if x is not ``embed_dim`` wide.
+        """
+        (M, E), L = self.weight.shape, x.shape[1]
+        if x.shape[-1] != E:
+            raise InputError(f"tokens must have {E} features, got {x.shape[-1]}")
         padded = F.pad(x, (0, 0, M, 0))  # (B, M + L, E): M rows of 0, or what a cache remembers in their place
         if cache is not None:
             memory = cache.memory(self, RecentTokens, len(x))
@@ -140,6 +151,7 @@ class TransformerBlock(nn.Module):
         token_shift: int = 0,
     ):
         super().__init__()
+        check_sizes(embed_dim=embed_dim)
         norm = norm or partial(nn.LayerNorm, bias=bias)
         self.norm_first = norm_first
         self.attention_norm = norm(embed_dim)

@@ -19,6 +19,7 @@ A ``ValueError`` that the package raises is an :class:`InputError`.
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from numbers import Integral
 from typing import Any, Literal
 
 import torch
@@ -39,6 +40,28 @@ class InputError(ValueError):
     The package raises it wherever it refuses an input on purpose. The command line, ``python -m sciformer``, prints it
     as one line; any other error is a bug and keeps its traceback.
     """
+
+
+def check_sizes(least: int = 1, **sizes: int) -> None:
+    """Refuse sizes that are no whole numbers or too small.
+
+    Raises:
+        ValueError: naming the size and its number.
+    """
+    for name, size in sizes.items():
+        if not isinstance(size, Integral) or size < least:
+            wanted = f"at least {least}" if size < least else "a whole number"
+            raise InputError(f"{name} must be {wanted}, got {size}")
+
+
+def check_dropout(dropout: float) -> None:
+    """Refuse a dropout that is no probability.
+
+    Raises:
+        ValueError: naming the number.
+    """
+    if not 0.0 <= dropout <= 1.0:
+        raise InputError(f"dropout must lie in [0, 1], got {dropout}")
 
 
 def naive_attention(
@@ -83,10 +106,11 @@ def causal_mask(
     With L = S this is the lower triangle; with L = 1, when a model writes one more token of a text, a row of True.
 
     Raises:
-        ValueError: if there are more queries than keys, since the first queries would then see nothing.
+        ValueError: if there are more queries than keys, since the first queries would then see nothing, or a length is
+            negative.
     """
     key_length = length if key_length is None else key_length
-    if length > key_length:
+    if not 0 <= length <= key_length:
         raise InputError(f"a causal mask needs a key for each query, got {length} queries and {key_length} keys")
     ones = torch.ones(length, key_length, dtype=torch.bool, device=device)
     return ones.tril(diagonal=key_length - length)
@@ -99,7 +123,7 @@ def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], max_length: int) -> 
         ValueError: if ``lengths`` is not one whole number from 0 to ``max_length`` for each sequence.
     """
     lengths = torch.as_tensor(lengths)
-    if lengths.dim() != 1 or lengths.is_floating_point():
+    if lengths.dim() != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
         raise InputError(f"lengths must be (B,) integers, got {lengths.dtype} of shape {tuple(lengths.shape)}")
     if len(lengths) and not 0 <= lengths.min() <= lengths.max() <= max_length:
         raise InputError(f"lengths must lie in 0..{max_length}, got {lengths.min().item()}..{lengths.max().item()}")
@@ -107,29 +131,40 @@ def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], max_length: int) -> 
     return (positions < lengths[:, None])[:, None, None, :]
 
 
-def share_dtype(*tensors: Tensor) -> bool:
-    """Whether tensors have one floating-point dtype, or autocast is on and will bring them to one.
+def check_alike(**tensors: Tensor) -> None:
+    """Refuse tensors that are not on one device, or not of one floating-point dtype.
 
     Under autocast, torch's mixed precision, a linear map returns half precision, but a norm or a distance float32. When
-    the two meet, the caller has made no mistake. Autocast never makes float64, which beside another dtype is a mistake.
-    """
-    dtypes, device = {x.dtype for x in tensors}, tensors[0].device.type
-    if len(dtypes) > 1 and torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
-        return dtypes <= {torch.float16, torch.bfloat16, torch.float32}
-    return len(dtypes) == 1 and tensors[0].is_floating_point()
-
-
-def check_mask(attn_mask: Tensor, scores_shape: Sequence[int]) -> None:
-    """Refuse a mask that is not boolean or does not broadcast to the scores.
+    the two meet, the caller has made no mistake, and the next product brings them to one dtype. Autocast never makes
+    float64, which beside another dtype is a mistake.
 
     Raises:
-        ValueError: naming the mask's dtype or both shapes.
+        ValueError: naming both devices or both dtypes.
+    """
+    (first, x), *others = tensors.items()
+    for name, y in others:
+        if x.device != y.device:
+            raise InputError(f"{first} and {name} must be on one device, got {x.device} and {y.device}")
+        same = x.dtype == y.dtype and x.is_floating_point()
+        if not same and torch.amp.is_autocast_available(x.device.type) and torch.is_autocast_enabled(x.device.type):
+            same = {x.dtype, y.dtype} <= {torch.float16, torch.bfloat16, torch.float32}
+        if not same:
+            raise InputError(f"{first} and {name} must share a floating-point dtype, got {x.dtype} and {y.dtype}")
+
+
+def check_mask(attn_mask: Tensor, scores_shape: Sequence[int], device: torch.device) -> None:
+    """Refuse a mask that is not boolean, not on the device of the scores, or does not broadcast to them.
+
+    Raises:
+        ValueError: naming the mask's dtype, both devices or both shapes.
     """
     if attn_mask.dtype != torch.bool:
         raise InputError(
             f"attn_mask must be boolean with True where a query may attend, got {attn_mask.dtype}; "
             "to add a bias to the scores, write a score that adds it"
         )
+    if attn_mask.device != device:
+        raise InputError(f"attn_mask is on {attn_mask.device}, but queries and keys are on {device}")
     wanted = tuple(scores_shape)
     given = tuple(attn_mask.shape)
     pairs = zip(reversed(given), reversed(wanted), strict=False)  # broadcasting compares from the last axis on
@@ -147,11 +182,14 @@ def masked_softmax(
     Rows sum to 1, but for a row with no key left, which is 0, as is its gradient (a plain softmax gives NaN for both).
 
     Raises:
-        ValueError: if the mask is not boolean or does not broadcast to the scores.
+        ValueError: if the scores are whole numbers, or the mask is not boolean, on another device or does not broadcast
+            to the scores.
     """
+    if not scores.is_floating_point():
+        raise InputError(f"scores must have a floating-point dtype, got {scores.dtype}")
     if attn_mask is None:
         return scores.softmax(dim=-1)
-    check_mask(attn_mask, scores.shape)
+    check_mask(attn_mask, scores.shape, scores.device)
     some_left = attn_mask.any(dim=-1, keepdim=True)  # (..., L, 1)
     # A hidden score becomes -inf; where a whole row is hidden, 0, since the softmax of -inf alone is NaN.
     fill = scores.new_zeros(some_left.shape).masked_fill(some_left, -math.inf)  # (..., L, 1)
@@ -178,12 +216,15 @@ def attend(
         The output and the weights.
 
     Raises:
-        ValueError: if scores and value disagree about the number of keys or the dtype, or the mask does not fit.
+        ValueError: if scores and value differ in batch, number of keys, dtype or device, the mask does not fit, or
+            ``dropout_p`` is no probability.
     """
-    if scores.shape[-1] != value.shape[-2]:
-        raise InputError(f"scores are over {scores.shape[-1]} keys, but there are {value.shape[-2]} values")
-    if not share_dtype(scores, value):
-        raise InputError(f"scores are {scores.dtype}, but value is {value.dtype}")
+    if value.dim() < 2 or scores.shape[:-2] != value.shape[:-2] or scores.shape[-1] != value.shape[-2]:
+        raise InputError(
+            f"scores must be (..., L, S) for a value of (..., S, D), got {tuple(scores.shape)} and {tuple(value.shape)}"
+        )
+    check_alike(scores=scores, value=value)
+    check_dropout(dropout_p)
     weights = masked_softmax(scores, attn_mask)  # (B, H, L, S)
     return F.dropout(weights, dropout_p) @ value, weights
 
@@ -192,13 +233,13 @@ def check_query_key(query: Tensor, key: Tensor) -> None:
     """Refuse queries and keys that cannot be compared.
 
     Raises:
-        ValueError: naming both shapes or both dtypes.
+        ValueError: naming both shapes, both dtypes or both devices.
     """
-    if not share_dtype(query, key):
-        raise InputError(f"query and key must share a floating-point dtype, got {query.dtype} and {key.dtype}")
-    if query.dim() < 2 or query.dim() != key.dim():
+    check_alike(query=query, key=key)
+    if query.dim() < 2 or query.dim() != key.dim() or query.shape[-1] == 0:
         raise InputError(
-            f"query and key must be (B, H, L, D) and (B, H, S, D), got {tuple(query.shape)} and {tuple(key.shape)}"
+            "query and key must be (B, H, L, D) and (B, H, S, D) with D of 1 or more, "
+            f"got {tuple(query.shape)} and {tuple(key.shape)}"
         )
     if query.shape[-1] != key.shape[-1]:
         raise InputError(f"query has head_dim {query.shape[-1]}, but key has head_dim {key.shape[-1]}")
@@ -242,8 +283,10 @@ def rotate(x: Float[Tensor, "*batch L D"], *, offset: int = 0, base: float = 10_
         offset: position of the first token.
 
     Raises:
-        ValueError: if D is odd, since features turn in pairs.
+        ValueError: if D is odd, since features turn in pairs, or x is not a floating-point (..., L, D) tensor.
     """
+    if x.dim() < 2 or not x.is_floating_point():
+        raise InputError(f"x must be a floating-point (..., L, D) tensor, got {x.dtype} of shape {tuple(x.shape)}")
     L, D = x.shape[-2:]
     if D % 2:
         raise InputError(f"rotary positions turn pairs of features, got an odd head_dim {D}")
@@ -292,16 +335,19 @@ def steps_between(
     return torch.stack([side.clamp(min=0) for step in ahead for side in (-step, step)]).float()
 
 
-def check_strength(strength: Tensor, num_heads: int, num_sides: int) -> None:
+def check_strength(strength: Tensor, query: Tensor, num_sides: int) -> None:
     """Refuse slopes that are neither (H,) nor (H, A).
 
     Raises:
         ValueError: naming the shape given and those that fit.
     """
-    if tuple(strength.shape) not in ((num_heads,), (num_heads, num_sides)):
+    if query.dim() < 3:
+        raise InputError(f"slopes are one for each head, got a query without heads, {tuple(query.shape)}")
+    H = query.shape[-3]
+    if tuple(strength.shape) not in ((H,), (H, num_sides)):
         raise InputError(
-            f"strength must be ({num_heads},) or ({num_heads}, {num_sides}) for {num_heads} heads and "
-            f"{num_sides} sides, got {tuple(strength.shape)}"
+            f"strength must be ({H},) or ({H}, {num_sides}) for {H} heads and {num_sides} sides, "
+            f"got {tuple(strength.shape)}"
         )
 
 
@@ -332,9 +378,9 @@ def distance_biased_scores(
             has no meaning, or ``strength`` does not fit the heads and sides.
     """
     scores = dot_product_scores(query, key)  # (B, H, L, S)
-    (H, L), S = query.shape[-3:-1], key.shape[-2]
+    L, S = scores.shape[-2:]
     steps = steps_between(L, S, query_offset=query_offset, width=width, device=query.device)  # (A, L, S)
-    check_strength(strength, H, len(steps))
+    check_strength(strength, query, len(steps))
     if strength.dim() == 1:  # one slope for the distance, whichever side it is to
         strength, steps = strength[:, None], steps.sum(dim=0, keepdim=True)
     sides = zip((-strength).unbind(dim=1), steps, strict=True)  # the sign is turned here, where there are few numbers
@@ -346,9 +392,10 @@ def check_additive_weight(weight: Tensor, query: Tensor) -> None:
     """Refuse a weight that is not one number for each head and each of its dimensions.
 
     Raises:
-        ValueError: naming both shapes.
+        ValueError: naming both shapes, both dtypes or both devices.
     """
-    if tuple(weight.shape) != (query.shape[-3], query.shape[-1]):
+    check_alike(query=query, weight=weight)
+    if query.dim() < 3 or tuple(weight.shape) != (query.shape[-3], query.shape[-1]):
         raise InputError(f"weight of shape {tuple(weight.shape)} is not (H, D) for a query of {tuple(query.shape)}")
 
 
