@@ -4,7 +4,6 @@ import argparse
 import json
 import os
 import platform
-import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -17,6 +16,7 @@ import torch
 from sciformer import data
 from sciformer.check import EXERCISES, grading, progress
 from sciformer.check.assignment import write_assignment
+from sciformer.check.command import run_grade
 from sciformer.data.files import written_whole
 from sciformer.functional import InputError
 from sciformer.lab import experiments, predictions, records, search, trainers
@@ -201,6 +201,11 @@ def _add_grade(commands: Any) -> argparse.ArgumentParser:
     grade.add_argument("--seconds", type=float, default=120, help="time for one submission, besides its answers")
     grade.add_argument("--memory", type=int, default=4096, help="MB for one submission, on Linux")
     grade.add_argument("--seed", type=int, help="of the inputs; a fresh one if not given")
+    grade.add_argument("--jobs", type=size, default=1, help="how many submissions run at a time; 1 if not given")
+    grade.add_argument(
+        "--resume", action="store_true", help="grade what is not graded in the report yet, or has changed"
+    )
+    grade.add_argument("--unsandboxed", action="store_true", help="run submissions with all rights that you have")
     grade.set_defaults(command=run_grade)
     return grade
 
@@ -417,17 +422,6 @@ def run_assignment(options: argparse.Namespace) -> None:
     for notebook in options.notebooks:
         path, count = write_assignment(notebook, options.out, exercises, nbgrader=options.nbgrader)
         print(f"written: {path}, {count} exercises")
-
-
-def run_grade(options: argparse.Namespace) -> None:
-    """Grade submissions; print a table and write the report."""
-    seed = secrets.randbits(32) if options.seed is None else options.seed
-    grades = grading.grade(
-        options.files, seed, module=options.exercises, seconds=options.seconds, memory=options.memory
-    )
-    print(grading.table(grades))
-    grading.write_report(grades, seed, options.out)
-    print(f"written: {options.out}")
 
 
 def run_progress(options: argparse.Namespace) -> None:
