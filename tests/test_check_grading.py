@@ -16,7 +16,8 @@ from solutions.nb02 import masked_weights, scaled_dot_product
 import sciformer
 from sciformer.check import EXERCISES, grading, running
 from sciformer.check.assignment import read_notebook, student_version, write_assignment
-from sciformer.check.report import table, write_report
+from sciformer.check.exercise import Call, Observation
+from sciformer.check.report import read_report, table, write_report
 from sciformer.cli import main
 
 NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "02_scaled_dot_product.ipynb"
@@ -379,6 +380,24 @@ def test_exercises_of_one_s_own_from_the_command_line(tmp_path, capsys):
     assert report["seed"] == 5
     assert [submission["points"] for submission in report["submissions"]] == [2, 0, 0]
     assert report["submissions"][1]["results"][0]["faults"] == ["not normalised"]
+
+
+def test_without_a_sandbox_the_same_points_are_given_when_asked_for(tmp_path):
+    (tmp_path / "right.py").write_text(RIGHT)
+    (tmp_path / "deletes.py").write_text(DELETES + RIGHT)
+    files = [str(tmp_path / name) for name in ("right.py", "deletes.py")]
+    assert main(["grade", *files, "--out", str(tmp_path / "grades.json"), "--unsandboxed", "--jobs", "2"]) == 0
+    _, grades = read_report(tmp_path / "grades.json")
+    assert [one.points for one in grades] == [6, 6]
+    assert Path(sciformer.check.exercise.__file__).read_text().startswith('"""An exercise')
+
+
+def test_a_report_does_not_grow_with_what_an_answer_says():
+    huge = Observation([Call("x" * 2**20, "x" * 2**20, {})])
+    result = grading._result(EXERCISES["future_leaks"], huge, 7)
+    assert result.points == 0
+    assert len(result.message) <= 4000
+    assert len(result.says) <= 4000
 
 
 def test_a_grader_that_cannot_run_anything_says_so(tmp_path, monkeypatch, capsys):

@@ -165,11 +165,12 @@ import os, time
 def children():
     for _ in range(6):
         if os.fork() == 0:
-            held = bytearray(700 * 2**20)
-            for n in range(0, len(held), 4096):
-                held[n] = 1
-            time.sleep(60)
-    time.sleep(20)
+            held = bytearray(400 * 2**20)  # as much as one process may
+            held[::4096] = bytes(len(held[::4096]))
+            time.sleep(10)
+            os._exit(0)
+    ended = [os.waitpid(-1, 0)[1] for _ in range(6)]
+    raise RuntimeError(f"{sum(status == 9 for status in ended)} killed")
 children()
 """
 CONTROLS = "def masked_weights(s, m): raise ValueError('\\x1b]0;title\\x07\\x1b[2J \\u202egnorw \\u2066')\n"
@@ -360,6 +361,16 @@ def test_the_time_of_a_submission_is_kept(seconds):
     assert seen["masked_weights"].problem is None
 
 
+@pytest.mark.long
+@pytest.mark.skipif(not os.access("/sys/fs/cgroup", os.W_OK), reason="control groups cannot be made here")
+def test_memory_is_limited_for_all_processes_of_a_submission_together():
+    runner = running.Runner(None, 60, 512, 7, 1, sandboxed=True)
+    _, notes = runner.observe([CHILDREN + RIGHT], {"masked_weights": "masked_weights"}, EXERCISES)
+    (note,) = notes
+    assert "killed" in note
+    assert "0 killed" not in note
+
+
 # The grader's own end.
 
 
@@ -383,11 +394,14 @@ def graded_in(folder):
     return [one.graded for one in read_report(path)[1]] if path.exists() else []
 
 
+@pytest.mark.parametrize("options", [[], ["--unsandboxed"]], ids=["", "without a sandbox"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
-def test_whatever_ends_the_grader_its_workers_end_and_what_is_graded_stays(tmp_path, number):
+def test_whatever_ends_the_grader_its_workers_end_and_what_is_graded_stays(tmp_path, number, options):
+    if options and number == signal.SIGKILL:
+        pytest.skip("nothing can help there")
     (tmp_path / "1.py").write_text(RIGHT)
     (tmp_path / "2.py").write_text(f"import os\nos.execvp('sleep', ['sleep', '{MARK}'])\n{RIGHT}")
-    grader = started(tmp_path, "1.py", "2.py")
+    grader = started(tmp_path, "1.py", "2.py", *options)
     wait_for(lambda: any(MARK in line for line in command_lines()))
     assert graded_in(tmp_path) == [True, False]
     grader.send_signal(number)
@@ -423,11 +437,10 @@ def test_a_report_is_resumed(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["random.py", "glob.py", "torch.py"])
-def test_a_submission_is_never_imported_by_the_grader(tmp_path, name):
-    """With the module's own name this is the file's fate as well, but for what Python imports before it."""
+def test_a_submission_is_never_imported_by_the_grader(tmp_path, monkeypatch, name):
     trap = "import os\nopen(os.environ.get('TRAP', '/dev/null'), 'w').write('sprung')\n"
     (tmp_path / name).write_text(trap + RIGHT)
-    os.environ["TRAP"] = str(tmp_path / "trap")
+    monkeypatch.setenv("TRAP", str(tmp_path / "trap"))
     grader = started(tmp_path, name)
     printed, errors = grader.communicate(timeout=300)
     assert "6/6" in printed, errors

@@ -2,11 +2,12 @@
 
 import json
 import os
+import time
 
 import pytest
 
 from sciformer.check import EXERCISES
-from sciformer.check.submission import LARGEST_FILE, LARGEST_PROGRAM, read
+from sciformer.check.submission import LARGEST_FILE, LARGEST_PROGRAM, Submission, read
 
 PROGRAM = "def masked_weights(scores, mask):\n    return 'é'\n"
 CHECKED = "!ls\nif True:\n    !pip list\nmine = 1\ncheck.future_leaks(mine)"
@@ -35,6 +36,34 @@ def test_programs_are_read_in_their_encoding(tmp_path, content):
     assert submission.unread is None
     assert "return 'é'" in submission.cells[0]
     assert submission.variables(EXERCISES) == {"masked_weights": "masked_weights"}
+
+
+@pytest.mark.parametrize(
+    ("call", "variable"),
+    [
+        ("check.future_leaks(mine)", "mine"),
+        ("sciformer.check.future_leaks( mine , seed=3)", "mine"),
+        ("check.future_leaks(\n    mine,\n)", "mine"),
+        ("check.future_leaks(answer=mine)", "future_leaks"),
+        ("check.future_leaks(lambda *inputs: True)", "future_leaks"),
+        ("check.future_leaks(answers[0])", "future_leaks"),
+        ("check.future_leaks.use(mine)", None),
+        ("x = check.future_leaks(mine)", None),
+        ("# check.future_leaks(mine)", None),
+        ("check.another(mine)", None),
+    ],
+)
+def test_what_is_checked_is_found(call, variable):
+    found = Submission("one.py", ["!ls", call]).variables(EXERCISES)
+    assert found == ({"future_leaks": variable} if variable else {})
+
+
+def test_looking_for_exercises_takes_no_time_whatever_is_written():
+    start = time.process_time()
+    for line in ("!a\n", "(", "{[", "a.", "a.a(", "def ", "-", "a" * 100 + " "):
+        text = (line * LARGEST_PROGRAM)[:LARGEST_PROGRAM]
+        assert Submission("one.py", [text]).variables(EXERCISES) == {}
+    assert time.process_time() - start < 5
 
 
 @pytest.mark.parametrize("name", ["one.ipynb", "ONE.IPYNB", "one.IpyNb"])

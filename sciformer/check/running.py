@@ -98,7 +98,7 @@ class Worker:
         except subprocess.TimeoutExpired:
             return "it closed the connection to the grader, or said too much"
         number = -code if code < 0 else code - 128  # in a sandbox, a signal comes as an exit status above 128
-        if number == signal.SIGKILL:
+        if number == 9:  # SIGKILL, by its number, since Windows does not know the name
             return "killed, as a process is that takes too much memory"
         return f"signal {number}" if number > 0 else f"exit status {code}"
 
