@@ -371,6 +371,18 @@ def test_memory_is_limited_for_all_processes_of_a_submission_together():
     assert "0 killed" not in note
 
 
+def test_what_is_shown_can_be_read_wherever_it_stands_and_not_written(tmp_path):
+    (tmp_path / "one").write_text("read")
+    tries = f"cat /tmp/deep/one /grader/one; echo $HOME {tmp_path}/*; "
+    tries += "echo x > /tmp/deep/one || echo held > /tmp/two; cat /tmp/two"
+    shown = {"/tmp/deep/one": tmp_path / "one", "/grader/one": tmp_path / "one"}
+    with sandbox.refused_calls() as fd:
+        command = sandbox.inside(["/bin/sh", "-c", tries], shown=shown, environment={}, refusing=fd)
+        done = subprocess.run(command, pass_fds=[fd], capture_output=True, text=True, check=True)
+    assert done.stdout == f"readread/tmp {tmp_path}/*\nheld\n"
+    assert (tmp_path / "one").read_text() == "read"
+
+
 # The grader's own end.
 
 

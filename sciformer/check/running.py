@@ -198,7 +198,8 @@ class Runner:
     ) -> tuple[dict[str, Observation], list[str]]:
         """What a submission's answers do, and notes on what went wrong outside of them.
 
-        After a statement or an answer that ends the process, or holds it beyond its time, it starts again without.
+        After a statement or an answer that ends the process, or holds it beyond its time, it starts again without. The
+        statements have the time that is left by those that did so.
 
         Args:
             answers: the variable that holds the answer to each exercise.
@@ -212,10 +213,10 @@ class Runner:
             todo = {name: variable for name, variable in answers.items() if name not in seen}
             job = {"cells": cells, "exercises": todo, "skip": skip, "seconds": left}
             turn = self._turn(job, exercises, seen)
-            left -= turn.used
             if isinstance(turn.doing, str):
                 seen[turn.doing] = _unfinished(exercises[turn.doing], turn)
             elif isinstance(turn.doing, int):
+                left -= turn.used
                 skip.append(turn.doing)
                 why = "cut off, it took too long" if turn.late else f"it ended its process: {turn.ended}"
                 skipped.append(f"{turn.begin}: {why}")

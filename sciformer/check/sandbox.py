@@ -74,14 +74,14 @@ def inside(
         own["PYTHONUSERBASE"] = site.getuserbase()
     for name, value in {**own, **environment}.items():
         options += ["--setenv", name, value]
+    options += ["--proc", "/proc", "--dev", "/dev", *space, "--tmpfs", "/dev/shm", *space, "--tmpfs", "/tmp"]
     for folder in (*_SYSTEM, *_SETTINGS):
         link = os.path.islink(folder)
         options += ["--symlink", os.readlink(folder), folder] if link else ["--ro-bind-try", folder, folder]
-    for folder in _python():
+    for folder in _python():  # which may be in /tmp
         options += ["--ro-bind", folder, folder]
     for name, path in shown.items():
         options += ["--ro-bind", str(path), name]
-    options += ["--proc", "/proc", "--dev", "/dev", *space, "--tmpfs", "/dev/shm", *space, "--tmpfs", "/tmp"]
     for folder in ("/proc", "/dev", "/"):  # for root, the kernel's settings in /proc would be there to be written
         options += ["--remount-ro", folder]
     return [bubblewrap(), *options, "--chdir", "/tmp", "--", *command]
@@ -130,7 +130,7 @@ def memory_group(megabytes: int) -> Iterator[list[str]]:
     try:
         for parents, limits in _groups(megabytes):
             groups += next(filter(None, (_make(parent, limits) for parent in parents)), [])
-        join = 'while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift; exec "$@"'
+        join = 'while [ "$1" != -- ]; do echo $$ 2> /dev/null > "$1"; shift; done; shift; exec "$@"'
         yield ["/bin/sh", "-c", join, "sh", *(str(group / "cgroup.procs") for group in groups), "--"] if groups else []
     finally:
         for group in groups:
