@@ -1,4 +1,4 @@
-"""Measure the package beside its peers; print a table, write benchmarks.json and benchmarks.png."""
+"""Measure the package beside its peers; print a table, write benchmarks.json, benchmarks.png and roofline.png."""
 
 import argparse
 import json
@@ -7,6 +7,7 @@ import platform
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from benchmarks import attention, busy, models, report
 from sciformer.data.files import written_whole
 from sciformer.lab.claims import between_marks
 from sciformer.lab.records import environment
+from sciformer.lab.roofline import measure_machine
 
 PEERS = ("x-transformers", "vit-pytorch")
 HERE = Path(__file__).parents[1]
@@ -28,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--out", type=Path, default=HERE / "results", help="folder to write to")
     top.add_argument("--lengths", type=int, nargs="+", default=[64, 256, 1024, 4096, 16384], help="tokens")
     top.add_argument("--repeats", type=int, default=15, help="turns of a model, or of a layer at 1,024 tokens")
-    top.add_argument("--trainings", type=int, default=3, help="turns of a training beside busy processes")
+    top.add_argument("--trainings", type=int, default=1, help="turns of a training beside busy processes")
     top.add_argument("--threads", type=int, default=torch.get_num_threads())
     top.add_argument("--limit", type=float, default=8.0, help="gigabytes that one pass may take")
     top.add_argument("--patience", type=float, default=8.0, help="seconds that one pass may take")
@@ -65,17 +67,22 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     content = environment(options.device)
     content["versions"] |= versions(PEERS)
     content |= {"machine": machine(), "limit": options.limit, "patience": options.patience, "layers": []}
+    limits = measure_machine(options.device)
+    content["roof"] = asdict(limits)
     for row in attention.measure(
         options.lengths,
         repeats=options.repeats,
         limit=options.limit,
         patience=options.patience,
+        machine=limits,
         device=options.device,
     ):
-        outcome = row.get("why not") or f"{row['milliseconds']:10.2f} ms {row['megabytes']:10.2f} MB"
+        outcome = row.get("why not") or (
+            f"{row['milliseconds']:10.2f} ms {row['megabytes']:10.2f} MB{report.share(row)}"
+        )
         print(f"{row['length']:6} tokens  {report.label(row):34} {outcome}", flush=True)
         content["layers"].append(row)
-    content["models"] = list(models.measure(repeats=options.repeats, device=options.device))
+    content["models"] = list(models.measure(repeats=options.repeats, machine=limits, device=options.device))
     content["busy"] = list(busy.measure(repeats=options.trainings))
     return content
 
@@ -96,9 +103,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     content = measure(options)
     with written_whole(options.out / report.RECORD) as beside:
         beside.write_text(json.dumps(content, indent=1) + "\n")
-    with written_whole(options.out / report.PICTURE) as beside:
-        report.picture(content).savefig(beside, format="png", dpi=110)
-    print(f"\n{report.table(content)}\n\nwritten to {options.out / report.RECORD} and {report.PICTURE}")
+    for name, (_, draw) in report.PICTURES.items():
+        with written_whole(options.out / name) as beside:
+            draw(content).savefig(beside, format="png", dpi=110)
+    print(f"\n{report.table(content)}\n\nwritten to {options.out}: {', '.join((report.RECORD, *report.PICTURES))}")
 
 
 if __name__ == "__main__":

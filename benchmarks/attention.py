@@ -1,25 +1,35 @@
-"""One layer of attention, forward and backward, with its four projections: the package's and its peers'.
+"""One layer of attention with its four projections, the package's and its peers': forward and backward, or forward.
 
 All contestants have the same sizes and, but for what a score has to learn, as many parameters. They take turns, so that
 a noisy machine is noisy for all.
 """
 
 import math
+import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import flex_attention
 
-from sciformer import SCORES, MultiHeadAttention
+from sciformer import SCORES, DistanceBiasedScore, DotProductScore, MultiHeadAttention
 from sciformer.lab.measuring import median_seconds_in_turns, peak_bytes
+from sciformer.lab.roofline import Machine, cost
+from sciformer.scores import ScoreRecipe
 
 BATCH, EMBED_DIM, NUM_HEADS = 1, 128, 4
 HEAD_DIM = EMBED_DIM // NUM_HEADS
 #: At this length every contestant is measured as often as was asked for; the longer, the less often.
 REPEATS_AT = 1024
+
+
+#: "readable" holds the weights of all pairs of tokens, "fast" is the fastest that there is, both forward and backward;
+#: "forward" is the fastest without a backward pass, which some peers lack.
+Form = Literal["fast", "readable", "forward"]
 
 
 class Ours(nn.Module):
@@ -29,9 +39,9 @@ class Ours(nn.Module):
         readable: take the readable path, which returns the weights.
     """
 
-    def __init__(self, score: str, *, readable: bool, is_causal: bool = True):
+    def __init__(self, score: ScoreRecipe, *, readable: bool, is_causal: bool = True):
         super().__init__()
-        self.attention = MultiHeadAttention(EMBED_DIM, NUM_HEADS, score=SCORES[score], bias=False)
+        self.attention = MultiHeadAttention(EMBED_DIM, NUM_HEADS, score=score, bias=False)
         self.readable, self.is_causal = readable, is_causal
 
     def forward(self, x: Tensor) -> Tensor:
@@ -58,11 +68,11 @@ class Torchs(nn.Module):
 class XTransformers(nn.Module):
     """x-transformers' layer, plain or with ALiBi, with all scores at once or through torch's fused kernels."""
 
-    def __init__(self, *, readable: bool, alibi: bool):
+    def __init__(self, *, readable: bool, alibi: bool, is_causal: bool = True):
         super().__init__()
         from x_transformers.x_transformers import AlibiPositionalBias, Attention
 
-        self.attention = Attention(EMBED_DIM, dim_head=HEAD_DIM, heads=NUM_HEADS, causal=True, flash=not readable)
+        self.attention = Attention(EMBED_DIM, dim_head=HEAD_DIM, heads=NUM_HEADS, causal=is_causal, flash=not readable)
         self.bias = AlibiPositionalBias(NUM_HEADS) if alibi else None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -70,9 +80,53 @@ class XTransformers(nn.Module):
         return self.attention(x, rel_pos=self.bias)
 
 
+class FlexAttention(nn.Module):
+    """Distance-biased attention by torch's FlexAttention, compiled: every token sees all. On a CPU it has no backward.
+
+    Args:
+        width: tokens in a row of the grid on which distances are counted; None is a sequence.
+
+    Raises:
+        ImportError: if there is no compiler that it could be compiled with.
+    """
+
+    def __init__(self, *, width: int | None = None):
+        super().__init__()
+        if shutil.which(os.environ.get("CXX", "g++")) is None:
+            raise ImportError("FlexAttention needs a C++ compiler")
+        self.in_proj = nn.Linear(EMBED_DIM, 3 * EMBED_DIM, bias=False)
+        self.out_proj = nn.Linear(EMBED_DIM, EMBED_DIM, bias=False)
+        self.strength = nn.Parameter(torch.full((NUM_HEADS,), 0.1))
+        self.width = width
+        self.kernel = torch.compile(flex_attention, dynamic=True)
+
+    def price(self, score: Tensor, batch: Tensor, head: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        """The score of a pair, minus what its distance costs."""
+        if self.width is None:
+            return score - self.strength[head] * (i - j).abs()
+        rows, columns = i // self.width - j // self.width, i % self.width - j % self.width
+        return score - self.strength[head] * (rows.abs() + columns.abs())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, L, E) to (B, L, E)."""
+        parts = self.in_proj(x).chunk(3, dim=-1)
+        q, k, v = (part.unflatten(-1, (NUM_HEADS, HEAD_DIM)).transpose(1, 2) for part in parts)
+        return self.out_proj(self.kernel(q, k, v, score_mod=self.price).transpose(1, 2).flatten(-2))
+
+
 def two_sided(*, readable: bool) -> nn.Module:
     """The package's layer as vit-pytorch has it: every token sees all, and a norm comes first."""
-    return nn.Sequential(nn.LayerNorm(EMBED_DIM), Ours("dot", readable=readable, is_causal=False))
+    return nn.Sequential(nn.LayerNorm(EMBED_DIM), Ours(DotProductScore, readable=readable, is_causal=False))
+
+
+def on_grid(length: int, *, readable: bool) -> nn.Module:
+    """The package's layer with the distance bias on a square grid."""
+    return Ours(partial(DistanceBiasedScore, width=math.isqrt(length)), readable=readable, is_causal=False)
+
+
+def flex_on_grid(length: int) -> nn.Module:
+    """FlexAttention on the same grid."""
+    return FlexAttention(width=math.isqrt(length))
 
 
 def vit_pytorch() -> nn.Module:
@@ -87,15 +141,16 @@ class Contestant:
     """One way to compute a layer of attention.
 
     Args:
-        form: "readable" holds the weights of all pairs of tokens, "fast" is the fastest that there is.
-        build: makes the layer.
+        build: makes the layer for sequences of a length.
         beside: the label of ours that a peer is compared with; "" of ours.
+        counted: whether its operations can be counted, which a compiled kernel hides.
     """
 
     name: str
-    form: Literal["fast", "readable"]
-    build: Callable[[], nn.Module]
+    form: Form
+    build: Callable[[int], nn.Module]
     beside: str = ""
+    counted: bool = True
 
     @property
     def label(self) -> str:
@@ -103,25 +158,47 @@ class Contestant:
         return f"{self.name}, {self.form}"
 
 
+def at_any_length(build: Callable[..., nn.Module], *arguments: Any, **options: Any) -> Callable[[int], nn.Module]:
+    """A layer that does not depend on the length."""
+    return lambda length: build(*arguments, **options)
+
+
 def contestants() -> list[Contestant]:
-    """All of them; causal, but for the two-sided.
+    """All of them; causal, but for the two-sided and the grid.
 
     A peer is compared with our fast form of the same attention, or with the readable one if it too returns weights.
     """
     ours, peers = [], []
-    forms: tuple[Literal["fast", "readable"], ...] = ("fast", "readable")
+    both: tuple[Form, ...] = ("fast", "readable")
+    for form in both:
+        readable = form == "readable"
+        ours += [
+            Contestant(name, form, at_any_length(Ours, score, readable=readable)) for name, score in SCORES.items()
+        ]
+        ours.append(Contestant("dot, two-sided", form, at_any_length(two_sided, readable=readable)))
+        peers.append(
+            Contestant("nn.MultiheadAttention", form, at_any_length(Torchs, readable=readable), f"dot, {form}"),
+        )
+        for name, beside, options in (
+            ("x-transformers", "dot, fast", {"alibi": False}),
+            ("x-transformers, ALiBi", "distance, fast", {"alibi": True}),
+            ("x-transformers, ALiBi, two-sided", "distance, two-sided, fast", {"alibi": True, "is_causal": False}),
+        ):
+            build = at_any_length(XTransformers, readable=readable, **options)
+            peers.append(Contestant(name, form, build, beside))
+    forms: tuple[Form, ...] = (*both, "forward")
     for form in forms:
         readable = form == "readable"
-        ours += [Contestant(score, form, partial(Ours, score, readable=readable)) for score in SCORES]
-        ours.append(Contestant("dot, two-sided", form, partial(two_sided, readable=readable)))
-        peers += [
-            Contestant("nn.MultiheadAttention", form, partial(Torchs, readable=readable), f"dot, {form}"),
-            Contestant("x-transformers", form, partial(XTransformers, readable=readable, alibi=False), "dot, fast"),
-            Contestant(
-                "x-transformers, ALiBi", form, partial(XTransformers, readable=readable, alibi=True), "distance, fast"
-            ),
-        ]
-    return [*ours, *peers, Contestant("vit-pytorch, two-sided", "readable", vit_pytorch, "dot, two-sided, fast")]
+        sequence = at_any_length(Ours, DistanceBiasedScore, readable=readable, is_causal=False)
+        ours.append(Contestant("distance, two-sided", form, sequence))
+        ours.append(Contestant("distance, grid", form, partial(on_grid, readable=readable)))
+    return [
+        *ours,
+        *peers,
+        Contestant("vit-pytorch, two-sided", "readable", at_any_length(vit_pytorch), "dot, two-sided, fast"),
+        Contestant("FlexAttention", "forward", at_any_length(FlexAttention), "distance, two-sided, forward", False),
+        Contestant("FlexAttention, grid", "forward", flex_on_grid, "distance, grid, forward", False),
+    ]
 
 
 def foreseen(measured: Sequence[tuple[int, float]], length: int) -> float:
@@ -154,14 +231,18 @@ def too_much(rows: Sequence[dict[str, Any]], length: int, *, limit: float, patie
     return f"would take {seconds:.0f} s" if seconds > patience else None
 
 
-def one_pass(build: Callable[[], nn.Module], length: int, device: str) -> Callable[[], None]:
-    """Forward and backward of a new layer, always on the same numbers."""
+def one_pass(contestant: Contestant, length: int, device: str) -> Callable[[], None]:
+    """Forward and, but for the form "forward", backward of a new layer, always on the same numbers."""
     torch.manual_seed(0)
-    layer = build().to(device)
-    x = torch.randn(BATCH, length, EMBED_DIM, device=device, requires_grad=True)
+    layer = contestant.build(length).to(device)
+    backward = contestant.form != "forward"
+    x = torch.randn(BATCH, length, EMBED_DIM, device=device, requires_grad=backward)
 
     def run() -> None:
-        layer(x).sum().backward()
+        with torch.set_grad_enabled(backward):
+            loss = layer(x).sum()
+        if backward:
+            loss.backward()
         if device == "cuda":
             torch.cuda.synchronize()
 
@@ -169,15 +250,16 @@ def one_pass(build: Callable[[], nn.Module], length: int, device: str) -> Callab
 
 
 def measure(
-    lengths: Sequence[int], *, repeats: int, limit: float, patience: float, device: str = "cpu"
+    lengths: Sequence[int], *, repeats: int, limit: float, patience: float, machine: Machine, device: str = "cpu"
 ) -> Iterator[dict[str, Any]]:
-    """Time and memory of every contestant at every length, shortest first.
+    """Time, memory and cost of every contestant at every length, shortest first.
 
     Memory is the most that torch has allocated at a time during the first pass, beyond parameters and input. Times are
     medians of ``repeats`` later passes at length :data:`REPEATS_AT`, of more at shorter lengths and of fewer at longer.
 
     Yields:
-        A row for each contestant and length, with "milliseconds" and "megabytes" or with "why not".
+        A row for each contestant and length, with "milliseconds" and "megabytes" or with "why not". Whatever is counted
+        has "flops", "bytes" and "share" as well: how much of its time the machine needs at least.
     """
     everyone = contestants()
     before: dict[str, list[dict[str, Any]]] = {contestant.label: [] for contestant in everyone}
@@ -194,19 +276,23 @@ def measure(
             why_not = too_much(before[contestant.label], length, limit=limit, patience=patience)
             if why_not is None:
                 try:
-                    run = one_pass(contestant.build, length, device)
+                    run = one_pass(contestant, length, device)
                 except ImportError:
                     why_not = "not installed"
             if why_not is None:
                 row["megabytes"] = peak_bytes(run, device) / 1e6
+                if contestant.counted:
+                    row |= asdict(cost(run, machine))
                 before[contestant.label].append(row)
                 runs.append(run)
             else:
                 row["why not"] = why_not
             rows.append(row)
-        often = max(min(7, repeats), repeats * REPEATS_AT // length)
+        often = max(min(5, repeats), repeats * REPEATS_AT // length)
         seconds = iter(median_seconds_in_turns(runs, often))
         for row in rows:
             if "why not" not in row:
                 row["milliseconds"] = 1000 * next(seconds)
+                if "least_seconds" in row:
+                    row["share"] = 1000 * row.pop("least_seconds") / row["milliseconds"]
         yield from rows

@@ -22,10 +22,10 @@ from sciformer.lab.experiments import BAKE_OFF_TEXT, MNIST_IMAGE_TRANSFORMER, MN
 ROOT = Path(__file__).parents[1]
 #: What the notebooks train, by name: the setting and a number of steps that takes a few seconds.
 TASKS: dict[str, tuple[Any, int]] = {
-    "image, notebook 06": (MNIST_IMAGE_TRANSFORMER["quick"], 60),
-    "pixels, notebook 07": (MNIST_PIXELS["quick"]["distance"], 20),
-    "characters, notebook 08": (SHAKESPEARE["quick"]["distance"], 60),
-    "additive, notebook 16": (BAKE_OFF_TEXT["quick"]["additive"], 20),
+    "image, notebook 06": (MNIST_IMAGE_TRANSFORMER["quick"], 30),
+    "pixels, notebook 07": (MNIST_PIXELS["quick"]["distance"], 10),
+    "characters, notebook 08": (SHAKESPEARE["quick"]["distance"], 30),
+    "additive, notebook 16": (BAKE_OFF_TEXT["quick"]["additive"], 10),
 }
 #: What threads do that wait, and what says so to OpenMP before torch is loaded.
 WAYS: dict[str, dict[str, str]] = {
@@ -62,7 +62,7 @@ def busy_processes(count: int) -> Iterator[None]:
             process.wait()
 
 
-def measure(*, repeats: int, limit: float = 300.0) -> Iterator[dict[str, Any]]:
+def measure(*, repeats: int, limit: float = 60.0) -> Iterator[dict[str, Any]]:
     """Median seconds of every task, in every way of waiting, beside no, one and two busy processes, in random order.
 
     Args:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from sciformer.data import shakespeare
 from sciformer.lab.experiments import MNIST_IMAGE_TRANSFORMER, SHAKESPEARE
 from sciformer.lab.measuring import median_seconds_in_turns
+from sciformer.lab.roofline import Machine, cost
 from sciformer.lab.settings import ImageSetting, LanguageSetting, Profile
 from sciformer.training import TrainConfig, fit, next_token_loss
 
@@ -163,15 +164,16 @@ TASKS: dict[str, tuple[Callable[[Profile], Any], dict[str, tuple[Callable[..., n
 }
 
 
-def measure(*, repeats: int, device: str = "cpu") -> Iterator[dict[str, Any]]:
+def measure(*, repeats: int, machine: Machine, device: str = "cpu") -> Iterator[dict[str, Any]]:
     """Training steps per second of every model: medians over turns of as many steps as :data:`TRAIN` says.
 
     Yields:
-        A row for each model, with "parameters" and "steps per second" or with "why not".
+        A row for each model, with "parameters", "steps per second", the "flops" and "bytes" of a step, and "share", how
+        much of its time the machine needs at least; or with "why not".
     """
     for task, (setting_of, models) in TASKS.items():
         setting = setting_of("full" if device == "cuda" else "quick")
-        rows, runs = [], []
+        rows, runs, costs = [], [], []
         for name, (build, loop) in models.items():
             row: dict[str, Any] = {"task": task, "model": name, "kind": "ours" if name == "sciformer" else "peer"}
             rows.append(row)
@@ -183,8 +185,12 @@ def measure(*, repeats: int, device: str = "cpu") -> Iterator[dict[str, Any]]:
                 continue
             row["parameters"] = sum(p.numel() for p in model.parameters())
             runs.append(loop(model, setting, device))
-        seconds = iter(median_seconds_in_turns(runs, repeats))
+            costs.append(cost(runs[-1], machine))
+        measured = iter(zip(costs, median_seconds_in_turns(runs, repeats), strict=True))
         for row in rows:
             if "why not" not in row:
-                row["steps per second"] = setting.train.steps / next(seconds)
+                counted, seconds = next(measured)
+                steps = setting.train.steps
+                row |= {"flops": counted.flops / steps, "bytes": counted.bytes / steps}
+                row |= {"steps per second": steps / seconds, "share": counted.least_seconds / seconds}
         yield from rows

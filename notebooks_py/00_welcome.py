@@ -286,8 +286,8 @@ check.recent_words(recent_words)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Word $j$ lies $i - j$ steps behind word $i$. How large may that be, and how small? With `place = torch.arange(length)`,
-# `place[:, None] - place` is all of them at once.
+# Word $j$ lies $i - j$ steps behind word $i$. How large may that be, and how small? With `position = torch.arange(length)`,
+# `position[:, None] - position` is all of them at once.
 #
 # </details>
 # <details><summary>Solution</summary>

@@ -701,7 +701,7 @@ check.bilateral_filter(bilateral_filter)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Two matrices (L, L) of squared differences: `place[:, None] - place`, and the same with the signal.
+# Two matrices (L, L) of squared differences: `position[:, None] - position`, and the same with the signal.
 #
 # </details>
 # <details><summary>Hint 2</summary>

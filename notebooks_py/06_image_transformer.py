@@ -303,8 +303,8 @@ plt.show()
 # %% [markdown]
 # ## Picture 1: what a patch is compared with
 #
-# Each of the 64 filters is a 7×7 pattern; a token's number 17 says how much of pattern 17 its patch contains. Red
-# counts for, blue against.
+# Each of the 64 filters is a pattern of a patch's size; a token's number 17 says how much of pattern 17 its patch contains.
+# Red counts for, blue against.
 
 # %%
 filters = model.to_sequence.projection.weight.detach()  # (64, 1, 7, 7) with patches of 7×7
@@ -314,8 +314,8 @@ plt.show()
 # %% [markdown]
 # ## Picture 2: what the model knows about places
 #
-# Nobody told the model that patch 5 lies under patch 1. Compare each place's learned vector with all others: one small
-# map for each place, laid out as the image is.
+# Nobody told the model which patch lies under which. Compare each place's learned vector with all others: one small map
+# for each place, laid out as the image is.
 
 # %%
 similarity = F.cosine_similarity(model.positions.table[:, None], model.positions.table[None], dim=-1)  # (L, L)
@@ -540,14 +540,14 @@ check.order_matters(order_matters)
 # </details>
 #
 # **3. (hard, 15 minutes)** The classifier's weights say where each query looks. Draw those of one digit for two queries
-# as 4×4 maps. Do they look at fixed places, or does it depend on the digit?
+# as maps, laid out as the patches are. Do they look at fixed places, or does it depend on the digit?
 #
 # <details><summary>Answer</summary>
 #
 # Run the blocks by hand as in `MyImageTransformer.forward`, then
 # `weights = model.classifier.queries(model.classifier.norm(tokens)).softmax(dim=1)` and
-# `plotting.images(weights[0].T.reshape(-1, 1, 4, 4))`. Tokens carry both content and position, so it is some of both;
-# compare several digits before you decide.
+# `plotting.images(weights[0].T.reshape(-1, 1, grid, grid))`. Tokens carry both content and position, so it is some of
+# both; compare several digits before you decide.
 #
 # </details>
 

@@ -500,11 +500,11 @@ for other in ("sinusoidal", "learned", "none", "published"):
     course.verdict(f"that difference over its error, {other}", mean / error, above=2)
 
 # %% [markdown]
-# The claim was that a learned distance can replace positions. In so short a training it does more: it starts with near
-# things together, which others first have to learn. `published` differs in more than its distance: one head, post-norm, Adam.
-# Its gap has no single cause.
+# The claim was that a learned distance can replace positions. In the quick profile's short training it does more: it starts
+# with near things together, which others first have to learn. `published` differs in more than its distance: one head,
+# post-norm, Adam. Its gap has no single cause.
 #
-# Its authors report about 79 % with about 250,000 parameters, after ten epochs at 28×28. The model that they describe has
+# Its authors report about 79 % with about 250,000 parameters, after ten epochs at 28×28. The model they describe has
 # fewer. `mnist-784-published` trains it as they did:
 
 # %%
@@ -590,7 +590,7 @@ theirs = trainers.enlarged(model.cpu(), fine)(large_batch[0][:8].cpu())
 torch.testing.assert_close(enlarged(model.to(device), 2)(large_batch[0][:8]).cpu(), theirs)
 
 # %% [markdown]
-# What was 3 tokens away is 6 away now, so each step may cost half. With that, and nothing learned anew, it reads pictures of
+# What was 3 tokens away is 6 away now, so each step may cost half. In the quick profile that alone lets it read pictures of
 # four times as many tokens. A table of 196 positions has no such reading.
 #
 # That saves most of the way to 784 pixels, since the matrix has 16 times the entries there. The recorded run `mnist-784`
@@ -621,7 +621,8 @@ course.verdict("turned sixes read as 9", (turned_sixes == 9).float().mean().item
 course.verdict("upright sixes read as 9", (upright == 9).float().mean().item(), below=0.1, measured="quick")
 
 # %% [markdown]
-# A blind model would read as many turned sixes as 6 as upright ones. This one knows above from below. What does it mix up?
+# A blind model would read as many turned sixes as 6 as upright ones. In the quick profile this one reads far fewer: it knows
+# above from below. What does it mix up?
 
 # %%
 plotting.confusion(metrics.confusion_matrix(predicted, labels, 10))

@@ -273,7 +273,7 @@ course.verdict("loss at torch's defaults", first["torch's defaults"], above=20)
 # %% tags=["nbval-ignore-output"]
 def train_briefly(model):
     stream = text_batches(tokens, 32, batch_size=8, seed=1)
-    return fit(model, stream, next_token_loss, TrainConfig(steps=60, lr=1e-3), progress=False).loss
+    return fit(model.to(device), stream, next_token_loss, TrainConfig(steps=60, lr=1e-3), progress=False).loss
 
 
 begun = {name: train_briefly(model) for name, model in starts.items()}
@@ -525,7 +525,7 @@ plotting.curves({"model": history.loss, **lines}, smooth=20, ylabel="training lo
 plt.show()
 
 # %% [markdown]
-# It beats every table. Now let it write, with the same prompt and the same luck:
+# Already in the quick profile it beats every table. Now let it write, with the same prompt and the same luck:
 
 # %% tags=["nbval-ignore-output"]
 for temperature in (0.0, 0.5, 1.0, 2.0):
@@ -766,12 +766,12 @@ check.text_perplexity(text_perplexity)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# About which character do the logits of place 0 speak? And does anyone know what comes after the last?
+# About which character do the logits of position 0 speak? And does anyone know what comes after the last?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# L − 1 places are left in each text. One mean over all of them, of −log p, and the exponential at the very end.
+# L − 1 positions are left in each text. One mean over all of them, of −log p, and the exponential at the very end.
 #
 # </details>
 # <details><summary>Solution</summary>

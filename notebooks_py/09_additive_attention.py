@@ -443,9 +443,9 @@ lead = [losses[f"learned, {score}"] - losses[f"sinusoidal, {score}"] for score i
 course.verdict("loss of learned minus sinusoidal, mean of both scores", statistics.mean(lead), above=0, measured="quick")
 
 # %% [markdown]
-# Prediction 3: it learns, and stays close. Even with all tokens **equally loud**, a plain running mean, a model learns. In so few
-# steps the waves are ahead: as in notebook 04, learned positions have to be found first. One seed proves no small
-# difference; that is for the recorded runs.
+# This is how the quick profile answers prediction 3. The separable model learns, and stays close. Even with all tokens
+# **equally loud**, a plain running mean, a model learns. In so few steps the waves are ahead: as in notebook 04, learned
+# positions have to be found first. One seed proves no small difference; that is for the recorded runs.
 #
 # ### The recorded runs
 #
@@ -473,9 +473,10 @@ for one, other in pairs:
     print(f"{one} less {other}: {mean:+.3f} ± {error:.3f}")
 
 # %% [markdown]
-# *Separable attention is feasible*: that holds. It costs little beside sinusoids, and beside learned positions it is even ahead.
-# *Sinusoidal and learned positions come to the same*: in a thousand steps that does not hold; the waves lead by many times
-# the error. The claim was made for five thousand steps of a larger model.
+# *Separable attention is feasible*: in the quick profile's record that holds. It costs little beside sinusoids, and beside
+# learned positions it is even ahead. *Sinusoidal and learned positions come to the same*: in that record's thousand steps it
+# does not hold; the waves lead by many times the error. The claim was made for five thousand steps of a larger model, those of
+# the full profile.
 
 # %% [markdown]
 # Published, one run each at the full size, lowest validation loss read off its plots: learned positions 1.486 with the dot
@@ -503,7 +504,8 @@ course.verdict("the least that a separable model's loss rises", least, above=0.2
 # %% [markdown]
 # All of them rise: the separable form with sinusoids as far as the dot product, with learned positions twice as far, since
 # there the dot product finds its low late. That all tokens attend alike keeps no model from memorizing a text: the
-# claim does not hold here. Of the full size, with its dropout, there is no record yet.
+# claim does not hold here. At the full size, with its dropout, it may turn out otherwise; the list of recorded runs above says
+# whether anybody has measured it.
 #
 # ## Look: who is loud
 #
@@ -539,8 +541,8 @@ course.verdict("share of the last quarter, mean of the layers", statistics.mean(
 
 
 # %% [markdown]
-# Without asking, heads have learned to favour what is near: the weight grows along the text, and the running mean becomes a
-# window, like the causal price on distance in notebook 07.
+# In the quick profile heads have learned, without asking, to favour what is near: the weight grows along the text, and the
+# running mean becomes a window, like the causal price on distance in notebook 07.
 
 # %% [markdown]
 # ## Exercises
@@ -664,7 +666,7 @@ check.read_token(read_token)
 #   back.
 # - Take the sum out of the tanh, and the softmax cancels the query. What is left is a running mean: linear time, and a state of
 #   one token.
-# - A model can learn language without asking. What it loses is small here, and measured.
+# - A model can learn language without asking. What it loses is small in the quick profile, where it was measured.
 
 # %% [markdown]
 # ## Check yourself

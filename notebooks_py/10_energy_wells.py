@@ -567,8 +567,9 @@ plotting.curves(losses, ylabel="training loss", smooth=20, title="images")
 plt.show()
 
 # %% [markdown]
-# Started inside its moat, the stated Gaussian learns, too: queries and keys are free to move. The softmax-exponential's nearly
-# equal weights do about as well as equal ones. One seed and few steps settle no tenth of a per cent; the record has more.
+# In the quick profile the stated Gaussian, started inside its moat, learns, too: queries and keys are free to move. The
+# softmax-exponential's nearly equal weights do about as well there as equal ones. One seed and few steps settle no tenth of a
+# per cent; the record has more.
 #
 # Characters, two arms:
 
@@ -630,7 +631,7 @@ for name, figure in recorded:
 # A gap within two of its standard errors is no difference. `uniform` says how much there was to win by looking at all.
 #
 # In the quick profile the stated softmax-exponential well reads digits as badly as `uniform`, and no other well is behind the dot
-# product. On 500 steps of text all wells but two stated ones are a little ahead of it.
+# product. In its 500 steps of text all wells but two stated ones are a little ahead of it.
 
 # %% [markdown]
 # And when nothing is scarce? The long profile trains on all 60,000 digits, 16 times over, with patches of 7×7 pixels and a read-out

@@ -222,7 +222,8 @@ print("places that count:", int((wanted != 0).sum()), "of", wanted.numel())
 # %% [markdown]
 # ## Train: backwards
 #
-# One block on each side, post-norm, ReLU, sinusoidal positions: 2017, but small. The optimiser is not of 2017 (Muon, notebook 08).
+# One block on each side (two in the full profile), post-norm, ReLU, sinusoidal positions: 2017, but small. The optimiser is not of
+# 2017 (Muon, notebook 08).
 
 # %% tags=["nbval-ignore-output"]
 setting = experiments.REVERSAL[course.profile()]["sinusoidal"]
@@ -413,8 +414,8 @@ plt.show()
 
 
 # %% [markdown]
-# By the loss, the worst model is the best by far: without a causal mask, its second attention sees the very tokens it has to
-# predict. The other one stops early: it has learned how dates look, and cannot know which. What do they write?
+# By the loss, in the quick profile, the worst model is the best by far: without a causal mask, its second attention sees the very
+# tokens it has to predict. The other one stops early: it has learned how dates look, and cannot know which. What do they write?
 
 # %% tags=["nbval-ignore-output"]
 @torch.no_grad()
@@ -430,9 +431,10 @@ for text in ("Tue March 5th 1985", "1.1.2001", "24/DEC/2040"):
 
 
 # %% [markdown]
-# Prediction 2: with a causal mask one well-formed date, whatever the source. Without it, nonsense: in training it copied the next
-# token, and that is not there yet when it writes. A falling loss hides both mistakes, fluent output the first. A test finds them
-# before any training: **change the source, and the output must change.**
+# This is how the quick profile answers prediction 2. With a causal mask the model writes one well-formed date, whatever the source.
+# Without it, the model writes nonsense: in training it copied the next token, and that is not there yet when it writes. A falling
+# loss hides both mistakes, fluent output the first. A test finds them before any training: **change the source, and the output must
+# change.**
 
 # %%
 @torch.no_grad()
@@ -536,9 +538,10 @@ course.verdict("either: whole strings of 100", max(at["sinusoidal"][100], at["ro
 course.verdict("none: whole strings of 10", at["none"][10], below=0.1, measured="quick")
 
 # %% [markdown]
-# With sinusoids, one letter more is too many: the model has learned places, not a rule, and never saw the eleventh. Rotary positions
-# fall more gently, and fall. At ten times the length no string is right, and letters are no better than a guess among the five that a
-# string is made of. Without positions the encoder sees a bag of letters. Nothing in the loss had warned of it.
+# This is how the quick profile answers prediction 3. With sinusoids, one letter more is too many: the model has learned places, not
+# a rule, and never saw the eleventh. Rotary positions fall more gently, and fall. At ten times the length no string is right, and
+# letters are no better than a guess among the string's five. Without positions the encoder sees a bag of letters. Nothing in the
+# loss had warned of it.
 
 # %% tags=["nbval-ignore-output"]
 for length in (10, 12, 20):
@@ -601,12 +604,12 @@ check.answer_loss(answer_loss)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# What is read at place $t$ is `target[:, t]`. What has to be named there?
+# What is read at position $t$ is `target[:, t]`. What has to be named there?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `log_softmax(dim=-1)`, then `gather` the wanted tokens: (B, L, V) becomes (B, L). Then keep the places where padding is not wanted.
+# `log_softmax(dim=-1)`, then `gather` the wanted tokens: (B, L, V) becomes (B, L). Then keep the positions where padding is not wanted.
 #
 # </details>
 # <details><summary>Solution</summary>
@@ -675,7 +678,7 @@ check.widen_and_keep(widen_and_keep)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `topk` of the flattened (K, V) gives places from 0 to K · V − 1. Row and column follow by dividing by V.
+# `topk` of the flattened (K, V) gives indices from 0 to K · V − 1. Row and column follow by dividing by V.
 #
 # </details>
 # <details><summary>Solution</summary>

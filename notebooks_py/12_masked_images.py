@@ -353,8 +353,8 @@ for name in ("pixels", "untrained encoder"):
     course.verdict(f"probe accuracy, trained minus {name}", probes["trained encoder"] - probes[name], above=0.0, measured="quick")
 
 # %% [markdown]
-# Predictions 1 and 2: a random network's many numbers are worth a little more than the pixels, training is worth more, and the
-# tokens' mean alone falls behind. No label was needed until the last layer.
+# This is how the quick profile answers predictions 1 and 2: a random network's many numbers are worth a little more than the
+# pixels, training is worth more, and the tokens' mean alone falls behind. No label was needed until the last layer.
 #
 # ### The recorded runs
 #
@@ -742,7 +742,7 @@ check.decoded_from_visible(decoded_from_visible)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# In turn: embed, place, select, encode, put back among mask tokens, place again, decode.
+# In turn: embed, add positions, select, encode, put back among mask tokens, add positions again, decode.
 #
 # </details>
 # <details><summary>Hint 2</summary>

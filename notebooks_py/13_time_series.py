@@ -661,7 +661,7 @@ check.seasonal_naive(seasonal_naive)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Month $i$ ahead, from 0, is month $i$ modulo `season` of the last season. A list of such places indexes the columns.
+# Month $i$ ahead, from 0, is month $i$ modulo `season` of the last season. A list of such indices indexes the columns.
 #
 # </details>
 # <details><summary>Solution</summary>

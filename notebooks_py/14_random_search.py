@@ -282,8 +282,8 @@ print(f"{sum(trial.pruned for trial in trials)} of {len(trials)} given up; {100 
 # %% [markdown]
 # ## Look at the search
 #
-# A longer search, over the whole space and each trial for three times as many steps, is recorded in `results/`. Where it is not
-# yet, the live one is shown.
+# A longer search than the quick profile's, over the whole space and each trial for three times as many steps, is recorded in
+# `results/`. Where it is not yet, the live one is shown.
 
 # %%
 recorded = search.load_search("quick")

@@ -10,6 +10,7 @@
 #
 # - compute exact attention without ever holding its matrix, in four ways, and say when each is possible;
 # - measure time and memory against length, and read the slopes;
+# - read a roofline: how much of what your machine can do a computation reaches;
 # - say beforehand whether a text fits into memory;
 # - train one model in several processes, and get the loss curve of one.
 #
@@ -45,7 +46,7 @@ from torch.utils.checkpoint import checkpoint
 
 from sciformer import DistanceBiasedScore, DotProductScore, SeparableAdditiveScore, attend, check, course, experiments, metrics, plotting, records
 from sciformer.data import batches
-from sciformer.lab import measuring, trainers
+from sciformer.lab import measuring, roofline, trainers
 from sciformer.teach import explore
 from sciformer.fast import attention, query_blocks
 from sciformer.training import TrainConfig, fit
@@ -414,11 +415,44 @@ for name in ("SDPA", "query blocks", "prefix sums"):
 for name in forms:
     print(f"{name:14} {longest:6,} tokens: {1000 * dict(seconds[name])[longest]:8.1f} ms, slope of time {slope(seconds[name]):.2f}")
 
-
 # %% [markdown]
 # The arithmetic of the first three is nearly the same. What differs is waiting: for memory, for Python between two blocks, for
 # the second pass. Read slopes of time with care: caches and a busy machine bend them. Those of memory are the same in every
 # run.
+
+# %% [markdown]
+# ## How near to the limit
+#
+# Fast compared with what? A machine can compute so many operations in a second, and move so many bytes. A **roofline** (Williams,
+# Waterman and Patterson 2009) draws both limits as a roof that no computation rises above: a slope where data arrives too slowly to
+# keep the processor busy, and a ceiling where the processor is the limit.
+#
+# Your machine's measured roof, and three forms below it:
+
+# %%
+machine = roofline.measure_machine(device)
+points, shares = {}, {}
+for name in ("readable", "query blocks", "SDPA"):
+    run = training_pass(forms[name], 2048)
+    cost = roofline.cost(run, machine)  # its matrix products and the bytes it moves, counted operation by operation
+    took = measuring.median_seconds(run, 5)
+    points[name], shares[name] = (cost.flops, cost.bytes, took), cost.least_seconds / took
+plotting.roofline(machine, points, title="a training pass, 2,048 tokens")
+plt.show()
+
+# %%
+intensity = {name: flops / moved for name, (flops, moved, _) in points.items()}
+course.verdict("operations for each byte moved, SDPA over readable", intensity["SDPA"] / intensity["readable"], above=5)
+
+# %% tags=["nbval-ignore-output"]
+for name, share in shares.items():
+    print(f"{name:12} the machine needs at least {share:4.0%} of the time that it took")
+
+
+# %% [markdown]
+# The distance from a point up to the roof is what is left to gain. The readable form stands on the left: it writes and reads its
+# matrices, so it computes little for each byte. SDPA moves far fewer bytes for the same products and stands under the
+# ceiling. It does not quite touch it: the softmax takes its time, too, and this count leaves exponentials out.
 
 # %% [markdown]
 # ## Before you run out
@@ -445,7 +479,8 @@ for name, counted in expected_bytes(longest).items():
 
 
 # %% [markdown]
-# Against the points of the picture they hold. Move length and heads; the dashed line is a small laptop's 2 GB:
+# In the quick profile, on a CPU, they hold against the points of the picture. Move length and heads; the dashed line is a small
+# laptop's 2 GB:
 
 # %%
 def what_fits(length, heads):

@@ -293,7 +293,7 @@ outcome = capstone.report(CosineScore, device=device)
 #
 # - **Cost**: compare readable paths. A fast path is one you would have to write (`sciformer/fast/`).
 # - **±**: the standard error over seeds. *Ahead* and *behind* are more than two of them, of the differences seed by seed. With three
-#   seeds and few steps even that is a hint; `seeds=` and `steps=` ask for more.
+#   seeds and the quick profile's few steps even that is a hint; `seeds=` and `steps=` ask for more.
 
 # %%
 _, memory = outcome.cost.readable["CosineScore"]
@@ -303,7 +303,7 @@ course.verdict("digits: lowest test accuracy", min(measured["digits"]), above=0.
 course.verdict("text: highest validation loss", max(measured["text"]), below=3.0, measured="quick")
 
 # %% [markdown]
-# On digits one of them may be far ahead of the others after so few steps. Before you believe it: is it a head start? Untrained, how
+# On digits one of them may be far ahead of the others, above all after few steps. Before you believe it: is it a head start? Untrained, how
 # many times the average weight of a row is its largest?
 
 # %%
@@ -317,7 +317,8 @@ for score, bounds in ((DotProductScore, {"below": 2}), (CosineScore, {"above": 4
 
 # %% [markdown]
 # The dot product begins by looking everywhere alike and has to learn to look somewhere. The cosine with τ = 0.1 looks somewhere at
-# once. In few steps that can decide; whether it lasts, `steps=400` tells. A temperature is a choice, too: a fair rival would have one.
+# once. In few steps that can decide; whether it lasts, longer runs tell, such as `steps=400`. A temperature is a choice, too: a fair
+# rival would have one.
 
 # %% [markdown]
 # Each part can be called by itself: `properties.examine`, `capstone.cost`, `capstone.learn`, `capstone.looks_at_a_digit`,

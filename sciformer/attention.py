@@ -1,23 +1,30 @@
-"""Multi-head attention over any score."""
+"""Multi-head attention over any score.
+
+``sciformer.fast.attention`` asks the score with the right ``query_offset``, masks, and computes softmax and average as
+``attend`` in ``functional.py`` does, or gets the same output sooner by the score's fast path. A model that writes a
+text keeps a ``Cache`` of the keys and values of all earlier tokens, so that each step projects only the new token.
+"""
 
 from functools import partial
+from typing import Any
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sciformer.fast import attention
 from sciformer.fast.cache import Cache, SourceMemory, memory_for
-from sciformer.functional import InputError, share_dtype
+from sciformer.functional import InputError, check_alike, check_sizes
 from sciformer.scores import DotProductScore, ScoreRecipe
 
 
 class MultiHeadAttention(nn.Module):
-    r"""Several attentions side by side, each in its own slice of the embedding.
+    r"""Several attentions side by side: each head sees the whole embedding through projections of its own.
 
     .. math:: \text{head}_h = \text{attention}(x W^Q_h, x W^K_h, x W^V_h), \qquad
               y = [\text{head}_1, \dots, \text{head}_H] W^O
 
-    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2.
+    Each head's queries, keys and values have D = E / H features. One product computes those of all heads. Source:
+    Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2.
 
     Args:
         score: recipe for the score, called as ``score(num_heads, head_dim)``.
@@ -41,8 +48,7 @@ class MultiHeadAttention(nn.Module):
         shared_qk: bool = False,
     ):
         super().__init__()
-        if embed_dim < 1:
-            raise InputError(f"embed_dim must be at least 1, got {embed_dim}")
+        check_sizes(embed_dim=embed_dim)
         if num_heads < 1 or embed_dim % num_heads:
             raise InputError(f"embed_dim {embed_dim} is not divisible by num_heads {num_heads}")
         if not 0.0 <= dropout < 1.0:
@@ -68,23 +74,28 @@ class MultiHeadAttention(nn.Module):
     ) -> tuple[Float[Tensor, "B L E"], Float[Tensor, "B H L S"] | None]:
         """Attend from ``query`` to ``key`` and ``value``; without them it is self-attention.
 
+        A query with a NaN, as in a model that has diverged, need not show: a fast path may give its row the output 0.
+        With ``need_weights`` the row is NaN. A derivative of second order holds (L, S) weights, as ``need_weights``.
+
         Args:
             key: defaults to ``query``.
             value: defaults to ``key``.
-            attn_mask: (L, S), or (B, H, L, S) with ones where it repeats; True where a query may attend.
-            is_causal: no query looks past its own position; together with ``attn_mask`` both hold.
-            need_weights: also return the weights, which computes ``attend(score(q, k), v)`` in place of a fast path.
+            attn_mask: (L, S), or (B, H, L, S) with size 1 where it broadcasts; True where a query may attend.
+            is_causal: no query attends to a position after its own; an ``attn_mask`` beside it holds as well.
+            need_weights: also return the weights. Since fast paths never hold them, ``attend(score(q, k), v)`` is then
+                computed as it stands.
             cache: what was remembered in earlier calls; not in training with dropout. With ``is_causal`` the inputs are
-                the next tokens of a text, and each attends to itself and to all before it. Without, ``key`` and
-                ``value`` are a source that is the same in every call, and it is projected in the first only.
+                the next tokens of a text, and each attends to itself and to all before it. Without ``is_causal``,
+                ``key`` and ``value`` are a source, the same in every call, which only the first call projects.
 
         Returns:
             The output, and the weights or None.
 
         Raises:
-            ValueError: if an input is not (B, L, embed_dim), batches or lengths differ or the mask does not fit. With a
-                cache, if self-attention is not causal, causal attention is given a mask or asked for weights, the
-                source or the batch is another one than before, or weights would be dropped.
+            ValueError: if an input is not (B, L, embed_dim), batches, lengths, dtypes or devices differ or the mask
+                does not fit. With a cache also if self-attention is not causal, if causal attention is given a mask or
+                asked for weights, if the source or the batch is not the one that the cache was filled with, or in
+                training with dropout.
         """
         source = key
         key = query if key is None else key
@@ -92,22 +103,19 @@ class MultiHeadAttention(nn.Module):
         self._check_inputs(query, key, value, attn_mask)
         if cache is not None:
             self._check_cached(query, source, attn_mask, is_causal, need_weights)
-        q, project = self._heads(self.q_proj, query), partial(self._keys_and_values, key, value)
-        if cache is not None and is_causal:
-            memory = cache.memory(self, partial(memory_for, self.score), len(query))
+        q = self._heads(self.q_proj, query)  # (B, H, L, D)
+        project = partial(self._keys_and_values, key, value)  # k and v, (B, H, S, D) each
+        if cache is not None and is_causal:  # the next tokens of a text, whose keys and values join those before
+            memory = cache.memory(self, partial(memory_for, self.score), len(query))  # this layer's own, of B texts
             output, weights = memory.attend(self.score, q, *project()), None
         else:
-            source_memory = SourceMemory() if cache is None else cache.memory(self, SourceMemory, len(query))
-            k, v = source_memory.recall(key, value, project)
+            if cache is None:
+                k, v = project()
+            else:  # a source, which only the first call projects
+                k, v = cache.memory(self, SourceMemory, len(key)).recall(key, value, project)
+            options: dict[str, Any] = {"attn_mask": attn_mask, "is_causal": is_causal, "need_weights": need_weights}
             output, weights = attention(
-                self.score,
-                q,
-                k,
-                v,
-                attn_mask=attn_mask,
-                is_causal=is_causal,
-                dropout_p=self.dropout if self.training else 0.0,
-                need_weights=need_weights,
+                self.score, q, k, v, dropout_p=self.dropout if self.training else 0.0, **options
             )
         return self.out_proj(output.transpose(1, 2).flatten(-2)), weights  # (B, L, E)
 
@@ -144,8 +152,7 @@ class MultiHeadAttention(nn.Module):
                 raise InputError(f"{name} must be (B, length, {embed_dim}), got {tuple(x.shape)}")
             if x.shape[0] != query.shape[0]:
                 raise InputError(f"query has batch {query.shape[0]}, but {name} has batch {x.shape[0]}")
-            if not share_dtype(query, x):
-                raise InputError(f"inputs must share a floating-point dtype; query is {query.dtype}, {name} {x.dtype}")
+        check_alike(query=query, key=key, value=value)
         if key.shape[1] != value.shape[1]:
             raise InputError(f"there are {key.shape[1]} keys, but {value.shape[1]} values")
         # Three dimensions would silently put the batch where the heads belong.

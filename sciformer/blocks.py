@@ -1,4 +1,8 @@
-"""What stands around attention in a transformer: residuals, norms and a feed-forward network."""
+"""What stands around attention in a transformer: residuals, norms and a feed-forward network.
+
+A residual connection adds what a part computes to what it was given, x + f(x): the part only has to learn a change, and
+the gradient reaches early blocks along the sum. Each such f is a *branch*.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +16,7 @@ from torch import Tensor, nn
 
 from sciformer.attention import MultiHeadAttention
 from sciformer.fast.cache import Cache, RecentTokens
-from sciformer.functional import InputError
+from sciformer.functional import InputError, check_dropout, check_sizes
 from sciformer.scores import DotProductScore, ScoreRecipe, comparing_positions
 
 
@@ -21,12 +25,15 @@ class FeedForward(nn.Module):
 
     .. math:: y = \phi(x W_1 + b_1) W_2 + b_2
 
-    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3 (φ = ReLU); GELU is the choice since.
+    Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.3, where φ is the ReLU. GELU has been usual since GPT.
 
     Args:
         hidden_dim: width between the two maps.
         activation: recipe for φ.
         dropout: probability with which a hidden unit is dropped in training.
+
+    Raises:
+        ValueError: if ``embed_dim`` is below 1, ``hidden_dim`` is negative, or ``dropout`` is no probability.
     """
 
     def __init__(
@@ -39,6 +46,9 @@ class FeedForward(nn.Module):
         bias: bool = True,
     ):
         super().__init__()
+        check_sizes(embed_dim=embed_dim)
+        check_sizes(0, hidden_dim=hidden_dim)
+        check_dropout(dropout)
         self.up = nn.Linear(embed_dim, hidden_dim, bias=bias)
         self.activation = activation()
         self.dropout = nn.Dropout(dropout)
@@ -55,7 +65,7 @@ class SquaredReLU(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Square what is positive."""
         positive = F.relu(x)
-        return positive * positive  # the gradient of square() is that of any power, which takes longer
+        return positive * positive  # quicker than square(), whose gradient is computed as that of a general power
 
 
 class TokenShift(nn.Module):
@@ -63,29 +73,35 @@ class TokenShift(nn.Module):
 
     .. math:: y_t = x_t + \sum_{m=1}^{M} \mu_m \odot x_{t-m}
 
-    Every μ starts at 0, and before the first token there is nothing. It looks back, so it is for causal models only.
-    Sources: Peng et al. 2023, arXiv:2305.13048, section 3.1.1, whose token shift μ x_t + (1 - μ) x_{t-1} is M = 1 but
-    for the scale of each feature; as a short convolution So et al. 2021, arXiv:2109.08668, section 3.1.
+    Every μ starts at 0, and what would be before the first token is 0. The shift looks back, so it is for causal models
+    only. Sources: Peng et al. 2023, arXiv:2305.13048, section 3.1.1, have M = 1 and mix μ x_t + (1 - μ) x_{t-1}, which
+    is the same but for a factor of each feature; So et al. 2021, arXiv:2109.08668, section 3.1, call it a short
+    convolution.
 
     Args:
         reach: M, how many tokens before it.
 
     Raises:
-        ValueError: if ``reach`` is below 1.
+        ValueError: if ``reach`` or ``embed_dim`` is below 1.
     """
 
-    compares_positions = True
+    compares_positions = True  # it counts back from a token, as some scores do, so no token before it may be missing
 
     def __init__(self, embed_dim: int, reach: int = 1):
         super().__init__()
-        if reach < 1:
-            raise InputError(f"reach must be at least 1, got {reach}")
+        check_sizes(embed_dim=embed_dim, reach=reach)
         self.weight = nn.Parameter(torch.zeros(reach, embed_dim))
 
     def forward(self, x: Float[Tensor, "B L E"], *, cache: Cache | None = None) -> Float[Tensor, "B L E"]:
-        """Mix; the cache remembers the last M tokens."""
-        M, L = len(self.weight), x.shape[1]
-        padded = F.pad(x, (0, 0, M, 0))  # (B, M + L, E), zeros first
+        """Mix; the cache remembers the last M tokens.
+
+        Raises:
+            ValueError: if x is not ``embed_dim`` wide.
+        """
+        (M, E), L = self.weight.shape, x.shape[1]
+        if x.shape[-1] != E:
+            raise InputError(f"tokens must have {E} features, got {x.shape[-1]}")
+        padded = F.pad(x, (0, 0, M, 0))  # (B, M + L, E): M rows of 0, or what a cache remembers in their place
         if cache is not None:
             memory = cache.memory(self, RecentTokens, len(x))
             if memory.tokens is not None:
@@ -99,10 +115,12 @@ class TransformerBlock(nn.Module):
 
     .. math:: \text{pre-norm: } x + f(\text{norm}(x)), \qquad \text{post-norm: } \text{norm}(x + f(x))
 
-    for f = attention and then for f = feed-forward. Post-norm is Vaswani et al. 2017 (arXiv:1706.03762, section 3.1);
-    pre-norm keeps a clean residual path and trains without a delicate warm-up (Xiong et al. 2020, arXiv:2002.04745).
+    for f = attention and then for f = feed-forward. Post-norm is Vaswani et al. 2017 (arXiv:1706.03762, section 3.1).
+    A norm brings each token's features to a common scale. With pre-norm x itself is never normed, so that it adds up
+    from the first block to the last, and training does not depend on a slow start of the learning rate (Xiong et al.
+    2020, arXiv:2002.04745).
 
-    Every model takes these options too and passes them on to its blocks.
+    Every model in ``sciformer.models`` takes these options too and passes them on to its blocks.
 
     Args:
         expansion: width of the feed-forward's hidden layer, in multiples of ``embed_dim``.
@@ -110,7 +128,7 @@ class TransformerBlock(nn.Module):
         activation: recipe for the feed-forward's nonlinearity.
         norm: recipe for each norm, called as ``norm(embed_dim)``; a layer norm if not given.
         norm_first: pre-norm if True, post-norm if False.
-        dropout: in attention weights, in the feed-forward and on every branch.
+        dropout: of attention weights, of the feed-forward's hidden layer, and of what each branch adds to x.
         bias: whether projections, feed-forward and layer norms have a bias.
         token_shift: reach of the :class:`TokenShift` before attention and before the feed-forward; 0 for none.
 
@@ -133,6 +151,7 @@ class TransformerBlock(nn.Module):
         token_shift: int = 0,
     ):
         super().__init__()
+        check_sizes(embed_dim=embed_dim)
         norm = norm or partial(nn.LayerNorm, bias=bias)
         self.norm_first = norm_first
         self.attention_norm = norm(embed_dim)
@@ -199,7 +218,8 @@ class DecoderBlock(TransformerBlock):
         block: the other options of :class:`TransformerBlock`; ``score`` is that of self-attention.
 
     Raises:
-        ValueError: if ``cross_score`` compares positions, since a target and its source have none in common.
+        ValueError: if ``cross_score`` compares positions, since those of a target and of its source have nothing to do
+            with each other.
     """
 
     def __init__(
@@ -262,7 +282,7 @@ class DecoderBlock(TransformerBlock):
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Without dropout, and afterwards, also after an error, in the mode that the model was in."""
+    """Switch dropout off within a ``with`` block; afterwards, also after an error, back to how the model was."""
     was_training = model.training
     model.eval()
     try:

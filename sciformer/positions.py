@@ -1,4 +1,8 @@
-"""Where a token stands. Attention by itself does not know: shuffle the tokens and the outputs shuffle along."""
+"""Where a token stands. Attention by itself does not know: shuffle the tokens and the outputs shuffle along.
+
+A model adds one of these to its embedded tokens, before the first block. Rotary positions and distance biases act on
+the scores instead and stand in ``scores.py``.
+"""
 
 import math
 from collections.abc import Callable
@@ -7,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sciformer.functional import InputError
+from sciformer.functional import InputError, check_sizes
 
 
 class _Positions(nn.Module):
@@ -19,11 +23,13 @@ class _Positions(nn.Module):
         """Add L rows of the table.
 
         Args:
-            offset: position of the first token; as many as were read before when decoding with a cache.
+            offset: position of the first token: how many tokens of the text the model has read before.
 
         Raises:
-            ValueError: if x reaches past ``max_length`` or is not ``embed_dim`` wide.
+            ValueError: if x reaches past ``max_length`` or is not ``embed_dim`` wide, or ``offset`` is negative.
         """
+        if offset < 0:
+            raise InputError(f"offset must be at least 0, got {offset}")
         (max_length, embed_dim), (L, E) = self.table.shape, x.shape[-2:]
         if max_length < offset + L or embed_dim != E:
             raise InputError(
@@ -40,28 +46,33 @@ class SinusoidalPositions(_Positions):
     Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.5.
 
     Raises:
-        ValueError: if ``embed_dim`` is odd, since sines and cosines come in pairs.
+        ValueError: if ``embed_dim`` is odd, since sines and cosines come in pairs, or a size is below 1.
     """
 
     def __init__(self, embed_dim: int, max_length: int):
         super().__init__()
+        check_sizes(embed_dim=embed_dim, max_length=max_length)
         if embed_dim % 2:
             raise InputError(f"sinusoidal positions need an even embed_dim, got {embed_dim}")
         position = torch.arange(max_length)[:, None]
         frequency = torch.exp(-math.log(10000.0) * torch.arange(0, embed_dim, 2) / embed_dim)
         angle = position * frequency  # (max_length, E / 2)
         table = torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)  # (max_length, E), sin and cos in turn
-        self.register_buffer("table", table, persistent=False)
+        self.register_buffer("table", table, persistent=False)  # moves with the model, but is not saved with it
 
 
 class LearnedPositions(_Positions):
     """One trainable vector for each position, starting small and random.
 
     Source: Gehring et al. 2017, arXiv:1705.03122, section 3.1.
+
+    Raises:
+        ValueError: if a size is below 1.
     """
 
     def __init__(self, embed_dim: int, max_length: int):
         super().__init__()
+        check_sizes(embed_dim=embed_dim, max_length=max_length)
         self.table = nn.Parameter(0.02 * torch.randn(max_length, embed_dim))
 
 

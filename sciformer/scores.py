@@ -16,6 +16,8 @@ from sciformer.functional import (
     Mask,
     Well,
     additive_scores,
+    check_query_key,
+    check_sizes,
     distance_biased_scores,
     dot_product_scores,
     energy_well_scores,
@@ -32,18 +34,40 @@ from sciformer.functional import (
 class Score(nn.Module):
     """The contract of a score: ``Score(num_heads, head_dim)`` maps queries and keys to scores.
 
-    A score owns everything up to the softmax's input, the scale included, so that no mechanism copies another's
-    forward. Those below derive from this class; any other module that keeps the contract serves as well.
+    A score owns everything up to the softmax's input, the scale included. So a mechanism that scales in another way is
+    another score, and nobody has to copy the attention around it. Those below derive from this class; any other module
+    that keeps the contract serves as well. ``num_heads`` and ``head_dim`` say how large the parameters are; a score
+    that learns nothing has no use for them.
+
+    A score works in every model as soon as it is written. :data:`SCORES` lists the ones that the course compares, and a
+    fast path, where somebody writes one (``sciformer.fast``), only computes the same output sooner.
+
+    Raises:
+        ValueError: if ``num_heads`` or ``head_dim`` is below 1.
 
     Attributes:
-        compares_positions: whether the score compares the positions of query and key. Both must then belong to one
-            sequence, so that such a score cannot serve attention from a target to a source.
+        compares_positions: whether the score compares the positions of query and key. Both must then be tokens of one
+            sequence. Such a score cannot serve cross-attention, where the queries come from one sequence (the target)
+            and the keys from another (the source).
     """
 
     compares_positions = False
 
     def __init__(self, num_heads: int, head_dim: int):
         super().__init__()
+        check_sizes(num_heads=num_heads, head_dim=head_dim)
+        self.num_heads, self.head_dim = num_heads, head_dim
+
+    def check_heads(self, query: Tensor) -> None:
+        """Refuse queries of other heads than those that the score was made for.
+
+        Raises:
+            ValueError: naming the heads that it has, and the shape given.
+        """
+        if tuple(query.shape[-3::2]) != (self.num_heads, self.head_dim):
+            raise InputError(
+                f"the score has {self.num_heads} heads of head_dim {self.head_dim}, got a query of {tuple(query.shape)}"
+            )
 
     def forward(
         self,
@@ -53,13 +77,14 @@ class Score(nn.Module):
         attn_mask: Mask | None = None,
         query_offset: int = 0,
     ) -> Float[Tensor, "B H L S"]:
-        """The score of every query against every key. Masking comes later, with the softmax.
+        """The score of every query against every key, in their dtype. Masking comes later, with the softmax.
 
         Args:
-            attn_mask: True where a query may attend. A formula that runs over the keys, such as a sum, has to leave out
-                the others; every other score ignores the mask.
-            query_offset: position of the first query among the keys; S - L when decoding with a cache. A score that
-                does not compare positions ignores it.
+            attn_mask: True where a query may attend; a causal mask is part of it. A score needs it only if its formula
+                runs over all keys, as a sum does: the sum must leave out hidden keys. Every other score ignores it.
+            query_offset: position of the first query among the keys, which are all tokens of the sequence up to now. In
+                causal attention the queries are the last L of them, so that it is S - L: 0 for a whole text, and more
+                when a model goes on with a text. A score that does not compare positions ignores it.
         """
         raise NotImplementedError
 
@@ -88,6 +113,7 @@ class DotProductScore(Score):
         attn_mask: Mask | None = None,
         query_offset: int = 0,
     ) -> Float[Tensor, "B H L S"]:
+        self.check_heads(query)
         return dot_product_scores(query, key, scale=self.scale)
 
 
@@ -98,15 +124,21 @@ class DistanceBiasedScore(Score):
 
     Nothing holds λ above 0: training may turn a head to far tokens. Watch ``strength``.
 
+    Among S tokens, causal attention in float32 or bfloat16 rounds a score by ``|λ|`` S · 2⁻²⁵ at most, beside what the
+    dot product is rounded by: at 20,000 tokens and λ = 0.5 that moves a weight by 0.06 %. With ``need_weights`` in half
+    precision the scores themselves are rounded to it, by 2⁻⁹ of ``|λ (i - j)|`` in bfloat16.
+
     Args:
-        each_side: a slope for left and one for right, where it is otherwise one for both; on a grid also for above and
-            below. With one for both, tokens in reverse order are attended to just the same.
+        each_side: whether left and right, and on a grid above and below, have slopes of their own. With one slope for
+            all and no causal mask, a reversed sequence gets the same weights in reverse: attention cannot tell them
+            apart.
         start: λ before training: one number, or numbers that broadcast to ``strength``, or ``"geometric"`` for ALiBi's
-            slopes, a reach of its own for each head: 2^(-8h/H) for h = 1, ..., H (Press et al. 2022, section 3).
-        width: tokens in a row, if the tokens are an image, row by row.
+            slopes 2^(-8h/H) for h = 1, ..., H, with which every head reaches another distance (Press et al. 2022,
+            section 3).
+        width: length of a row, if the tokens are an image that is read row by row.
 
     Raises:
-        ValueError: if ``start`` does not broadcast to ``strength``.
+        ValueError: if ``start`` does not broadcast to ``strength``, or ``width`` is below 1.
     """
 
     compares_positions = True
@@ -121,6 +153,7 @@ class DistanceBiasedScore(Score):
         width: int | None = None,
     ):
         super().__init__(num_heads, head_dim)
+        check_sizes(width=1 if width is None else width)
         self.width = width
         shape = (num_heads, 2 if width is None else 4) if each_side else (num_heads,)
         if start == "geometric":
@@ -141,11 +174,12 @@ class DistanceBiasedScore(Score):
         attn_mask: Mask | None = None,
         query_offset: int = 0,
     ) -> Float[Tensor, "B H L S"]:
+        self.check_heads(query)
         return distance_biased_scores(query, key, self.strength, query_offset=query_offset, width=self.width)
 
 
 def additive_weight(num_heads: int, head_dim: int) -> nn.Parameter:
-    """A trainable (H, D) weight that gives scores a variance between 1 and 2 at the start, near the dot product's 1.
+    """A trainable (H, D) weight, drawn so that scores differ between keys about as much as scaled dot products do.
 
     Its standard deviation is 1/√D times torch's gain for tanh, 5/3. For queries and keys of variance 1, tanh(q + k) has
     variance 0.52 and the additive score 1.4; tanh(k) has 0.39, and the key's term of the separable score 1.1.
@@ -173,6 +207,7 @@ class AdditiveScore(Score):
         attn_mask: Mask | None = None,
         query_offset: int = 0,
     ) -> Float[Tensor, "B H L S"]:
+        self.check_heads(query)
         return additive_scores(query, key, self.weight)
 
 
@@ -197,6 +232,7 @@ class SeparableAdditiveScore(Score):
         attn_mask: Mask | None = None,
         query_offset: int = 0,
     ) -> Float[Tensor, "B H L S"]:
+        self.check_heads(query)
         return separable_additive_scores(query, key, self.weight)
 
 
@@ -213,23 +249,32 @@ class EnergyWellScore(Score):
     - ``importance``, a vector u for each head, where a token has a weight: inverse square and Lorentzian. Key j weighs
       :math:`w_j = e^{u \cdot k_j}`, above 0, and u starts at 0, so that all weigh 1.
 
-    Where α starts decides whether anything is learned. Queries and keys of variance 1 lie about √(2D) apart, 8 for
-    D = 32. There a Gaussian with α = 1 has the energy e⁻⁶⁴: all scores are 0 in the ``"gradient"`` form, and in the
-    ``"field"`` form the two nearest of 256 keys take all. So by default:
+    Where α starts decides whether anything is learned. For queries and keys of independent entries with mean 0 and
+    variance 1, d² is about 2D with a standard deviation of √(8D); for D = 32, d is about 8. There a Gaussian with α = 1
+    has the energy e⁻⁶⁴: in the ``"gradient"`` form all scores are 0, and in the ``"field"`` form the two nearest of 256
+    keys get nearly all the weight. So by default:
 
-    - ``"gradient"``: the moat's middle lies at twice that distance, √(8D). Most tokens are then inside it, where the
-      nearer has the higher weight.
-    - ``"field"``: α times what it multiplies has a standard deviation of 1 over such keys, as a scaled dot product has.
-      It multiplies d², which has √(8D), or, for the softmax-exponential well, d, which has 1. The Lorentzian takes the
-      logarithm of 1 + α d², so that its scores spread less: by 0.2 for D = 32.
+    - ``"gradient"``: the moat lies at the distance √(8D), twice the usual one. Most tokens are then inside it, where
+      the nearer of two has the higher weight. (The inverse square has no α. Its moat lies at √ε, so that tokens are
+      outside it, where the farther of two has the higher weight.)
+    - ``"field"``: the scores of such keys have a standard deviation of about 1, as scaled dot products have. The
+      Gaussian's score is -α d², and d² has the standard deviation √(8D). The softmax-exponential's score is -α d, and d
+      has the standard deviation 1. The Lorentzian starts as the Gaussian does, but its score is -log(1 + α d²), whose
+      standard deviation is only 0.2 for D = 32.
 
     Args:
-        well: a name among :data:`WELLS`, a :class:`~sciformer.functional.Well`, a ``functools.partial`` of one, which
-            learns what is not fixed, or any other function of a distance. That has nothing to learn and sees no mask.
+        well: a name among :data:`WELLS`, a :class:`~sciformer.functional.Well`, a ``functools.partial`` of one, whose
+            fixed parameters are not learned, or any other function of a distance, which has nothing to learn and is
+            given no mask.
         form: ``"gradient"``, as energy wells were proposed, or ``"field"``, kernel attention.
-        start: α before training, above 0: one number or one for each head. By default, for r = √(8D), 1/(2r²), 1/r and
-            1/r² (Gaussian, softmax-exponential, Lorentzian) in the ``"gradient"`` form, 1/r, 1 and 1/r in the
-            ``"field"`` form.
+        start: α before training, above 0: one number or one for each head. By default
+
+            ==============  ===========  ===================  ===========
+            form            Gaussian     softmax-exponential  Lorentzian
+            ==============  ===========  ===================  ===========
+            ``"gradient"``  1/(16D)      1/√(8D)              1/(8D)
+            ``"field"``     1/√(8D)      1                    1/√(8D)
+            ==============  ===========  ===================  ===========
 
     Raises:
         ValueError: if the well or the form is unknown, ``start`` is not above 0, is neither one number nor one for each
@@ -256,7 +301,7 @@ class EnergyWellScore(Score):
         self.log_alpha = self.importance = None
         if "alpha" in self.takes:
             if start is None and isinstance(formula, Well):
-                far = math.sqrt(8 * head_dim)  # twice the distance of random vectors, and the spread of their d²
+                far = math.sqrt(8 * head_dim)  # twice the usual distance; also the standard deviation of d²
                 start = formula.moat / far**formula.power if form == "gradient" else far ** (1 - formula.power)
             alpha = torch.as_tensor(start, dtype=torch.get_default_dtype())
             if alpha.shape not in ((), (num_heads,)) or not (alpha > 0).all():
@@ -280,6 +325,8 @@ class EnergyWellScore(Score):
         attn_mask: Mask | None = None,
         query_offset: int = 0,
     ) -> Float[Tensor, "B H L S"]:
+        self.check_heads(query)
+        check_query_key(query, key)
         parameters: dict[str, Any] = {}
         alpha = self.alpha
         if alpha is not None:
@@ -316,16 +363,18 @@ class PreparedScore(Score):
         attn_mask: Mask | None = None,
         query_offset: int = 0,
     ) -> Float[Tensor, "B H L S"]:
+        self.check_heads(query)
         query, key = self.prepare(query, key, query_offset)
         return self.score(query, key, attn_mask=attn_mask, query_offset=query_offset)
 
 
 class RotaryScore(PreparedScore):
-    r"""Any score of queries and keys that are turned by their positions: relative positions without a vector for each.
+    r"""Any score of queries and keys that are turned by their positions.
 
     .. math:: s_{ij} = \text{score}(R_i q_i, R_j k_j)
 
-    ``R`` is :func:`~sciformer.functional.rotate`. Source: Su et al. 2021, arXiv:2104.09864.
+    ``R`` is :func:`~sciformer.functional.rotate`. A dot product or a distance then knows the positions by i - j alone;
+    in an additive score, with its tanh of the sum, i and j both count. Source: Su et al. 2021, arXiv:2104.09864.
     """
 
     compares_positions = True
@@ -348,7 +397,8 @@ class NormalizedScore(PreparedScore):
     def prepare(
         self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
     ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
-        # On CUDA autocast makes norms float32, and then values would differ from queries and keys.
+        # Autocast on a GPU makes norms float32, but the dot product's fast path, one call of torch, needs queries, keys
+        # and values of one dtype.
         return F.rms_norm(query, query.shape[-1:]).to(query.dtype), F.rms_norm(key, key.shape[-1:]).to(key.dtype)
 
 
@@ -366,5 +416,5 @@ SCORES: dict[str, Callable[..., nn.Module]] = {
 
 
 def comparing_positions(module: nn.Module) -> list[str]:
-    """Names of the parts of a module that compare positions, and so need one sequence with no token left out."""
+    """Names of the parts of a module that compare positions; they need one sequence, with every token in its place."""
     return [type(part).__name__ for part in module.modules() if getattr(part, "compares_positions", False)]

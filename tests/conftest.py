@@ -1,5 +1,7 @@
 """Common ground: few threads, so that small tensors are not slowed by handing work around; and small experiments."""
 
+import shutil
+import subprocess
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -89,6 +91,20 @@ def short_text(monkeypatch):
     tokens, vocabulary = data.shakespeare()
     for module in (settings, trainers):
         monkeypatch.setattr(module, "shakespeare", lambda split="train": (tokens[:2000], vocabulary))
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder that holds 256 KB and no more."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = shutil.which("mount") and subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder], capture_output=True, check=False
+    )
+    if not mounted or mounted.returncode:
+        pytest.skip("may not mount a small tmpfs here: needs Linux and root")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -40,7 +40,14 @@ def short_fit(
     on_step: OnStep | None = None,
     **options: Any,
 ) -> History:
-    """Two steps; the history is as long as the configuration says and goes on with the last loss."""
+    """Two steps; the history is as long as the configuration says and goes on with the last loss.
+
+    Raises:
+        AssertionError: if the notebook has left its model on the CPU although there is a GPU.
+    """
+    device = next(model.parameters()).device.type
+    if device != os.environ["REHEARSAL_DEVICE"]:
+        raise AssertionError(f"a model is trained on {device}, and there is {os.environ['REHEARSAL_DEVICE']}")
     two = [few(batch) for batch in itertools.islice(batches, 2)]
     history = fit(model, two, loss_fn, config.with_steps(2), **options)
     history.loss += history.loss[-1:] * (config.steps - len(history.loss))

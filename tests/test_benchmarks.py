@@ -2,6 +2,7 @@
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,20 +12,32 @@ from benchmarks import __main__ as command
 from benchmarks import attention, busy, models, report
 from benchmarks.attention import contestants, foreseen, too_much
 from sciformer import SCORES
+from sciformer.lab import roofline
 from sciformer.lab.claims import between_marks
 
+pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without")
 RESULTS = Path(__file__).parents[1] / "results"
-PEERS = {"nn.MultiheadAttention", "x-transformers", "x-transformers, ALiBi", "vit-pytorch, two-sided"}
+PEERS = {
+    *("nn.MultiheadAttention", "x-transformers", "x-transformers, ALiBi", "x-transformers, ALiBi, two-sided"),
+    *("vit-pytorch, two-sided", "FlexAttention", "FlexAttention, grid"),
+}
+IN_TORCH = {"nn.MultiheadAttention", "FlexAttention", "FlexAttention, grid"}
 
 
 def parameters(module):
     return sum(p.numel() for p in module.parameters())
 
 
-def built(contestant):
+@pytest.fixture(autouse=True)
+def uncompiled(monkeypatch):
+    """Compiling takes longer than all these tests; uncompiled FlexAttention computes the same."""
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+
+
+def built(contestant, length):
     """The layer of a contestant, with the same projections in each."""
     try:
-        layer = contestant.build()
+        layer = contestant.build(length)
     except ImportError as error:
         pytest.skip(str(error))
     torch.manual_seed(0)
@@ -47,6 +60,8 @@ def test_everyone_is_there():
     """Every score in both forms, and every peer beside one of ours."""
     assert len(LABELS) == len(contestants())
     assert {f"{score}, {form}" for score in SCORES for form in ("fast", "readable")} <= set(LABELS)
+    for name in ("distance, two-sided", "distance, grid"):
+        assert {f"{name}, {form}" for form in ("fast", "readable", "forward")} <= set(LABELS)
     assert {contestant.name for contestant in LABELS.values() if contestant.beside} == PEERS
     assert {contestant.beside for contestant in LABELS.values()} - {""} <= set(LABELS)
 
@@ -54,14 +69,15 @@ def test_everyone_is_there():
 @pytest.mark.parametrize("label", [label for label, contestant in LABELS.items() if contestant.beside])
 def test_a_peer_computes_what_ours_beside_it_does(label):
     """The same parameters but for what a score learns, and with the same projections the same output."""
-    peer, ours = (built(LABELS[name]) for name in (label, LABELS[label].beside))
+    peer, ours = (built(LABELS[name], 9) for name in (label, LABELS[label].beside))
     learned = attention.NUM_HEADS if "ALiBi" in label else 0
     assert parameters(peer) + learned == parameters(ours)
     if learned:  # the slopes of ALiBi, which ours starts from when asked to
         with torch.no_grad():
             ours.attention.score.strength.copy_(peer.bias.slopes.flatten())
-    x = torch.randn(1, 7, attention.EMBED_DIM)
-    torch.testing.assert_close(peer(x), ours(x), rtol=1e-4, atol=1e-4)
+    x = torch.randn(1, 9, attention.EMBED_DIM)  # also a grid of 3 by 3
+    with torch.set_grad_enabled(LABELS[label].form != "forward"):
+        torch.testing.assert_close(peer(x), ours(x), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("task", models.TASKS)
@@ -98,8 +114,10 @@ def test_stops_where_the_next_length_would_be_too_much():
 
 @pytest.fixture
 def small(monkeypatch):
-    """One step of a model, so that a whole run takes seconds."""
+    """One step of a model and a small look at the machine, so that a whole run takes seconds."""
     monkeypatch.setattr(models, "TRAIN", models.TRAIN.with_steps(1))
+    look = partial(roofline.measure_machine, sides=(128,), copies=(2**12, 2**20))
+    monkeypatch.setattr(command, "measure_machine", look)
 
 
 def run(folder, *options):
@@ -110,11 +128,11 @@ def run(folder, *options):
 
 
 def test_one_command_writes_a_record_a_picture_and_a_table(tmp_path, small, capsys):
-    content = run(tmp_path, "--lengths", "16", "8", "8", "--limit", "1e-9")
+    content = run(tmp_path, "--lengths", "16", "4", "4", "--limit", "1e-9")
     for key in ("device", "machine", "versions", "commit", "date"):
         assert content[key], f"{key} is missing"
     assert set(content["machine"]) == {"processor", "cores", "gigabytes"}
-    assert [(report.label(m), m["length"]) for m in content["layers"]] == [(n, L) for L in (8, 16) for n in LABELS]
+    assert [(report.label(m), m["length"]) for m in content["layers"]] == [(n, L) for L in (4, 16) for n in LABELS]
     for measured in content["layers"]:
         assert measured["kind"] == ("peer" if measured["contestant"] in PEERS else "ours")
         if measured["length"] == 16:  # nothing is as small as a byte
@@ -122,21 +140,28 @@ def test_one_command_writes_a_record_a_picture_and_a_table(tmp_path, small, caps
         elif "why not" not in measured:
             assert measured["milliseconds"] > 0
             assert measured["megabytes"] > 0
+            if LABELS[report.label(measured)].counted:
+                least = measured["flops"] / content["roof"]["flops"]
+                assert measured["share"] >= 1000 * least / measured["milliseconds"] > 0
+                assert measured["bytes"] > 0
     for measured in content["models"]:
-        assert measured.get("why not") == "not installed" or measured["steps per second"] > 0
+        if measured.get("why not") != "not installed":
+            for key in ("steps per second", "flops", "bytes", "share"):
+                assert measured[key] > 0, key
     printed = capsys.readouterr().out
     assert report.table(content) in printed
-    assert (tmp_path / report.PICTURE).read_bytes().startswith(b"\x89PNG")
-    assert {path.name for path in tmp_path.iterdir()} == {report.RECORD, report.PICTURE}
+    for name in report.PICTURES:
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+    assert {path.name for path in tmp_path.iterdir()} == {report.RECORD, *report.PICTURES}
 
 
 def test_a_peer_that_is_not_installed_is_left_out(tmp_path, small, monkeypatch, capsys):
     for name in ("x_transformers", "x_transformers.x_transformers", "vit_pytorch", "vit_pytorch.simple_vit"):
         monkeypatch.setitem(sys.modules, name, None)  # which makes an import of it fail
     monkeypatch.setattr(command, "versions", lambda names: dict.fromkeys(names))
-    content = run(tmp_path, "--lengths", "8")
+    content = run(tmp_path, "--lengths", "4")
     missing = {m["contestant"] for m in content["layers"] if m.get("why not") == "not installed"}
-    assert missing == PEERS - {"nn.MultiheadAttention"}
+    assert missing == PEERS - IN_TORCH
     assert {m["model"] for m in content["models"] if m.get("why not")} == {"vit-pytorch", "x-transformers"}
     assert "x-transformers is not installed and left out" in capsys.readouterr().err
 
@@ -145,7 +170,7 @@ def test_what_fails_leaves_the_record_as_it_was(tmp_path, small, monkeypatch):
     (tmp_path / report.RECORD).write_text("old")
     monkeypatch.setattr(models, "measure", lambda **_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        command.main(["--out", str(tmp_path), "--threads", "1", "--repeats", "1", "--lengths", "8"])
+        command.main(["--out", str(tmp_path), "--threads", "1", "--repeats", "1", "--lengths", "4"])
     assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
@@ -166,17 +191,23 @@ CONTENT = {
     "versions": {"torch": "2.9", "vit-pytorch": None},
     "commit": "abc",
     "date": "2026-01-01",
+    "roof": {"flops": 80e9, "copies": [[1000, 40e9], [1e9, 10e9]]},
     "layers": [
         dict(zip(("contestant", "form", "kind", "beside", "length", "milliseconds", "megabytes"), values, strict=True))
         for values in (
-            ("dot", "fast", "ours", "", 64, 2.0, 1.5),
             ("theirs", "readable", "peer", "dot, fast", 64, 5.0, 150.0),
-            ("dot", "fast", "ours", "", 1024, 20.0, 24.0),
+            ("compiled", "forward", "peer", "dot, fast", 64, 5.0, 150.0),
         )
     ]
     + [
-        {"contestant": "theirs", "form": "readable", "kind": "peer", "beside": "dot, fast", "length": 1024}
+        {"contestant": "dot", "form": "fast", "kind": "ours", "beside": "", "length": length}
+        | {"milliseconds": ms, "megabytes": mb, "flops": flops, "bytes": flops / 8, "share": share}
+        for length, ms, mb, flops, share in ((64, 2.0, 1.5, 2e6, 0.126), (1024, 20.0, 24.0, 4e8, 0.5))
+    ]
+    + [
+        {"contestant": name, "form": form, "kind": "peer", "beside": "dot, fast", "length": 1024}
         | {"why not": "would need 9 GB"}
+        for name, form in (("theirs", "readable"), ("compiled", "forward"))
     ],
     "busy": [
         {"task": "image", "threads": threads, "busy": busy, "seconds": seconds}
@@ -184,7 +215,8 @@ CONTENT = {
         for busy, seconds in enumerate(times)
     ],
     "models": [
-        {"task": "image", "model": "sciformer", "kind": "ours", "parameters": 1234, "steps per second": 30.0},
+        {"task": "image", "model": "sciformer", "kind": "ours", "parameters": 1234, "steps per second": 30.0}
+        | {"share": 0.254},
         {"task": "image", "model": "theirs", "kind": "peer", "parameters": 1234, "steps per second": 20.0},
         {"task": "image", "model": "gone", "kind": "peer", "why not": "not installed"},
     ],
@@ -195,23 +227,40 @@ def test_table():
     shown = report.table(CONTENT)
     assert "Measured on CPU, 2 threads (Abacus, 2 cores, 3 GB) with torch 2.9, on 2026-01-01 at commit abc." in shown
     assert "| one layer | 64 tokens | 1,024 tokens |" in shown
-    assert "| **dot, fast** | 2.00 ms, 1.50 MB | 20.0 ms, 24.0 MB |" in shown
+    assert "reached 80 · 10⁹ operations a second" in shown
+    assert "40 · 10⁹ bytes a second within the caches and 10 · 10⁹ beyond them" in shown
+    assert "| **dot, fast** | 2.00 ms (13%), 1.50 MB | 20.0 ms (50%), 24.0 MB |" in shown
     assert "| theirs, readable | 5.00 ms, 150 MB<br>2.50 × the time of dot, fast | would need 9 GB |" in shown
-    assert "| **image: sciformer** | 1,234 | 30.0 | – |" in shown
+    assert "| **image: sciformer** | 1,234 | 30.0 (25%) | – |" in shown
     assert "| image: theirs | 1,234 | 20.0 | 1.50 × ours |" in shown
     assert "| image: gone | – | not installed | – |" in shown
     assert "| image | spin | 8.00 s | 60.0 s, 7.5 × | 90.0 s, 11.2 × |" in shown
     assert "| image | **sleep** | 9.00 s | 13.5 s, 1.5 × | 18.0 s, 2.0 × |" in shown
+    without = {name: part for name, part in CONTENT.items() if name not in ("busy", "roof")}  # as an older record
+    assert "What the machine allows at most: not measured yet." in report.table(without)
+    assert report.table(without).endswith("Trainings beside busy processes: not measured yet.")
+    assert report.ROOFLINE in report.section(CONTENT)
+    assert report.ROOFLINE not in report.section(without)
 
 
 def test_picture_shows_what_was_measured():
-    figure = report.picture(CONTENT)
+    figure = report.growth(CONTENT)
     fast, readable = ([line for line in ax.lines if len(line.get_xdata())] for ax in figure.axes[:2])
     assert [list(line.get_ydata()) for line in fast] == [[2.0, 20.0]]
     assert [list(line.get_ydata()) for line in readable] == [[5.0]]
     assert fast[0].get_linestyle() == "-"
     assert readable[0].get_linestyle() != "-"
     assert {text.get_text() for text in figure.legends[0].get_texts()} == {"dot", "theirs"}
+
+
+def test_the_roof_is_drawn_over_the_fast_forms_of_the_longest_length():
+    (ax,) = report.below_the_roof(CONTENT).axes
+    lines = {line.get_label(): list(zip(*line.get_data(), strict=True)) for line in ax.lines}
+    assert set(lines) == {"roof, caches", "roof, memory", "dot"}
+    assert lines["dot"] == [(8.0, 4e8 / 20e-3)]
+    assert (2.0, 80e9) in lines["roof, caches"]
+    assert (8.0, 80e9) in lines["roof, memory"]
+    assert "1,024 tokens" in ax.get_title()
 
 
 def test_the_page_of_results_is_not_stale():

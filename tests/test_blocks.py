@@ -1,5 +1,7 @@
 """Blocks: by hand, and against torch's own layers."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -9,6 +11,7 @@ from sciformer import (
     DecoderBlock,
     FeedForward,
     MultiHeadAttention,
+    TokenShift,
     TransformerBlock,
     causal_mask,
 )
@@ -101,3 +104,20 @@ def test_a_decoder_block_shifts_what_attention_to_itself_and_feed_forward_read()
     looked = looked + block.cross_attention(block.cross_attention_norm(looked), source)[0]
     expected = looked + block.feed_forward(block.feed_forward_shift(block.feed_forward_norm(looked)))
     assert_close(block(x, source)[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: FeedForward(0, 5), "embed_dim must be at least 1, got 0"),
+        (lambda: FeedForward(6, -1), "hidden_dim must be at least 0, got -1"),
+        (lambda: FeedForward(6, 8, dropout=math.nan), r"dropout must lie in \[0, 1\], got nan"),
+        (lambda: TokenShift(6, 1.5), "reach must be a whole number, got 1.5"),
+        (lambda: TokenShift(6, 1)(torch.zeros(2, 5, 1)), "must have 6 features, got 1"),
+        (lambda: TransformerBlock(6, 3, dropout=math.nan), "got nan"),
+        (lambda: TransformerBlock(6, 3, expansion=-1), "hidden_dim must be at least 0, got -6"),
+    ],
+)
+def test_parts_refuse(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

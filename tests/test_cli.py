@@ -1,11 +1,18 @@
 """The command line says what went wrong in one line, and never hides a bug behind one."""
 
+import io
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import safetensors.torch
 import torch
 
 from sciformer import cli, data
@@ -18,7 +25,7 @@ from sciformer.lab.settings import ImageSetting
 from sciformer.positions import POSITIONS
 from sciformer.teach import plotting
 
-NAME = "mnist-image-transformer"
+ROOT, NAME = Path(__file__).parents[1], "mnist-image-transformer"
 
 
 def run(capsys, *arguments):
@@ -106,6 +113,27 @@ def test_what_is_no_probability_is_refused_with_the_option(capsys, option, value
     assert f"argument {option}: {message}" in capsys.readouterr().err
 
 
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--memory", "0", "0 is below 1"),
+        ("--memory", "-5", "-5 is below 1"),
+        ("--seconds", "nan", "nan is not a finite number above 0"),
+        ("--seconds", "inf", "inf is not a finite number above 0"),
+        ("--seconds", "0", "0 is not a finite number above 0"),
+        ("--seed", 30 * "9", "is above 9223372036854775807"),
+    ],
+)
+def test_limits_of_no_use_are_refused_with_the_option(capsys, option, value, message):
+    with pytest.raises(SystemExit) as left:
+        run(capsys, "grade", "submission.py", option, value)
+    assert left.value.code == 2
+    said = capsys.readouterr().err
+    assert f"argument {option}: " in said
+    assert message in said
+
+
 def test_no_jobs_are_refused_with_the_option(capsys):
     with pytest.raises(SystemExit):
         run(capsys, "record", NAME, "--jobs", 0)
@@ -129,12 +157,12 @@ def test_train_writes_what_it_says(tmp_path, capsys):
     status, printed, _ = run(capsys, "train", "mnist", "--steps", 5, "--lr", 0.001, "--out", out, *TINY)
     assert status == 0
     assert printed.startswith("test accuracy ")
-    assert sorted(f.name for f in out.iterdir()) == ["history.json", "loss.png", "model.pt"]
+    assert sorted(f.name for f in out.iterdir()) == ["history.json", "loss.png", "model.safetensors"]
     content = json.loads((out / "history.json").read_text())
     assert len(content["loss"]) == 5
     assert content["config"]["train"]["lr"] == 0.001
     assert content["config"]["embed_dim"] == 8
-    assert "positions.table" in torch.load(out / "model.pt", weights_only=True)
+    assert "positions.table" in safetensors.torch.load_file(out / "model.safetensors")
 
 
 @pytest.mark.parametrize("options", [[], ["--compile"]])
@@ -164,7 +192,7 @@ def test_train_shakespeare(tmp_path, monkeypatch, capsys, positions):
     assert status == 0
     assert printed.startswith("validation loss ")
     folder = tmp_path / "runs" / f"shakespeare-{positions}-distance-0"
-    assert sorted(f.name for f in folder.iterdir()) == ["history.json", "loss.png", "model.pt"]
+    assert sorted(f.name for f in folder.iterdir()) == ["history.json", "loss.png", "model.safetensors"]
     content = json.loads((folder / "history.json").read_text())
     assert (
         content["config"] | {"positions": positions, "score": "distance", "length": 16, "dropout": 0.1}
@@ -201,6 +229,18 @@ def test_train_resumes_from_its_checkpoint(tmp_path, monkeypatch, capsys):
         (("train", "shakespeare", "--patch-size", "7"), "--patch-size is no option of shakespeare"),
         (("train", "mnist", "--device", "nonsense"), "--device 'nonsense' is unknown"),
         (("train", "mnist", "--device", "cuda:99"), "--device cuda:99: this machine has "),
+        (("train", "mnist", "--device", "cuda:-1"), "--device 'cuda:-1' is unknown"),
+        (("train", "mnist", "--device", "meta"), "--device meta: models train on cpu, cuda or mps"),
+        (("train", "mnist", "--device", "xla"), "--device xla: models train on cpu, cuda or mps"),
+        (("train", "mnist", "--device", "mps:3"), "--device mps:3: there is only one mps"),
+        (("train", "mnist", "--device", "cpu", "--embed-dim", "1000000"), "this training needs "),
+        (("train", "mnist", "--device", "cpu", "--batch-size", "100000000"), "this training needs "),
+        (("train", "shakespeare", "--device", "cpu", "--length", "100000000"), "this training needs "),
+        (("search", "--storage", "sqlite://"), "storage 'sqlite://' keeps nothing"),
+        (("search", "--storage", "/dev/full"), "Not a regular file: '/dev/full'"),
+        (("claims", "--write", "/dev/full"), "Not a regular file: '/dev/full'"),
+        (("assignment", "/dev/zero", "--out", "."), "Not a regular file: '/dev/zero'"),
+        (("data", "--root", "~nouser"), "The home folder in ~nouser cannot be found"),
         (("record", "mnist"), f"no experiment 'mnist'; there are {NAME}"),
         (("record",), "record what?"),
         (("record", NAME, "--seeds", "0"), "at least 1 seed, got 0"),
@@ -241,6 +281,21 @@ def test_record_list(capsys):
     assert [line.split()[:2] for line in printed.splitlines()] == [
         [name, profile] for name, profiles in every.items() for profile in profiles
     ]
+
+
+def test_record_list_predicts_what_the_readme_does(tmp_path, capsys):
+    _, printed, _ = run(capsys, "record", "--list", "--out", tmp_path)
+    lines = {tuple(line.split()[:2]): line for line in printed.splitlines()}
+    for row in tables.predictions_table().splitlines()[2:]:
+        name, _, *predicted, _ = row.strip("| ").split(" | ")
+        for cell in predicted:
+            assert cell in lines[name.strip("`"), "full"]
+
+
+def test_record_list_of_another_folder(tmp_path, capsys):
+    status, printed, _ = run(capsys, "record", "--list", "--out", tmp_path)
+    assert status == 0
+    assert all("not recorded yet" in line for line in printed.splitlines())
 
 
 def test_record_draws_every_arm(tmp_path, monkeypatch, capsys, tiny_pixels):
@@ -330,3 +385,129 @@ def test_claims_command(tmp_path, monkeypatch, capsys):
     page.write_text("<!-- claims -->\n")
     assert cli.main(["claims", "--write", str(page)]) == 1
     assert "the table of claims is missing its marks" in capsys.readouterr().err
+
+
+def page(path, end="\n"):
+    path.write_bytes(f"be–fore{end}<!-- claims -->{end}old{end}<!-- end of claims -->{end}after".encode())
+    return path
+
+
+@pytest.fixture
+def one_table(monkeypatch):
+    monkeypatch.setattr(tables, "TABLES", {"claims": lambda: "| néw |"})
+
+
+@pytest.mark.attack
+@pytest.mark.skipif(os.name != "posix", reason="permissions and symbolic links as on POSIX")
+@pytest.mark.parametrize("permissions", [0o600, 0o664, 0o444])
+@pytest.mark.usefixtures("one_table")
+def test_a_page_behind_a_link_is_renewed_and_the_link_and_its_permissions_stay(tmp_path, capsys, permissions):
+    target, link = page(tmp_path / "page.md"), tmp_path / "link.md"
+    target.chmod(permissions)
+    link.symlink_to("page.md")
+    assert run(capsys, "claims", "--write", link)[0] == 0
+    assert link.is_symlink()
+    assert "| néw |" in target.read_text(encoding="utf-8")
+    assert target.stat().st_mode & 0o777 == permissions
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["link.md", "page.md"]
+
+
+@pytest.mark.usefixtures("one_table")
+def test_a_page_keeps_its_ends_of_lines(tmp_path, capsys):
+    path = page(tmp_path / "page.md", end="\r\n")
+    assert run(capsys, "claims", "--write", path)[0] == 0
+    assert path.read_bytes().count(b"\n") == path.read_bytes().count(b"\r\n") == 6
+
+
+@pytest.mark.attack
+def test_what_cannot_be_written_later_is_told_before_the_training(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(trainers, "fit", lambda *arguments, **options: pytest.fail("it trains"))
+    commands = dict.fromkeys(cli.RUN_FILES, ("train", "mnist"))
+    commands |= {f"{NAME}.quick.json": ("record", NAME, "--steps", 1), "search.quick.json": ("search", "--trials", 1)}
+    for name, command in commands.items():
+        (tmp_path / name).mkdir()
+        status, _, error = run(capsys, *command, "--out", tmp_path, "--profile", "quick", "--device", "cpu")
+        assert (status, "Not a regular file" in error, error.count("\n")) == (1, True, 1)
+        (tmp_path / name).rmdir()
+
+
+@pytest.mark.attack
+def test_a_disk_that_fills_up_while_it_trains_is_one_line(small_disk, capsys):
+    size = ("--embed-dim", 64, "--num-heads", 2, "--num-layers", 3, "--profile", "quick", "--device", "cpu")
+    status, _, error = run(capsys, "train", "mnist", "--steps", 1, "--out", small_disk, *size)
+    assert status == 1
+    assert error.splitlines()[-1].startswith("sciformer: [Errno 28] No space left on device: '")
+    assert "Traceback" not in error
+    assert list(small_disk.iterdir()) == []
+
+
+@pytest.mark.attack
+def test_without_a_home_it_says_what_to_set(monkeypatch, capsys):
+    pwd = pytest.importorskip("pwd")
+
+    def nobody(number):
+        raise KeyError(number)
+
+    for name in ("HOME", "XDG_CACHE_HOME", "SCIFORMER_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    for command in ("data", "doctor"):
+        status, _, error = run(capsys, command)
+        assert (status, error.count("\n")) == (1, 1)
+        assert "home folder in ~/.cache/sciformer cannot be found. Name the data's folder in" in error
+    monkeypatch.setenv("SCIFORMER_DATA", "/data")
+    assert run(capsys, "doctor")[0] == 0
+
+
+@pytest.mark.attack
+@pytest.mark.skipif(os.name != "posix", reason="signals as on POSIX")
+def test_ctrl_c_is_one_line(tmp_path):
+    command = [sys.executable, "-m", "sciformer", "train", "mnist", "--steps", "100000", "--out", tmp_path / "out"]
+    running = subprocess.Popen(
+        [*command, *TINY],
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "out").exists() and time.monotonic() < deadline:  # the last that happens before it trains
+        time.sleep(0.05)
+    time.sleep(2)
+    running.send_signal(signal.SIGINT)
+    _, error = running.communicate(timeout=60)
+    assert running.returncode == 130
+    assert error.splitlines()[-1] == "sciformer: interrupted"
+    assert "Traceback" not in error
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+@pytest.mark.attack
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_output_that_cannot_be_written_is_one_line(monkeypatch, capsys):
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert cli.main(["record", "--list"]) == 1
+        assert capsys.readouterr().err == "sciformer: [Errno 28] No space left on device\n"
+        print("what is left when Python ends goes nowhere", file=full, flush=True)
+
+
+@pytest.mark.attack
+def test_output_that_nobody_reads_on_is_no_error(monkeypatch, capsys):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as pipe:
+        monkeypatch.setattr(sys, "stdout", pipe)
+        assert cli.main(["record", "--list"]) == 1
+        assert capsys.readouterr().err == ""
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_a_terminal_that_lacks_letters_shows_what_it_can(monkeypatch, encoding):
+    shown = io.BytesIO()
+    with io.TextIOWrapper(shown, encoding=encoding) as terminal:
+        monkeypatch.setattr(sys, "stdout", terminal)
+        assert cli.main(["progress", "--folder", str(ROOT)]) == 0
+        assert rb"\u25a1" in shown.getvalue()  # an open exercise

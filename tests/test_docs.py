@@ -102,7 +102,7 @@ SIZES = {
     r"data \(([\d,]+)\)": ("data/**/*.py",),
     r"training \(([\d,]+)\)": ("training/**/*.py",),
     r"fast paths \(([\d,]+)\)": ("fast/**/*.py",),
-    r"command line \(([\d,]+)\)": ("cli.py",),
+    r"command line \(([\d,]+)\)": ("cli/**/*.py",),
     r"whole package has about ([\d,]+) lines": ("**/*.py",),
 }
 

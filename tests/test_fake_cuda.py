@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from solutions.nb03 import TemperedScore
 from torch import nn
 from torch.testing import assert_close
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
 
 from sciformer import (
@@ -184,10 +186,21 @@ def one_layer(kind, score, profile):
     return network, [torch.zeros(batch, 1, side, side)]
 
 
+class NoFloat64(TorchDispatchMode):
+    """Refuses what Apple's GPUs do not have and others are slow at."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        for x in tree_leaves(result):
+            if isinstance(x, torch.Tensor) and x.device.type == "cuda" and x.dtype == torch.float64:
+                raise TypeError(f"{function} makes a float64 tensor of shape {tuple(x.shape)} on the GPU")
+        return result
+
+
 def run(network, inputs):
     """Forward and backward on a fake GPU under autocast; every tensor has to be there, and nothing may be read."""
     given_on = []
-    with fake_cuda() as device:
+    with fake_cuda() as device, NoFloat64():
         network.to(device)
         for module in network.modules():
             if isinstance(module, MultiHeadAttention):  # what attention hands on: the average of the values
@@ -235,6 +248,16 @@ def test_float32_that_leaks_out_of_attention_is_caught(monkeypatch):
     monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *inputs, **options: fused(*inputs, **options).float())
     with pytest.raises(AssertionError, match=r"torch\.float32"):
         check(*one_layer("patches", "dot", "quick"))
+
+
+def test_float64_which_apples_gpus_do_not_have_is_caught(monkeypatch):
+    class Precise(DotProductScore):
+        def forward(self, query, key, **options):
+            return super().forward(query.double(), key.double(), **options).float()
+
+    monkeypatch.setitem(ALL_SCORES, "precise", Precise)
+    with pytest.raises(TypeError, match="makes a float64 tensor"):
+        check(*one_layer("patches", "precise", "quick"))
 
 
 def test_how_many_combinations(capsys):

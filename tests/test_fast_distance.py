@@ -92,3 +92,16 @@ def test_float16_takes_the_blocks():
     score = DistanceBiasedScore(2, 16, start=40.0)
     inputs = [x.half() for x in random_qkv(1, 2, 1024, 1024, 16)]
     assert attention(score, *inputs, is_causal=True)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("strength", [4.0, 0.5, 0.004, -0.01, -0.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_causal_distance_keeps_its_bound_at_20000_tokens(dtype, strength):
+    """A score is off by |λ| S · 2⁻²⁵, and an output by twice that share of the largest value, and by its rounding."""
+    score, S = DistanceBiasedScore(2, 16, start=strength), 20_000
+    inputs = [x.to(dtype) for x in long_inputs(S, torch.float64)]
+    output, _ = attention(score, *inputs, is_causal=True)
+    exact, _ = attention(score.double(), *(x.double() for x in inputs), is_causal=True, need_weights=True)
+    rounding = torch.finfo(dtype).eps / 2 + 1e-5
+    bound = inputs[2].abs().max().item() * (2 * abs(strength) * S * 2**-25 + rounding)
+    assert_close(output.double(), exact, rtol=0, atol=bound)

@@ -1,6 +1,8 @@
 """The readable path and every fast one side by side: the same results, and the same refusals."""
 
 import math
+from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -90,7 +92,9 @@ def test_both_paths_refuse_values_and_batches_that_do_not_fit(score, need_weight
 
 
 @pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
-@pytest.mark.parametrize("name", ["dot", "distance", "distance on a grid", "additive", "separable", "gaussian field"])
+@pytest.mark.parametrize(
+    "name", ["dot", "distance", "distance on a grid", "additive", "separable", "gaussian field", "lorentzian_well"]
+)
 def test_both_paths_refuse_queries_and_keys_that_do_not_fit(name, is_causal, monkeypatch):
     monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", 1)
     score, (query, key, value) = built(RECIPES[name]), random_qkv(B, H, L, L, D)
@@ -102,13 +106,17 @@ def test_both_paths_refuse_queries_and_keys_that_do_not_fit(name, is_causal, mon
             attention(score, query, key.float(), value, **options)
 
 
-@pytest.mark.parametrize(("heads", "width"), [(1, None), (8, 3)], ids=["sequence", "grid"])
-def test_both_paths_refuse_slopes_of_other_heads(heads, width, monkeypatch):
+@pytest.mark.parametrize(("heads", "head_dim"), [(1, D), (H, 1), (H, D - 2), (H + 1, D), (D, H)])
+def test_both_paths_refuse_queries_of_other_heads(recipe, heads, head_dim, monkeypatch):
+    """A scale, a slope or a sharpness made for other heads would give weights that look right."""
     monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", 1)
-    score = DistanceBiasedScore(heads, D, width=width).double()
-    for need_weights in (False, True):
-        with pytest.raises(ValueError, match=rf"for 2 heads and . sides, got \({heads},\)"):
-            attention(score, *random_qkv(1, 2, L, L, D), is_causal=True, need_weights=need_weights)
+    score, (query, key, value) = built(recipe), random_qkv(B, heads, L, L, head_dim)
+    message = rf"the score has 3 heads of head_dim 6, got a query of \(2, {heads}, 7, {head_dim}\)"
+    with pytest.raises(ValueError, match=message):
+        score(query, key)
+    for need_weights, is_causal in product((False, True), repeat=2):
+        with pytest.raises(ValueError, match=message):
+            attention(score, query, key, value, is_causal=is_causal, need_weights=need_weights)
 
 
 @pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
@@ -133,3 +141,108 @@ def test_both_paths_refuse_what_has_no_distance(score, is_causal, monkeypatch):
         elif isinstance(score, DistanceBiasedScore):
             with pytest.raises(ValueError, match=r"queries from position \d reach past 5 keys"):
                 attention(score, query, key[:, :, :5], value[:, :, :5], need_weights=need_weights)
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
+@pytest.mark.parametrize("shape", [(1,), (L,), (L, L), (1, L), (H, L, L), (H, 1, L), (B, 1, 1, L)], ids=str)
+def test_every_mask_that_broadcasts_is_served(score, shape, is_causal):
+    """On both paths alike, from one number for all to one for each pair."""
+    inputs = random_qkv(B, H, L, L, D)
+    mask = torch.rand(shape, generator=torch.Generator().manual_seed(0)) < 0.5
+    fast_output, readable = (
+        attention(score, *inputs, attn_mask=mask, is_causal=is_causal, need_weights=weights)[0]
+        for weights in (False, True)
+    )
+    assert_close(fast_output, readable)
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
+@pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
+def test_a_mask_on_another_device_is_refused(score, is_causal, need_weights):
+    """Torch's fused kernel would read what stands at the mask's address, if anything does."""
+    mask = torch.ones(L, L, dtype=torch.bool, device="meta")
+    with pytest.raises(ValueError, match="attn_mask is on meta, but queries and keys are on cpu"):
+        attention(score, *random_qkv(B, H, L, L, D), attn_mask=mask, is_causal=is_causal, need_weights=need_weights)
+
+
+@pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
+@pytest.mark.parametrize("moved", [1, 2], ids=["key", "value"])
+def test_inputs_on_two_devices_are_refused(score, moved, need_weights):
+    inputs = list(random_qkv(B, H, L, L, D))
+    inputs[moved] = inputs[moved].to("meta")
+    with pytest.raises(ValueError, match="must be on one device, got cpu and meta"):
+        attention(score, *inputs, need_weights=need_weights)
+
+
+@pytest.mark.parametrize("need_weights", [False, True], ids=["fast", "readable"])
+@pytest.mark.parametrize("dropout", [math.nan, -0.1, 1.5])
+def test_a_dropout_that_is_no_probability_is_refused(score, dropout, need_weights):
+    with pytest.raises(ValueError, match=rf"dropout must lie in \[0, 1\], got {dropout}"):
+        attention(score, *random_qkv(B, H, L, L, D), dropout_p=dropout, need_weights=need_weights)
+
+
+@pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
+@pytest.mark.parametrize("masked", [False, True], ids=["plain", "masked"])
+@pytest.mark.parametrize(("batch", "queries", "keys"), [(0, 5, 5), (2, 0, 5), (2, 5, 0), (2, 0, 0)])
+def test_nothing_is_served_as_well(score, batch, queries, keys, masked, is_causal):
+    """A query without a key gets 0, as where all are hidden; what needs a key for each query says so."""
+    inputs = random_qkv(batch, H, queries, keys, D, requires_grad=True)
+    mask = torch.ones(queries, keys, dtype=torch.bool) if masked else None
+    for need_weights in (False, True):
+        options = {"attn_mask": mask, "is_causal": is_causal, "need_weights": need_weights}
+        if queries > keys and (is_causal or any(isinstance(part, DistanceBiasedScore) for part in score.modules())):
+            with pytest.raises(ValueError, match=r"5 queries .* 0 keys"):
+                attention(score, *inputs, **options)
+            continue
+        output, _ = attention(score, *inputs, **options)
+        assert output.shape == (batch, H, queries, D)
+        assert not output.any() or keys
+        gradients = torch.autograd.grad(output.sum(), inputs, allow_unused=True)
+        assert all(g is None or g.isfinite().all() for g in gradients)
+
+
+def with_second_derivatives(score, inputs, **options):
+    """Output, gradients, and the gradients of those, of everything that learns."""
+    learned = [*inputs, *score.parameters()]
+    output, _ = attention(score, *inputs, **options)
+    first = torch.autograd.grad(
+        (output * torch.linspace(-1, 1, D)).square().sum(), learned, create_graph=True, allow_unused=True
+    )
+    total = sum(g.square().sum() for g in first if g is not None)
+    second = torch.autograd.grad(total, learned, allow_unused=True)
+    return [torch.zeros(()) if x is None else x for x in (output, *first, *second)]
+
+
+@pytest.mark.parametrize("kind", ["plain", "causal", "mask", "mask and causal", "query by query"])
+def test_every_fast_path_has_the_second_derivative_of_the_readable(score, kind, monkeypatch):
+    """Torch's fused kernels have none, and so gradients that are to be differentiated take the readable form."""
+    if kind == "query by query":
+        monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", 1)
+    inputs = random_qkv(B, H, L, L, D, requires_grad=True)
+    options = {"attn_mask": random_mask(L, L) if "mask" in kind else None, "is_causal": "causal" in kind}
+    assert_close(
+        with_second_derivatives(score, inputs, **options),
+        with_second_derivatives(score, inputs, **options, need_weights=True),
+        rtol=1e-6,
+        atol=1e-8,
+    )
+
+
+def test_a_second_derivative_where_only_some_inputs_learn():
+    score, (query, key, value) = DotProductScore(H, D), random_qkv(B, H, L, L, D)
+    query.requires_grad_()
+    results = []
+    for need_weights in (False, True):
+        output, _ = attention(score, query, key, value, is_causal=True, need_weights=need_weights)
+        (first,) = torch.autograd.grad(output.square().sum(), query, create_graph=True)
+        results.append((first, *torch.autograd.grad(first.square().sum(), query)))
+    assert_close(*results)
+
+
+def test_the_transforms_of_torch_func_go_through_the_fast_path():
+    score, (query, key, value) = DotProductScore(H, D), random_qkv(B, H, L, L, D)
+
+    def total(need_weights, query):
+        return attention(score, query, key, value, need_weights=need_weights)[0].square().sum()
+
+    assert_close(*(torch.func.grad(partial(total, weights))(query) for weights in (False, True)))

@@ -5,12 +5,14 @@ import stat
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from sciformer.data import files
-from sciformer.data.files import check_writable, written_whole
+from sciformer.data.files import check_regular, check_writable, written_whole
 
+pytestmark = pytest.mark.attack
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions and symbolic links as on POSIX")
 
 #: Writes lines of one letter many times over, bit by bit, as soon as the other writer is ready, too.
@@ -174,3 +176,73 @@ def test_whether_a_file_can_be_written_is_found_out_without_a_trace(tmp_path):
     assert list(path.parent.iterdir()) == [path]
     with pytest.raises(OSError, match="file"):
         check_writable(path / "below a file")
+
+
+@posix
+def test_a_link_does_not_hand_on_the_permissions_of_what_it_leads_to(tmp_path):
+    """Or who plants a link to a file that all may write could write to the new file, too."""
+    path, other = tmp_path / "file", tmp_path / "other"
+    other.touch()
+    other.chmod(0o666)
+    path.symlink_to(other)
+    before = os.umask(0o022)
+    try:
+        with written_whole(path) as beside:
+            beside.write_text("new")
+    finally:
+        os.umask(before)
+    assert mode(path) == 0o644
+
+
+@posix
+@pytest.mark.parametrize("permissions", [0o600, 0o666])
+def test_nobody_else_reads_a_file_before_it_is_whole(tmp_path, permissions):
+    path = tmp_path / "file"
+    path.touch()
+    path.chmod(permissions)
+    with written_whole(path) as beside:
+        beside.write_text("secret")
+        assert mode(beside) == 0o600
+    assert mode(path) == permissions
+
+
+def no_files(folder):
+    """A folder, a pipe that nobody writes to, and devices: none of them is ever read or replaced."""
+    (folder / "folder").mkdir()
+    yield folder / "folder"
+    if os.name == "posix":
+        os.mkfifo(folder / "pipe")
+        (folder / "link").symlink_to("/dev/full")
+        yield from (folder / "pipe", folder / "link", *map(Path, ("/dev/full", "/dev/zero", "/dev/null")))
+
+
+def test_what_is_no_file_is_neither_read_nor_replaced(tmp_path):
+    def write():
+        with written_whole(path) as beside:
+            beside.write_text("new")
+
+    for path in no_files(tmp_path):
+        before = path.stat()
+        for attempt in (write, lambda: check_writable(path), lambda: check_regular(path)):  # noqa: B023
+            with pytest.raises(OSError, match="Not a regular file") as raised:
+                attempt()
+            assert raised.value.filename == str(path)
+        assert (path.stat().st_mode, path.stat().st_ino) == (before.st_mode, before.st_ino)
+    assert [file.name for file in tmp_path.iterdir() if file.name.endswith(".partial")] == []
+
+
+def test_a_full_disk_is_named_and_leaves_the_old_file(small_disk):
+    path = small_disk / "file"
+    path.write_text("old")
+
+    def write():
+        with written_whole(path) as beside, beside.open("wb", buffering=0) as file:
+            for _ in range(3):
+                if file.write(bytes(200_000)) < 200_000:  # what is left of the disk
+                    file.write(b"more")
+
+    with pytest.raises(OSError, match="No space left on device") as raised:
+        write()
+    assert raised.value.filename == str(path)
+    assert path.read_text() == "old"
+    assert list(small_disk.iterdir()) == [path]

@@ -23,10 +23,11 @@ from sciformer import (
     naive_attention,
     padding_mask,
     pairwise_distances,
+    rotate,
     separable_additive_scores,
     softmax_exponential_well,
 )
-from sciformer.functional import safe_root, squared_distances, steps_between
+from sciformer.functional import InputError, check_sizes, safe_root, squared_distances, steps_between
 from sciformer.teach.properties import random_mask, random_qkv
 
 
@@ -208,14 +209,14 @@ def test_dot_product_scores_refuses(query, key, message):
 
 
 def test_attend_refuses():
-    with pytest.raises(ValueError, match="over 7 keys, but there are 5 values"):
+    with pytest.raises(ValueError, match=r"value of \(\.\.\., S, D\), got \(2, 3, 5, 7\) and \(2, 3, 5, 11\)"):
         attend(torch.zeros(2, 3, 5, 7), torch.zeros(2, 3, 5, 11))
-    with pytest.raises(ValueError, match=r"float32, but value is torch\.float64"):
+    with pytest.raises(ValueError, match=r"scores and value must share .* torch\.float32 and torch\.float64"):
         attend(torch.zeros(2, 3, 5, 7), torch.zeros(2, 3, 7, 11).double())
 
 
 def test_attend_refuses_two_dtypes_on_a_device_without_autocast_too():
-    with pytest.raises(ValueError, match=r"scores are torch\.float32, but value is torch\.float64"):
+    with pytest.raises(ValueError, match=r"scores and value must share .* torch\.float32 and torch\.float64"):
         attend(torch.zeros(2, 3, 5, 7, device="meta"), torch.zeros(2, 3, 7, 11, device="meta").double())
 
 
@@ -228,7 +229,7 @@ def test_under_autocast_scores_and_values_may_differ_in_dtype(of_scores, of_valu
     scores, value = -(query - key[:, :, :1]).norm(dim=-1)[..., None] * key.norm(dim=-1)[..., None, :], value.bfloat16()
     exact, _ = attend(scores.to(of_scores).double(), value.double())
     inputs = scores.to(of_scores), value.to(of_value)
-    with pytest.raises(ValueError, match=f"scores are {of_scores}, but value is {of_value}"):
+    with pytest.raises(ValueError, match=f"scores and value must share .* got {of_scores} and {of_value}"):
         attend(*inputs)
     with torch.autocast("cpu", torch.bfloat16):
         output, weights = attend(*inputs)
@@ -240,7 +241,7 @@ def test_under_autocast_scores_and_values_may_differ_in_dtype(of_scores, of_valu
 def test_autocast_does_not_excuse_float64():
     query, key, value = random_qkv(dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
-        with pytest.raises(ValueError, match="scores are"):
+        with pytest.raises(ValueError, match="scores and value must share"):
             attend(torch.zeros(2, 3, 5, 7, dtype=torch.float64), value)
         with pytest.raises(ValueError, match="query and key must share"):
             dot_product_scores(query, key.double())
@@ -633,3 +634,52 @@ def test_energy_well_scores_refuse():
         energy_well_scores(query, key, lorentzian_well, form="softmax")
     with pytest.raises(ValueError, match="head_dim 11, but key has head_dim 5"):
         energy_well_scores(query, key[..., :5], lorentzian_well)
+
+
+# --- what a formula cannot serve ----------------------------------------------------------------------------------
+
+
+META = torch.zeros(2, 3, 5, 7, device="meta")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: rotate(torch.ones(3, 4, dtype=torch.int64)), r"floating-point .* got torch\.int64"),
+        (lambda: rotate(torch.ones(4)), r"got torch\.float32 of shape \(4,\)"),
+        (lambda: causal_mask(-1), "got -1 queries and -1 keys"),
+        (lambda: padding_mask(torch.tensor([True, False]), 3), r"integers, got torch\.bool"),
+        (lambda: masked_softmax(torch.ones(5, 7, dtype=torch.int64)), r"floating-point dtype, got torch\.int64"),
+        (lambda: masked_softmax(torch.zeros(5, 7), META[0, 0].bool()), "attn_mask is on meta, .* on cpu"),
+        (lambda: attend(torch.zeros(2, 3, 5, 7), torch.zeros(1, 3, 7, 11)), r"\(2, 3, 5, 7\) and \(1, 3, 7, 11\)"),
+        (lambda: attend(torch.zeros(2, 3, 5, 7), torch.zeros(7)), r"\(2, 3, 5, 7\) and \(7,\)"),
+        (lambda: attend(torch.zeros(5, 7), torch.zeros(7, 3), dropout_p=math.nan), r"dropout .* \[0, 1\], got nan"),
+        (lambda: attend(torch.zeros(5, 7), torch.zeros(7, 3), dropout_p=1.5), r"dropout .* \[0, 1\], got 1\.5"),
+        (lambda: dot_product_scores(torch.zeros(2, 3, 5, 7), META), "on one device, got cpu and meta"),
+        (lambda: dot_product_scores(torch.zeros(5, 0), torch.zeros(5, 0)), r"D of 1 or more, got \(5, 0\)"),
+        (
+            lambda: distance_biased_scores(torch.zeros(5, 7), torch.zeros(5, 7), torch.zeros(1)),
+            r"without heads, \(5, 7\)",
+        ),
+        (lambda: additive_scores(torch.zeros(5, 7), torch.zeros(5, 7), torch.zeros(1, 7)), r"query of \(5, 7\)"),
+        (
+            lambda: additive_scores(*torch.zeros(2, 1, 3, 5, 7), torch.zeros(3, 7).double()),
+            r"query and weight must share .* torch\.float32 and torch\.float64",
+        ),
+        (
+            lambda: separable_additive_scores(*torch.zeros(2, 1, 3, 5, 7), META[0, 0, :3]),
+            "query and weight must be on one device, got cpu and meta",
+        ),
+    ],
+)
+def test_formulas_say_what_they_cannot_serve(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("size", "message"), [(0, "must be at least 1, got 0"), (1.5, "a whole number, got 1.5"), (math.nan, "got nan")]
+)
+def test_a_size_is_a_whole_number_from_one(size, message):
+    with pytest.raises(InputError, match=f"embed_dim .*{message}"):
+        check_sizes(num_heads=3, embed_dim=size)

@@ -1,11 +1,11 @@
 """The tables say what the records say, by rules that can be failed."""
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hand_made import write_record
 
 from sciformer.functional import additive_scores
 from sciformer.lab import claims, experiments, records
@@ -137,14 +137,7 @@ def hand_made(tmp_path, monkeypatch):
     monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
 
     def write(profile, **losses):
-        seeds = list(range(len(losses["a"])))
-        runs = [
-            {"arm": arm, "seed": n, "figures": {"validation loss": values[n]}, "parameters": 1, "seconds": 1.0}
-            for arm, values in losses.items()
-            for n in seeds
-        ]
-        content = {"name": NAME, "profile": profile, "arms": list(losses), "seeds": seeds, "runs": runs}
-        (tmp_path / records.record_file(NAME, profile)).write_text(json.dumps(content))
+        write_record(tmp_path, NAME, profile, {arm: ("validation loss", values) for arm, values in losses.items()})
 
     return write
 

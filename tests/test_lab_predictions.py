@@ -1,7 +1,6 @@
 """Predictions of cost: what is counted from shapes is what a step does, and the kept file is of today's settings."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,8 +20,8 @@ from sciformer.lab.predictions import (
     minutes_to_record,
     predict,
 )
+from sciformer.lab.search import SEARCH, TRIALS, drawn
 
-ROOT = Path(__file__).parents[1]
 QUICK = {
     "patches": experiments.MNIST_IMAGE_TRANSFORMER["quick"],
     "pixels": experiments.MNIST_PIXELS["quick"]["distance"],
@@ -87,6 +86,7 @@ def test_every_full_profile_is_predicted_as_it_is_today():
     """To renew them: python tools/predict.py."""
     kept = kept_predictions()
     full = {name: each.arms("full") for name, each in EXPERIMENTS.items() if "full" in each.settings}
+    full["search"] = {str(number): one for number, one in enumerate(drawn(SEARCH["full"], TRIALS))}
     assert {n: list(arms) for n, arms in kept.items()} == {n: [arm or "" for arm in arms] for n, arms in full.items()}
     for name, arms in full.items():
         for arm, setting in arms.items():
@@ -123,11 +123,3 @@ def test_what_fits(monkeypatch):
     monkeypatch.setitem(kept_predictions()["dates"], "", replace(arm, bytes_float32=81 * 10**9))
     with pytest.raises(ValueError, match="dates needs 81 GB"):
         fits("dates", has_bfloat16=False)
-
-
-def test_one_command_records_every_full_profile():
-    """Each experiment that has a full profile stands once in the list of tools/gpu_day.sh."""
-    script = (ROOT / "tools" / "gpu_day.sh").read_text()
-    lines = script.split("experiments=(")[1].split("\n)")[0].splitlines()
-    named = [name for line in lines for name in line.split("#")[0].split()]
-    assert sorted(named) == sorted(name for name, experiment in EXPERIMENTS.items() if "full" in experiment.settings)

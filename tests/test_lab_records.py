@@ -1,6 +1,7 @@
 """Records are whole or refused, and what has finished is never trained twice."""
 
 import json
+import random
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -8,9 +9,9 @@ from typing import get_args
 
 import pytest
 import torch
+from hand_made import write_record
 
 from sciformer import cli
-from sciformer.data.files import written_whole
 from sciformer.lab import records, settings
 from sciformer.lab.experiments import EXPERIMENTS
 from sciformer.lab.records import describe_record, load_record, record, results_folder
@@ -163,22 +164,6 @@ def test_a_run_that_is_broken_off_goes_on_where_it_was_saved_but_not_from_other_
     assert resumed["figures"] == whole.run(replace(tiny, train=tiny.train.with_steps(2)), 0, progress=False).metrics
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
-    path = tmp_path / "new" / "file"
-    with written_whole(path) as beside:
-        beside.write_text("old")
-
-    def interrupted():
-        with written_whole(path) as beside:
-            beside.write_text("half of the n")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        interrupted()
-    assert [file.name for file in path.parent.iterdir()] == ["file"]
-    assert path.read_text() == "old"
-
-
 def test_record_of_a_seed_can_be_repeated(tmp_path):
     paths = [record(NAME, "quick", seeds=1, steps=3, out=tmp_path / name) for name in "ab"]
     first, second = (json.loads(path.read_text())["runs"][0] for path in paths)
@@ -203,6 +188,81 @@ def test_a_record_without_all_its_seeds_is_refused(tmp_path):
         load_record(NAME, "quick", tmp_path)
 
 
+def parts(value, *names):
+    """Every part of what a JSON file holds: the keys that lead to it."""
+    if names:
+        yield names
+    if isinstance(value, dict | list):
+        for name, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from parts(part, *names, name)
+
+
+@pytest.mark.attack
+def test_a_record_that_is_changed_anywhere_is_refused(tmp_path):
+    """A part of another kind, or none: 600 drawn at random, but for what may be of any kind."""
+    original = (results_folder() / "mnist-pixels.quick.json").read_text()
+    free = {"config", "details", "commit"}
+    places = [p for p in parts(json.loads(original)) if not free & set(p)]
+    draw, path = random.Random(0), tmp_path / "mnist-pixels.quick.json"
+    for place in draw.sample(places, 600):
+        content = json.loads(original)
+        *above, last = place
+        holder = content
+        for name in above:
+            holder = holder[name]
+        wrong = {str: 7, int: 7.5, float: "7"}.get(type(holder[last]), 7)
+        holder[last] = draw.choice([wrong, float("nan"), []] if holder[last] else [wrong, float("nan")])
+        path.write_text(json.dumps(content))
+        with pytest.raises(ValueError, match=r"is not a whole record \("):
+            load_record("mnist-pixels", "quick", tmp_path)
+    path.write_text(original)
+    assert load_record("mnist-pixels", "quick", tmp_path)["seeds"]
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.pop("device"), "it has no device"),
+        (lambda c: c["runs"][0].pop("seconds"), r"runs\[0\] has no seconds"),
+        (lambda c: c["runs"][0]["figures"].update(x=1), "seed 1 has not the metrics and curves of its arm's first"),
+        (lambda c: c["runs"][1]["curves"]["loss"].pop(), "seed 1 has not the metrics and curves"),
+        (lambda c: [run["curves"]["loss"].clear() for run in c["runs"]], "seed 0 has not the metrics and curves"),
+        (lambda c: c["runs"].reverse(), "it lacks some of its seeds"),
+        (lambda c: c.update(seeds=[], runs=[]), "it lacks some of its seeds"),
+        (lambda c: c.update(profile="quick"), f"it is of {NAME}, quick profile"),
+        (lambda c: c.update(name="dates"), "it is of dates, full profile"),
+    ],
+)
+def test_a_record_that_is_not_what_it_should_be_says_why(tmp_path, change, message):
+    path = write_record(tmp_path, NAME, "full", {None: ("test accuracy", [0.9, 0.94])})
+    content = json.loads(path.read_text())
+    change(content)
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=message):
+        load_record(NAME, "full", tmp_path)
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("damage", [lambda t: t[:100], lambda t: "", lambda t: "[]", lambda t: '{"known": {}}'])
+def test_a_kept_run_that_is_damaged_is_trained_anew(tmp_path, monkeypatch, damage):
+    whole, trained = EXPERIMENTS[NAME], []
+
+    def run(setting, seed, **options):
+        trained.append(seed)
+        if seed == 1 and len(trained) == 2:
+            raise FloatingPointError("power cut")
+        return whole.run(setting, seed, **options)
+
+    monkeypatch.setitem(EXPERIMENTS, NAME, replace(whole, run=run))
+    with pytest.raises(records.UnfinishedRecord):
+        record(NAME, "quick", seeds=2, steps=1, out=tmp_path)
+    (kept,) = (tmp_path / f"{NAME}.quick.runs").glob("*.json")
+    kept.write_text(damage(kept.read_text()))
+    record(NAME, "quick", seeds=2, steps=1, out=tmp_path)
+    assert trained == [0, 1, 0, 1]
+
+
 def test_what_is_not_recorded_says_so(tmp_path, monkeypatch):
     assert load_record(NAME, "full", tmp_path) is None
     monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
@@ -212,10 +272,7 @@ def test_what_is_not_recorded_says_so(tmp_path, monkeypatch):
 
 
 def test_describe_record_gives_mean_and_standard_error(tmp_path, monkeypatch):
-    rest = {"seconds": 3.0, "parameters": 1000}
-    runs = [{"seed": n, "figures": {"test accuracy": v}, **rest} for n, v in enumerate((0.9, 0.94))]
-    content = {"runs": runs, "seeds": [0, 1], "device": "CPU"}
-    (tmp_path / f"{NAME}.json").write_text(json.dumps(content))
+    write_record(tmp_path, NAME, "full", {None: ("test accuracy", [0.9, 0.94])})
     monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
     line = f"{NAME}, full profile: test accuracy 92.00 ± 2.00 % over 2 seeds, 1,000 parameters, 3 s each on CPU"
     assert describe_record(NAME, "test accuracy") == line

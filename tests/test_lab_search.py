@@ -2,8 +2,10 @@
 
 import json
 import math
+import os
 import pickle
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -184,14 +186,82 @@ def test_an_unknown_storage_is_refused(address):
         search.open_study(tiny(), address)
 
 
-@pytest.mark.parametrize("content", ["a letter, and no journal", "{}\n{}\n", "[1]\n", "12\n", '"op_code"\n', "\x00\n"])
-def test_a_file_that_is_no_journal_stays_as_it_is(tmp_path, content):
-    path = tmp_path / "letter.txt"
-    path.write_text(content)
+OWN = '{"op_code":0,"worker_id":"a","study_name":"search","directions":[2]}\n'
+FOREIGN = {
+    "letter": "a letter, and no journal",
+    "settings": '{"my": "settings"}',
+    "settings of several lines": '{\n "my": "settings"\n}',
+    "brace": "{",
+    "objects": "{}\n{}\n",
+    "list": "[1]\n",
+    "number": "12\n",
+    "text": '"op_code"\n',
+    "zero": "\x00\n",
+    "no whole line": OWN[:-1],
+    "beginning of a line": '{"op_code":',
+    "another study's journal": OWN.replace('"search"', '"mine"'),
+    "notes below a journal": OWN + "and some notes of mine",
+    "settings below a journal": OWN + '{"my": "settings"}',
+    "many brackets": OWN + 100_000 * "[" + "\n",
+    "no utf-8": OWN + "\udcff\n",
+}
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_file_that_is_no_journal_stays_as_it_is(tmp_path, name):
+    path, content = tmp_path / "letter.txt", FOREIGN[name].encode(errors="surrogateescape")
+    path.write_bytes(content)
     with pytest.raises(ValueError, match=r"'letter\.txt' is a file, but no journal of a search"):
         search.open_study(tiny(), path)
-    assert path.read_text() == content
+    assert path.read_bytes() == content
     assert [file.name for file in tmp_path.iterdir()] == ["letter.txt"]
+
+
+@pytest.mark.attack
+def test_every_cut_of_a_journal_is_mended_or_left_alone(tmp_path):
+    """Wherever a power cut ends a journal: whole lines stay, half a line goes, and a file is never emptied."""
+    path = tmp_path / "s.journal"
+    search.open_study(tiny(), path).ask()
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    assert len(lines) >= 3
+    for size in range(1, len(whole) + 1):
+        path.write_bytes(whole[:size])
+        kept = whole[: whole.rfind(b"\n", 0, size) + 1]
+        if kept:
+            search._mend(path)
+            assert path.read_bytes() == kept
+        else:
+            with pytest.raises(ValueError, match="no journal of a search"):
+                search._mend(path)
+            assert path.read_bytes() == whole[:size]
+
+
+@pytest.mark.attack
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's devices")
+@pytest.mark.parametrize("name", ["/dev/full", "/dev/zero", "/dev/null", "folder", "pipe", "link"])
+def test_a_storage_that_is_no_file_is_refused_unread(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(OSError, match="Not a regular file"):
+        search.open_study(tiny(), tmp_path / name)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 10_000  # KB
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "link", "pipe"]
+
+
+@pytest.mark.attack
+def test_a_large_file_that_is_no_journal_is_not_read(tmp_path):
+    path = tmp_path / "disk.img"
+    with path.open("wb") as file:
+        file.truncate(23 * 10**9)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ValueError, match="no journal of a search"):
+        search.open_study(tiny(), path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 10_000  # KB
+    assert path.stat().st_size == 23 * 10**9
 
 
 def test_another_setting_needs_another_storage(tmp_path):
@@ -250,7 +320,14 @@ def test_a_cut_record_is_refused(tmp_path):
     path = search.write_search(tiny(), "quick", trials, tmp_path)
     assert search.load_search("quick", tmp_path)[0] == trials
     content = json.loads(path.read_text())
-    for damaged in (json.dumps({**content, "trials": content["trials"][:2]}), path.read_text()[:500], "{}", "[]"):
+    other = [{**trial, "parameters": "9"} for trial in content["trials"]]
+    changes = (
+        {"trials": content["trials"][:2]},
+        {"trials": other},
+        {"trials": [], "count": 0},
+        {"name": "shakespeare"},
+    )
+    for damaged in (*(json.dumps(content | change) for change in changes), path.read_text()[:500], "{}", "[]"):
         path.write_text(damaged)
         with pytest.raises(ValueError, match=r"search\.quick\.json is not a whole record"):
             search.load_search("quick", tmp_path)
@@ -261,6 +338,14 @@ def test_the_committed_search_is_of_todays_setting():
         recorded = search.load_search(profile)
         if recorded is not None:
             assert recorded[1]["config"] == json.loads(json.dumps(asdict(setting)))
+
+
+def test_the_settings_of_trials_are_known_before_they_are_run():
+    trials, _ = search.load_search("quick")
+    setting = search.SEARCH["quick"]
+    known = search.drawn(setting, 1 + max(trial.number for trial in trials))
+    for trial in trials:
+        assert known[trial.number] == setting_of(setting.base, trial.choice)
 
 
 def test_hyper_parameters_become_a_setting():

@@ -446,13 +446,13 @@ def test_writing_leaves_the_mode_alone():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"source": torch.ones(1, 9, dtype=torch.int64)}, "a source has up to 8 tokens, got 9"),
-        ({"target": torch.ones(1, 9, dtype=torch.int64)}, "a target has up to 8 tokens, got 9"),
+        ({"source": torch.ones(1, 9, dtype=torch.int64)}, "look at 8 tokens, got 9 of a source"),
+        ({"target": torch.ones(1, 9, dtype=torch.int64)}, "look at 8 tokens, got 9 of a target"),
         ({"source": torch.tensor([[0, 3], [0, 0]])}, r"source 1 is nothing but padding \(token 0\)"),
         ({"source": torch.zeros(1, 0, dtype=torch.int64)}, r"source must be \(B, length\) .* got .* \(1, 0\)"),
         ({"target": torch.zeros(1, 0, dtype=torch.int64)}, r"target must be \(B, length\) .* got .* \(1, 0\)"),
         ({"source": torch.tensor([3, 4])}, r"source must be \(B, length\) .* got torch.int64 of \(2,\)"),
-        ({"source": torch.tensor([[3.0, 4.0]])}, r"source must be .* integers .* got torch.float32 of \(1, 2\)"),
+        ({"source": torch.tensor([[3.0, 4.0]])}, r"source must be .* integers, .* got torch.float32 of \(1, 2\)"),
         ({"target": torch.tensor([[1, 5], [5, 1]])}, "target 1 must begin with the start token 1, got 5"),
         ({"source": torch.tensor([[3, 13]])}, r"source has token 13, and the model knows 0\.\.12"),
         ({"target": torch.tensor([[1, -2]])}, r"target has token -2, and the model knows 0\.\.10"),
@@ -472,7 +472,7 @@ def test_refuses_a_target_that_outgrows_the_model():
     model, (source, target) = build(), pair()
     encoded, cache = model.encode(source), Cache()
     model.decode(target, *encoded, cache=cache)
-    with pytest.raises(ValueError, match="a target has up to 8 tokens, got 10"):
+    with pytest.raises(ValueError, match="look at 8 tokens, got 10 of a target"):
         model.decode(target, *encoded, cache=cache)
 
 

@@ -329,3 +329,19 @@ def test_an_empty_text_and_a_strange_character():
     assert vocabulary.encode("").shape == (0,)
     with pytest.raises(ValueError, match="character '€' at position 2"):
         vocabulary.encode("ab€")
+
+
+@pytest.mark.parametrize("strange", [V, -1, 10**6])
+def test_a_token_that_the_model_does_not_know_is_named(strange):
+    model, tokens = build(), text(length=3)
+    tokens[1, 2] = strange
+    for read in (model, model.attention_weights, lambda tokens: model(tokens, cache=Cache())):
+        with pytest.raises(ValueError, match=rf"text has token {strange}, and the model knows 0\.\.{V - 1}"):
+            read(tokens)
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int16, torch.complex64], ids=str)
+def test_tokens_are_int64_or_int32(dtype):
+    with pytest.raises(ValueError, match=f"int64 or int32, with a length of 1 or more, got {dtype}"):
+        build()(text(length=3).to(dtype))
+    assert_close(build()(text(length=3).int()), build()(text(length=3)))

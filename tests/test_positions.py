@@ -53,3 +53,18 @@ def test_positions_refuse(name):
         positions(torch.zeros(B, L, 1))
     with pytest.raises(ValueError, match="even embed_dim, got 7"):
         SinusoidalPositions(7, L)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("offset", [-1, -7])
+def test_positions_refuse_a_negative_offset(name, offset):
+    """A slice counts a negative start from the end: with -7 of 9 rows every token would get another's position."""
+    with pytest.raises(ValueError, match=f"offset must be at least 0, got {offset}"):
+        POSITIONS[name](E, 9)(torch.zeros(B, L, E), offset=offset)
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "learned"])
+@pytest.mark.parametrize(("sizes", "message"), [((0, 5), "embed_dim .* got 0"), ((6, -1), "max_length .* got -1")])
+def test_positions_refuse_sizes(name, sizes, message):
+    with pytest.raises(ValueError, match=message):
+        POSITIONS[name](*sizes)

@@ -114,11 +114,21 @@ def test_raises_is_documented_where_an_error_is_raised():
 
 def test_import_is_light():
     """What only some notebooks need is imported when it is first used."""
-    heavy = ["torchvision", "matplotlib", "ipywidgets", "IPython", "tqdm", "optuna"]
+    heavy = ["torchvision", "matplotlib", "ipywidgets", "IPython", "tqdm", "optuna", "safetensors"]
     code = f"import sys, torch; before = set(sys.modules); import sciformer; new = set(sys.modules) - before; \
 print([m for m in {heavy} if m in new])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_the_command_line_imports_little_beside_torch():
+    """What a single command needs is imported when that command runs."""
+    code = "import sys, torch; before = set(sys.modules); import sciformer.cli; print(*set(sys.modules) - before)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    others = {
+        name for name in result.stdout.split() if name.split(".")[0] not in {"sciformer", *sys.stdlib_module_names}
+    }
+    assert len(others) < 50, sorted(others)
 
 
 def test_modules_that_assignments_import_from_the_package():
@@ -161,7 +171,7 @@ def test_waiting_threads_sleep_if_torch_was_not_there_before(code, policy):
 
 def test_the_package_alone_is_light():
     names = {re.match(r"[\w-]+", requirement)[0] for requirement in PROJECT["dependencies"]}
-    assert names == {"torch", "torchvision", "matplotlib", "ipywidgets", "tqdm", "jaxtyping"}
+    assert names == {"torch", "torchvision", "matplotlib", "ipywidgets", "tqdm", "jaxtyping", "safetensors"}
 
 
 def test_version_is_the_same_everywhere():

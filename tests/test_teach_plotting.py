@@ -10,6 +10,7 @@ import torch
 from torch.testing import assert_close
 
 from sciformer import attend, dot_product_scores, plotting
+from sciformer.lab.roofline import Machine
 
 
 def test_heatmap_writes_numbers_into_small_matrices_only():
@@ -232,3 +233,14 @@ def test_growth_draws_the_last_points_line_and_tells_its_slope():
     assert guide.get_label() == "n"
     assert line.get_label() == "square: slope 2.00"
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+
+
+def test_roofline_draws_both_roofs_and_each_point_at_its_intensity_and_speed():
+    machine = Machine(flops=100.0, copies=[(1, 50.0), (10, 5.0)])
+    ax = plotting.roofline(machine, {"a": (80.0, 20.0, 2.0), "b": (8.0, 16.0, 4.0)}, styles={"b": {"color": "0.45"}})
+    lines = {line.get_label(): list(zip(*line.get_data(), strict=True)) for line in ax.lines}
+    assert lines["a"] == [(4.0, 40.0)]
+    assert lines["b"] == [(0.5, 2.0)]
+    assert lines["roof, caches"] == [(0.25, 12.5), (2.0, 100.0), (40.0, 100.0)]
+    assert lines["roof, memory"] == [(0.25, 1.25), (20.0, 100.0), (40.0, 100.0)]
+    assert ax.lines[-1].get_color() == "0.45"

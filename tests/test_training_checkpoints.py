@@ -1,15 +1,18 @@
 """A training goes on from its checkpoint to the bit, and from no half, damaged or foreign one."""
 
 import random
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 from small_training import seeded, stream
+from torch import nn
 from torch.testing import assert_close
 from torch.utils.data import DataLoader, TensorDataset
 
-from sciformer.training import TrainConfig, checkpoints, fit
+from sciformer.training import History, TrainConfig, checkpoints, fit
 
 
 @pytest.fixture
@@ -52,6 +55,19 @@ def test_resume_is_exact(tmp_path, optimizer, stopped_at):
     assert again.seconds >= torch.load(file)["history"]["seconds"]  # the time of all parts
 
 
+def test_random_numbers_are_saved_and_set_for_the_models_own_device(tmp_path, monkeypatch):
+    """On the second of two GPUs the generator is that of cuda:1. Here "meta" stands for such a device."""
+    asked, nothing = [], {"rng": torch.empty(0), "device_rng": torch.empty(0)}
+    monkeypatch.setattr(checkpoints, "random_state", lambda device: asked.append(device) or nothing)
+    monkeypatch.setattr(checkpoints, "set_random_state", lambda state, device: asked.append(device))
+    model = nn.Linear(2, 3, device="meta")
+    checkpoint = checkpoints.Checkpoint(tmp_path / "run.pt", 1, "", model, [], TrainConfig(steps=2))
+    checkpoint.save(History(loss=[0.0]))
+    _, remaining = checkpoint.resume(iter(["first batch", "second batch"]))
+    assert next(remaining) == "second batch"
+    assert asked == [torch.device("meta")] * 2
+
+
 def test_checkpoint_of_another_run_is_refused(tmp_path):
     options = {"checkpoint": tmp_path / "run.pt", "progress": False}
     fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), **options)
@@ -67,15 +83,16 @@ def test_checkpoint_of_another_run_is_refused(tmp_path):
 
 def test_a_checkpoint_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
     options = {"checkpoint": tmp_path / "run.pt", "checkpoint_every": 2, "progress": False}
-    save = torch.save
+    write, written = Path.write_bytes, []
 
-    def fails_the_second_time(state, path):
-        if len(state["history"]["loss"]) > 2:
-            path.write_bytes(b"half of a check")
+    def fails_the_second_time(path, content):
+        written.append(path)
+        if len(written) == 2:
+            write(path, b"half of a check")
             raise OSError("no space left")
-        save(state, path)
+        write(path, content)
 
-    monkeypatch.setattr(torch, "save", fails_the_second_time)
+    monkeypatch.setattr(Path, "write_bytes", fails_the_second_time)
     with pytest.raises(OSError, match="no space left"):
         fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=4), **options)
     assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
@@ -91,17 +108,120 @@ def test_damaged_checkpoint_is_refused(tmp_path, damage):
         fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), checkpoint=file, progress=False)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_a_single_flipped_bit_is_noticed(finished, seed):
+@pytest.mark.attack
+def test_every_one_of_300_flipped_bits_is_noticed(finished):
     file, config = finished
-    content = bytearray(file.read_bytes())
-    position = random.Random(seed).randrange(8 * len(content))
-    content[position // 8] ^= 1 << position % 8
-    file.write_bytes(content)
-    with pytest.raises(
-        ValueError, match=r"run\.pt is not a whole checkpoint .*; delete it to start from the beginning"
-    ):
-        fit(seeded(), stream(), F.cross_entropy, config, checkpoint=file, progress=False)
+    whole = file.read_bytes()
+    for position in random.Random(0).sample(range(8 * len(whole)), 300):
+        content = bytearray(whole)
+        content[position // 8] ^= 1 << position % 8
+        file.write_bytes(content)
+        with pytest.raises(
+            ValueError, match=r"run\.pt is not a whole checkpoint .*; delete it to start from the beginning"
+        ):
+            fit(seeded(), stream(), F.cross_entropy, config, checkpoint=file, progress=False)
+
+
+def without(*names):
+    """A change that takes a part out of a checkpoint."""
+
+    def change(state):
+        *above, last = names
+        for name in above:
+            state = state[name]
+        del state[last]
+
+    return change
+
+
+def of_another_shape(state):
+    state["model"]["read_out.weight"] = torch.zeros(3, 4)
+
+
+def of_another_type(state):
+    state["model"]["read_out.bias"] = 3.0
+
+
+def one_too_many(state):
+    state["model"]["extra"] = torch.zeros(2)
+
+
+def moments_of_another_shape(state):
+    state["optimizers"][0]["state"][0]["exp_avg"] = torch.zeros(2, 2)
+
+
+def longer_than_it_is(state):
+    state["history"]["loss"] = [1.0] * 4
+
+
+def random_numbers_cut(state):
+    state["rng"] = state["rng"][:10]
+
+
+NOT_WHOLE, OTHER_MODEL = "is not a whole checkpoint", "holds the weights of another model: "
+FORGED = {
+    "no configuration": (without("config"), NOT_WHOLE),
+    "no name": (without("of"), NOT_WHOLE),
+    "no history": (without("history"), NOT_WHOLE),
+    "no losses": (without("history", "loss"), NOT_WHOLE),
+    "too many losses": (longer_than_it_is, NOT_WHOLE),
+    "losses of no kind": (lambda state: state["history"].update(loss=["a"]), NOT_WHOLE),
+    "no random numbers": (without("rng"), NOT_WHOLE),
+    "half the random numbers": (random_numbers_cut, NOT_WHOLE),
+    "no model": (without("model"), NOT_WHOLE),
+    "no optimizers": (without("optimizers"), NOT_WHOLE),
+    "a weight missing": (without("model", "read_out.weight"), OTHER_MODEL + "read_out.weight is missing"),
+    "a weight of another shape": (of_another_shape, OTHER_MODEL + r"read_out.weight is \(3, 4\), wanted \(3, 5\)"),
+    "a weight that is none": (of_another_type, OTHER_MODEL + "read_out.bias is no tensor, wanted"),
+    "a weight too many": (one_too_many, OTHER_MODEL + "extra is none of the model's"),
+    "one optimizer too few": (lambda state: state["optimizers"].pop(), "holds the optimizers of another model"),
+    "a group missing": (without("optimizers", 0, "param_groups", 0), "holds the optimizers of another model"),
+    "moments of another shape": (moments_of_another_shape, "holds the optimizers of another model"),
+}
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize("name", FORGED)
+def test_a_checkpoint_whose_parts_do_not_fit_is_one_line_and_changes_nothing(finished, name):
+    file, config = finished
+    change, message = FORGED[name]
+    state = torch.load(file)
+    change(state)
+    torch.save(state, file)
+    model = seeded()
+    before = [p.clone() for p in model.parameters()]
+    with pytest.raises(ValueError, match=rf"run\.pt {message}") as raised:
+        fit(model, stream(), F.cross_entropy, config, checkpoint=file, progress=False)
+    assert "\n" not in str(raised.value)
+    assert_close(list(model.parameters()), before, rtol=0, atol=0)
+
+
+@pytest.mark.attack
+def test_a_full_disk_is_one_line_and_leaves_the_checkpoint_before(small_disk):
+    options = {"checkpoint": small_disk / "run.pt", "checkpoint_every": 2, "progress": False}
+    config, filler = TrainConfig(steps=4), small_disk / "filler"
+
+    def fill(step, model):
+        if step == 3:
+            with suppress(OSError), filler.open("wb", buffering=0) as file:
+                while file.write(bytes(4096)):
+                    pass
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*run\.pt'"):
+        fit(seeded(), stream(), F.cross_entropy, config, fill, **options)
+    assert sorted(file.name for file in small_disk.iterdir()) == ["filler", "run.pt"]
+    assert len(torch.load(small_disk / "run.pt")["history"]["loss"]) == 2
+    filler.unlink()
+    expected = fit(seeded(), stream(), F.cross_entropy, config, progress=False)
+    assert fit(seeded(7), stream(), F.cross_entropy, config, **options).loss == expected.loss
+
+
+@pytest.mark.attack
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's devices")
+@pytest.mark.parametrize("path", ["/dev/full", "/dev/zero", "/tmp"])
+def test_a_checkpoint_that_is_no_file_is_refused_unread(path):
+    with pytest.raises(OSError, match="Not a regular file"):
+        fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), checkpoint=path, progress=False)
 
 
 @pytest.mark.parametrize(

@@ -131,3 +131,31 @@ def test_compiled_training_is_the_same_training():
         pytest.skip(f"torch.compile does not work here: {error!r:.100}")
     assert_close(torch.tensor(history.loss), torch.tensor(expected.loss))
     assert compiled.state_dict().keys() == plain.state_dict().keys()
+
+
+@pytest.mark.parametrize(("bad_step", "noticed"), [(0, 50), (3, 50), (55, 80)])
+def test_weights_that_are_not_finite_stop_at_the_next_look(bad_step, noticed):
+    """Of a loss that stays finite: a fast path of attention can give a query of NaN the output 0."""
+
+    def breaks(done, model):
+        if done == bad_step + 1:
+            with torch.no_grad():
+                model.read_out.bias[1] = math.nan
+
+    def healthy(logits, target):
+        return F.cross_entropy(logits.nan_to_num(), target)
+
+    config = TrainConfig(steps=80, lr=0.125)
+    message = (
+        rf"weights that are not finite after step {noticed} of 80, with learning rate {config.lr_at(noticed - 1):.3g}"
+    )
+    with pytest.raises(FloatingPointError, match=message):
+        fit(seeded(), stream(), healthy, config, breaks, progress=False)
+
+
+@pytest.mark.parametrize("every", [0, -1, 1.5])
+def test_fit_refuses_to_save_never(tmp_path, every):
+    with pytest.raises(ValueError, match=f"checkpoint_every must be .*, got {every}"):
+        fit(
+            seeded(), stream(), F.cross_entropy, TrainConfig(steps=3), checkpoint=tmp_path / "x", checkpoint_every=every
+        )

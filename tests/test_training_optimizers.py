@@ -1,6 +1,10 @@
 """Muon steps as its formula says, each matrix as if it were alone; each parameter has the optimizer that suits it."""
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,7 +14,7 @@ from torch.testing import assert_close
 
 from sciformer import ImageTransformer
 from sciformer.training import TrainConfig, make_optimizers
-from sciformer.training.optimizers import Muon, orthogonalize
+from sciformer.training.optimizers import AdamW, Muon, orthogonalize
 
 
 @pytest.mark.parametrize("shape", [(1, 5, 5), (3, 5, 7), (2, 7, 5), (3, 5, 11)])
@@ -145,6 +149,42 @@ def test_adamw_is_as_the_config_says():
     (adamw,) = make_optimizers(seeded(), TrainConfig(10, lr=0.25, betas=(0.5, 0.75), weight_decay=0.125))
     assert (adamw.defaults["lr"], adamw.defaults["betas"]) == (0.25, (0.5, 0.75))
     assert [group["weight_decay"] for group in adamw.param_groups] == [0.125, 0.0]
+
+
+def test_adamw_steps_like_torchs_also_after_it_was_saved():
+    def trained(kind, steps, saved=None):
+        torch.manual_seed(0)
+        layer = nn.Linear(3, 5)
+        optimizer = kind(layer.parameters(), lr=0.1, weight_decay=0.2)
+        if saved is not None:
+            layer.load_state_dict(saved[0])
+            optimizer.load_state_dict(saved[1])
+        for _ in range(steps):
+            layer(torch.linspace(-1, 1, 6).view(2, 3)).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return layer.state_dict(), optimizer.state_dict()
+
+    whole, halved = trained(torch.optim.AdamW, 4), trained(AdamW, 2, saved=trained(AdamW, 2))
+    assert_close(halved[0], whole[0], rtol=0, atol=0)
+    assert_close(halved[1]["state"], whole[1]["state"], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_the_first_step_imports_no_compiler(optimizer):
+    """torch's own optimizers import it at their first call: about 900 modules, which take longer than the step."""
+    code = f"""
+import sys
+from torch.nn.functional import cross_entropy
+from sciformer.training import TrainConfig, fit
+from small_training import seeded, stream
+model, before = seeded(), set(sys.modules)
+fit(model, stream(), cross_entropy, TrainConfig(1, optimizer={optimizer!r}), progress=False)
+print(*sorted(set(sys.modules) - before))
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(Path(__file__).parent), *sys.path))}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert len(done.stdout.split()) < 20, done.stdout
 
 
 def test_muon_needs_a_stack():

@@ -181,3 +181,30 @@ print(explained.graph_count, explained.graph_break_count, explained.break_reason
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "1 0 []\n"
+
+
+COMPILED = {
+    "image": ("ImageTransformer(9, 3, 1, 10, 12, 3, 1, num_queries=2, score=SCORES[name])", "torch.randn(n, 1, 9, 9)"),
+    "text": ("CharTransformer(7, 40, 12, 3, 1, score=SCORES[name])", "torch.randint(7, (n, 5 * n + 1))"),
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [("image", "dot"), ("text", "dot"), ("text", "distance"), ("text", "additive")]
+)
+def test_a_compiled_model_serves_other_lengths_too(model, name):
+    """At the second size torch traces once more, with symbols for sizes; a third is served by the same graph."""
+    make, inputs = COMPILED[model]
+    code = f"""
+import torch
+from sciformer import SCORES, CharTransformer, ImageTransformer
+name = {name!r}
+model = {make}
+compiled = torch.compile(model, fullgraph=True, backend="eager")
+for n in (2, 3, 5):
+    inputs = {inputs}
+    torch.testing.assert_close(compiled(inputs), model(inputs))
+print(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.stdout, result.returncode) == ("2\n", 0), result.stderr[-2000:]

@@ -17,31 +17,34 @@ experiments=(
     additive-2x2
     energy-wells-text energy-wells search-claims
 )
-record=(--profile full --device cuda)
-search=(--profile full --device cuda --out results)
+profile=full folder=results
+record=(--device cuda) search=(--device cuda)
 tables=(README.md results/README.md)
 if [ "${1:-}" = --rehearse ]; then
     mkdir -p "${2:?a folder to write to}"
-    record=(--profile quick --device cpu --steps 1 --seeds 1 --out "$2")
-    search=(--profile quick --device cpu --steps 4 --trials 1 --out "$2" --storage "$2/search.journal")
-    cp --parents "${tables[@]}" "$2"
-    tables=("${tables[@]/#/$2/}")
+    profile=quick folder=$2
+    record=(--device cpu --steps 1 --seeds 1)
+    search=(--device cpu --steps 4 --trials 1 --storage "$folder/search.journal")
+    cp --parents "${tables[@]}" "$folder"
+    tables=("${tables[@]/#/$folder/}")
 fi
 
+states=$("$python" -m sciformer record --list --out "$folder") || exit
 failed=()
-states=$("$python" -m sciformer record --list) || exit
-for name in "${experiments[@]}"; do
-    state=$(grep -E "^$name +full " <<< "$states")
-    echo "$(date '+%F %T')  ${state/ full /}"
-    if [[ $state == *"not recorded yet"* ]]; then
-        "$python" -m sciformer record "$name" "${record[@]}" || failed+=("$name")
+for name in "${experiments[@]}" search; do
+    echo "$(date '+%F %T')  $(sed -n "s/^$name  *full  */$name: /p" <<< "$states")" # with what is predicted of it
+    if ! grep -E "^$name +$profile " <<< "$states" | grep -Eq "not recorded yet|DAMAGED"; then
+        echo "$name is recorded in $folder"
+    elif [ "$name" = search ]; then
+        "$python" -m sciformer search --profile "$profile" --out "$folder" "${search[@]}" || failed+=(search)
+    else
+        "$python" -m sciformer record "$name" --profile "$profile" --out "$folder" "${record[@]}" || failed+=("$name")
     fi
 done
-echo "$(date '+%F %T')  search"
-"$python" -m sciformer search "${search[@]}" || failed+=(search)
-"$python" -m sciformer claims --write "${tables[@]}" || failed+=(tables)
 
+# Tables that are renewed change the commit's name to "dirty", and runs that were kept under the old one would begin anew.
 if ((${#failed[@]})); then
-    echo "failed: ${failed[*]}; the same command tries these again" >&2
+    echo "failed: ${failed[*]}; the same command tries these again, and renews the tables when all is recorded" >&2
     exit 1
 fi
+"$python" -m sciformer claims --write "${tables[@]}"

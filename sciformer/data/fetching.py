@@ -86,11 +86,20 @@ def data_root(root: str | Path | None = None) -> Path:
     """The folder of the full data: ``root``, else the environment's SCIFORMER_DATA, else the user's cache folder.
 
     The cache folder is ``$XDG_CACHE_HOME/sciformer``, or ``~/.cache/sciformer`` where that variable is not set.
+
+    Raises:
+        DataError: if the path begins with the home folder of a user who is unknown or has none.
     """
-    if root is not None:
+    if root is None:
+        cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        root = os.environ.get("SCIFORMER_DATA") or f"{cache}/sciformer"
+    try:
         return Path(root).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get("SCIFORMER_DATA") or f"{cache}/sciformer").expanduser()
+    except RuntimeError as error:
+        raise DataError(
+            f"The home folder in {root} cannot be found. Name the data's folder in the environment variable "
+            "SCIFORMER_DATA."
+        ) from error
 
 
 class DataRow(NamedTuple):

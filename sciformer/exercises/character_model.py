@@ -625,8 +625,8 @@ EXERCISES = (
         level="easy",
         minutes=5,
         hints=(
-            "About which character do the logits of place 0 speak? And does anyone know what comes after the last?",
-            "L − 1 places are left in each text. One mean over all of them, of −log p, and the exponential at "
+            "About which character do the logits of position 0 speak? And does anyone know what comes after the last?",
+            "L − 1 positions are left in each text. One mean over all of them, of −log p, and the exponential at "
             "the very end.",
         ),
         cases=_text_perplexity_cases,

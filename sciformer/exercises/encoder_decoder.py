@@ -499,9 +499,9 @@ EXERCISES = (
         level="easy",
         minutes=6,
         hints=(
-            "What is read at place $t$ is `target[:, t]`. What has to be named there?",
+            "What is read at position $t$ is `target[:, t]`. What has to be named there?",
             "`log_softmax(dim=-1)`, then `gather` the wanted tokens: (B, L, V) becomes (B, L). Then keep the "
-            "places where padding is not wanted.",
+            "positions where padding is not wanted.",
         ),
         cases=_answer_loss_cases,
         faults=_ANSWER_LOSS_FAULTS,
@@ -528,7 +528,7 @@ EXERCISES = (
         hints=(
             "There are K · V candidates, each with a log-probability. In the row of an ended target, all but "
             "one have to be impossible.",
-            "`topk` of the flattened (K, V) gives places from 0 to K · V − 1. Row and column follow by dividing by V.",
+            "`topk` of the flattened (K, V) gives indices from 0 to K · V − 1. Row and column follow by dividing by V.",
         ),
         cases=_widen_and_keep_cases,
         faults=_WIDEN_AND_KEEP_FAULTS,

@@ -688,7 +688,7 @@ EXERCISES = (
         level="hard",
         minutes=15,
         hints=(
-            "In turn: embed, place, select, encode, put back among mask tokens, place again, decode.",
+            "In turn: embed, add positions, select, encode, put back among mask tokens, add positions again, decode.",
             "With `rows = torch.arange(B)[:, None]`, `tokens[rows, kept]` is (B, V, E), and can also stand left"
             " of an `=`.",
         ),

@@ -503,7 +503,7 @@ EXERCISES = (
         hints=(
             "`past[:, -season:]` is what comes again. Which of its months is the first ahead, and which the one"
             " after the season is through?",
-            "Month $i$ ahead, from 0, is month $i$ modulo `season` of the last season. A list of such places "
+            "Month $i$ ahead, from 0, is month $i$ modulo `season` of the last season. A list of such indices "
             "indexes the columns.",
         ),
         cases=_seasonal_naive_cases,

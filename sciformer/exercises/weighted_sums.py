@@ -464,7 +464,7 @@ EXERCISES: tuple[Exercise, ...] = (
         level="middle",
         minutes=8,
         hints=(
-            "Two matrices (L, L) of squared differences: `place[:, None] - place`, and the same with the signal.",
+            "Two matrices (L, L) of squared differences: `position[:, None] - position`, and the same with the signal.",
             "Multiply the kernels first and divide by the row sums last. Or add two scores and take one "
             "softmax: $e^a e^b = e^{a+b}$.",
         ),

@@ -347,8 +347,8 @@ EXERCISES: tuple[Exercise, ...] = (
         hints=(
             "`torch.zeros(length, length, dtype=torch.bool)` lets nobody look anywhere. Two loops can then set "
             "single entries.",
-            "Word $j$ lies $i - j$ steps behind word $i$. How large may that be, and how small? With `place = "
-            "torch.arange(length)`, `place[:, None] - place` is all of them at once.",
+            "Word $j$ lies $i - j$ steps behind word $i$. How large may that be, and how small? With `position = "
+            "torch.arange(length)`, `position[:, None] - position` is all of them at once.",
         ),
         cases=_recent_words_cases,
         faults=_RECENT_WORDS_FAULTS,

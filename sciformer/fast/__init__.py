@@ -22,7 +22,7 @@ from sciformer.fast.fused import attention_with_features, fast_dot_product, fuse
 from sciformer.fast.readable import combined_mask, readable_attention
 from sciformer.fast.separable import RUN, fast_separable, running_mean
 from sciformer.fast.wells import fast_energy_well
-from sciformer.functional import InputError, Mask
+from sciformer.functional import InputError, Mask, check_alike, check_dropout
 from sciformer.scores import (
     AdditiveScore,
     DistanceBiasedScore,
@@ -31,6 +31,7 @@ from sciformer.scores import (
     NormalizedScore,
     PreparedScore,
     RotaryScore,
+    Score,
     SeparableAdditiveScore,
 )
 
@@ -97,21 +98,31 @@ def attention(
 ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H L S"] | None]:
     """Attention under any score: its fast path if it has one, else (and whenever the weights are wanted) the readable.
 
-    With ``is_causal`` the queries are the last L of the S positions.
+    With ``is_causal`` the queries are the last L of the S positions. Where a length is 0 the readable path serves, and
+    a query without a key gets the output 0.
+
+    A query with a NaN does not always show: torch's fused kernels give its row the output 0, and the fast path of the
+    separable score does not look at it. The readable path gives NaN.
 
     Returns:
         The output, and the weights if ``need_weights``, else None.
 
     Raises:
-        ValueError: if shapes, dtypes or the mask do not fit each other.
+        ValueError: if shapes, dtypes, devices or the mask do not fit each other or the score, or ``dropout_p`` is no
+            probability.
     """
-    if query.shape[:-2] != key.shape[:-2] or key.shape[:-1] != value.shape[:-1]:  # torch's kernels do not look
+    check_alike(query=query, key=key, value=value)
+    check_dropout(dropout_p)
+    # torch's kernels do not look
+    if query.dim() != 4 or query.shape[:-2] != key.shape[:-2] or key.shape[:-1] != value.shape[:-1]:
         raise InputError(
             f"query {tuple(query.shape)}, key {tuple(key.shape)} and value {tuple(value.shape)} must share batch and "
             "heads, and key and value a length"
         )
+    if isinstance(score, Score):
+        score.check_heads(query)
     fast = FAST.get(type(score))
-    if fast is not None and not need_weights:
+    if fast is not None and not need_weights and query.numel() and value.numel():
         output = fast(score, query, key, value, attn_mask=attn_mask, is_causal=is_causal, dropout_p=dropout_p)
         return output, None
     output, weights = readable_attention(

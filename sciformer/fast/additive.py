@@ -6,10 +6,9 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from sciformer.fast.blocks_of_queries import query_blocks
-from sciformer.functional import check_additive_weight, check_query_key
+from sciformer.functional import additive_scores, check_additive_weight, check_query_key
 from sciformer.scores import AdditiveScore
 
 #: Up to here :math:`e^{2x}` and its inverse are float32 numbers with all their digits.
@@ -23,7 +22,8 @@ class AdditiveScores(torch.autograd.Function):
 
     .. math:: \tanh(q + k) = 1 - 2r, \qquad r = \frac{1}{1 + e^{2q}\, e^{2k}}, \qquad \tanh'(q + k) = 4\, r\, (1 - r)
 
-    A product and a quotient a pair take a tenth of the time of a tanh. Backward, r is computed once more.
+    A product and a quotient a pair take a tenth of the time of a tanh. Backward, r is computed once more; gradients
+    that are to be differentiated again, ``create_graph=True``, are those of the formula.
     """
 
     @staticmethod
@@ -39,12 +39,13 @@ class AdditiveScores(torch.autograd.Function):
         return scores.add_(weights.sum(dim=-1)[:, None, None]).view(*query.shape[:-1], -1)
 
     @staticmethod
-    @once_differentiable
     def backward(
         ctx: Any, gradient: Float[Tensor, "B H L S"]
     ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"], Float[Tensor, "H D"]]:
         """The gradients of query, key and weight."""
         query, key, weight = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            return torch.func.vjp(additive_scores, query, key, weight)[1](gradient)
         g = gradient.flatten(0, 1).contiguous()  # (B · H, L, S)
         to_query, to_key = torch.empty_like(query).flatten(0, 1), torch.zeros_like(key).flatten(0, 1)
         to_weight = torch.zeros_like(to_query[:, 0])  # (B · H, D)

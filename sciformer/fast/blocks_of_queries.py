@@ -58,7 +58,7 @@ def query_blocks(
         )[0]
     masks: Iterable[Tensor | None] = repeat(None)
     if attn_mask is not None:
-        check_mask(attn_mask, (B, H, L, S))
+        check_mask(attn_mask, (B, H, L, S), query.device)
         masks = attn_mask.expand(B, H, L, S).split(examples)
 
     def block(

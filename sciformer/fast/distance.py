@@ -45,7 +45,7 @@ def grid_biased_attention(
         ValueError: if shapes, dtypes, the mask or ``strength`` do not fit each other.
     """
     (H, L, D), S = query.shape[-3:], key.shape[-2]
-    check_strength(strength, H, 4)
+    check_strength(strength, query, 4)
     slopes = strength.reshape(H, -1).expand(H, 4)[..., None, None].unbind(dim=1)  # (H, 1, 1) each
     positions, first = torch.arange(S, device=key.device), S - L if is_causal else 0
     prices, behind = [], []
@@ -103,7 +103,7 @@ def fast_distance_biased(
     check_query_key(query, key)
     if score.width is not None:
         return grid_biased_attention(query, key, value, score.strength, width=score.width, **options)
-    check_strength(score.strength, query.shape[-3], 2)
+    check_strength(score.strength, query, 2)
     left = score.strength if score.strength.dim() == 1 else score.strength[:, 0]
     bias = left[:, None] * torch.arange(-(S // 2), S - S // 2, dtype=torch.float32, device=key.device)  # (H, S)
     return key_biased_attention(query, key, value, bias, scale=D**-0.5, **options)

@@ -8,8 +8,48 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sciformer.fast.readable import combined_mask
-from sciformer.functional import Mask, check_mask, check_query_key
+from sciformer.functional import Mask, attend, check_mask, check_query_key, dot_product_scores
 from sciformer.scores import DotProductScore
+
+
+class TwiceDifferentiable(torch.autograd.Function):
+    """The output of a fused kernel, which has no second derivative, with that of the readable form.
+
+    A backward pass goes through the kernel as if nothing stood here. One whose gradients are to be differentiated
+    again, ``create_graph=True``, goes through the readable form, with its (L, S) weights.
+    """
+
+    @staticmethod
+    def forward(
+        output: Float[Tensor, "B H L D"],
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        value: Float[Tensor, "B H S D"],
+        attn_mask: Mask | None,
+        is_causal: bool,
+        scale: float,
+    ) -> Float[Tensor, "B H L D"]:
+        """``output``."""
+        return output.view_as(output)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Keep what the readable form would need, which the kernel keeps as well."""
+        _, *tensors, ctx.is_causal, ctx.scale = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Float[Tensor, "B H L D"]) -> tuple[Tensor | None, ...]:
+        """The gradient of the output or, where a graph is wanted, those of query, key and value."""
+        if not torch.is_grad_enabled():
+            return gradient, None, None, None, None, None, None
+        *inputs, attn_mask = ctx.saved_tensors
+        mask = combined_mask(inputs[0].shape[-2], inputs[1].shape[-2], attn_mask, ctx.is_causal, gradient.device)
+
+        def readable(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            return attend(dot_product_scores(query, key, scale=ctx.scale), value, attn_mask=mask)[0]
+
+        return None, *torch.func.vjp(readable, *inputs)[1](gradient), None, None, None
 
 
 def fused_attention(
@@ -22,20 +62,26 @@ def fused_attention(
     is_causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Float[Tensor, "B H L D"]:
-    """Dot-product attention through torch's fused kernels."""
+    """Dot-product attention through torch's fused kernels.
+
+    With ``dropout_p`` it has a second derivative where torch's kernel has.
+    """
     check_query_key(query, key)
     L, S = query.shape[-2], key.shape[-2]
     if attn_mask is not None:
-        check_mask(attn_mask, (*query.shape[:-1], S))
+        check_mask(attn_mask, (*query.shape[:-1], S), query.device)
+        attn_mask = torch.atleast_2d(attn_mask)  # as torch's kernels want it
     # torch's own causal flag counts from the first key, not from the last, so it serves L = S only.
-    plainly_causal = is_causal and attn_mask is None and L == S
-    if not plainly_causal:
-        attn_mask = combined_mask(L, S, attn_mask, is_causal, query.device)
+    if not (is_causal and attn_mask is None and L == S):
+        attn_mask, is_causal = combined_mask(L, S, attn_mask, is_causal, query.device), False
     elif scale <= 0:  # torch's causal flag hides with -inf before it scales: times 0 or less that hides nothing
         query, scale = scale * query, 1.0
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=attn_mask, is_causal=plainly_causal, dropout_p=dropout_p, scale=scale
+    output = F.scaled_dot_product_attention(
+        query, key, value, attn_mask=attn_mask, is_causal=is_causal, dropout_p=dropout_p, scale=scale
     )
+    if not output.requires_grad or dropout_p or torch.compiler.is_compiling():
+        return output
+    return TwiceDifferentiable.apply(output, query, key, value, attn_mask, is_causal, scale)
 
 
 def fast_dot_product(

@@ -41,7 +41,7 @@ def readable_attention(
     """
     L, S = query.shape[-2], key.shape[-2]
     if attn_mask is not None:
-        check_mask(attn_mask, (*query.shape[:-1], S))
+        check_mask(attn_mask, (*query.shape[:-1], S), query.device)
     mask = combined_mask(L, S, attn_mask, is_causal, query.device)
     scores = score(query, key, attn_mask=mask, query_offset=S - L if is_causal else query_offset)
     if mask is not None and attn_mask is None:  # causal alone leaves every query a key, so that one sum hides the rest

@@ -82,7 +82,7 @@ def fast_separable(
         return attend(scores, value, attn_mask=attn_mask)[0].expand(-1, -1, L, -1)
     if attn_mask is None:
         return running_mean(scores.squeeze(2), value)[0][:, :, S - L :].to(value.dtype)
-    check_mask(attn_mask, scores.shape)
+    check_mask(attn_mask, scores.shape, scores.device)
     hidden = ~attn_mask
     scores = scores.masked_fill(hidden, torch.finfo(scores.dtype).min)  # far below, yet not -inf: no NaN where all are
     output = running_mean(scores.squeeze(2), value)[0]

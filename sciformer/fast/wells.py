@@ -23,13 +23,18 @@ def fast_energy_well(
 
     .. math:: -\alpha \|q_i - k_j\|^2 = -\alpha \|q_i\|^2 + 2 \alpha\, q_i \cdot k_j - \alpha \|k_j\|^2
 
-    The query's term is one for a whole row, and the softmax cancels it. Float16 may not hold the key's and takes the
-    blocks.
+    The query's term is one for a whole row, and the softmax cancels it. The two others are large, and nearly cancel
+    each other, where queries and keys lie far from 0 and close together. Half precision has too few digits for that, so
+    all is done in float32 at least: a score is off by no more than in
+    :func:`~sciformer.functional.squared_distances`, some α √D ε (‖q‖² + ‖k‖²).
     """
-    if type(score.well) is not GaussianWell or score.form != "field" or query.dtype == torch.float16:
+    if type(score.well) is not GaussianWell or score.form != "field":
         return query_blocks(score, query, key, value, **options)
     check_query_key(query, key)
-    alpha = cast(Tensor, score.alpha)[:, None]  # (H, 1)
-    bias = -alpha * key.to(torch.promote_types(key.dtype, torch.float32)).square().sum(dim=-1)  # (B, H, S)
-    query = (2 * alpha[:, None] * query).to(query.dtype)
-    return key_biased_attention(query, key, value, bias, scale=1.0, **options)
+    dtype, wide = query.dtype, torch.promote_types(query.dtype, torch.float32)
+    with torch.autocast(query.device.type, enabled=False):
+        query, key, value = (x.to(wide) for x in (query, key, value))
+        alpha = cast(Tensor, score.alpha).to(wide)[:, None]  # (H, 1)
+        bias = -alpha * key.square().sum(dim=-1)  # (B, H, S)
+        output = key_biased_attention(2 * alpha[:, None] * query, key, value, bias, scale=1.0, **options)
+    return output.to(dtype)

@@ -59,6 +59,7 @@ def fake_cuda() -> Iterator[torch.device]:
         yield torch.device("cuda:0")
 
 
+@torch.no_grad()
 def _backward(loss: Tensor) -> None:
     """``loss.backward()``, node by node: torch's own engine looks for the streams of a real GPU."""
     arrived: dict[Any, dict[int, Tensor]] = {loss.grad_fn: {0: torch.ones_like(loss)}}
@@ -73,7 +74,8 @@ def _backward(loss: Tensor) -> None:
         run = node if callable(node) else node.apply  # torch's own, or a torch.autograd.Function
         results = run(*(given.get(i) for i in range(len(node._input_metadata))))
         results = results if isinstance(results, tuple) else (results,)
-        for (after, place), gradient in zip(node.next_functions, results, strict=True):
+        # A torch.autograd.Function also returns a None for each of its last arguments, which are no tensors.
+        for (after, place), gradient in zip(node.next_functions, results, strict=False):
             if after is not None and gradient is not None:
                 gradient = _as_promised(gradient, after._input_metadata[place], node)
                 slots = arrived.setdefault(after, {})

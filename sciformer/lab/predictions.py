@@ -6,7 +6,7 @@ minutes that follow from them rest on two assumptions, which stand here and wher
 
 import json
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
@@ -19,12 +19,12 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
-from torch.utils.flop_counter import FlopCounterMode
 
 from sciformer.fast import BLOCK_NUMBERS
 from sciformer.lab.experiments import EXPERIMENTS, experiment
 from sciformer.lab.records import results_folder
-from sciformer.lab.settings import MaskedImageSetting, SequenceSetting
+from sciformer.lab.search import SEARCH, TRIALS, drawn
+from sciformer.lab.settings import ImageSetting, LanguageSetting, MaskedImageSetting, SequenceSetting
 from sciformer.training import next_token_loss
 
 #: Seconds that the host needs to start one operation, forward or backward. Small models wait for this, not for sums.
@@ -132,6 +132,22 @@ def predict(setting: Any) -> Prediction:
     )
 
 
+def least_bytes(setting: ImageSetting | LanguageSetting) -> int:
+    """What a training holds at the least: numbers for each parameter, and in each block one for each feature.
+
+    It is counted without memory, of models of one block and of two, since every further block is like the second. The
+    score is dot product's, as some others compute a number when they are made; what scores learn is little.
+    """
+    plain = replace(setting, score="dot", score_options={})
+    with torch.device("meta"):
+        models = [replace(plain, num_layers=layers).model() for layers in (1, 2)]
+    one, two = (sum(p.numel() for p in model.parameters()) for model in models)
+    parameters = one + (setting.num_layers - 1) * (two - one)
+    tokens = setting.length if isinstance(setting, LanguageSetting) else (28 // setting.patch_size) ** 2
+    features = setting.num_layers * setting.batch_size * tokens * setting.embed_dim
+    return 4 * (NUMBERS_PER_PARAMETER * parameters + features)
+
+
 def _loss(setting: Any) -> Callable[[Tensor, Tensor], Tensor]:
     if isinstance(setting, MaskedImageSetting):
         return F.mse_loss
@@ -149,6 +165,16 @@ def _count(
     autocast: bool,
 ) -> tuple[int, _Memory]:
     """Operations of arithmetic in a step, and what it does to memory."""
+    # Imported here, since it imports triton, and the command line only reads what was counted.
+    from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+
+    aten = torch.ops.aten
+    fused_on_cpu = {  # which torch's counter leaves out before torch 2.15
+        aten._scaled_dot_product_flash_attention_for_cpu: lambda *shapes, **_: sdpa_flop_count(*shapes[:3]),
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: (
+            lambda *shapes, **_: sdpa_backward_flop_count(*shapes[:4])
+        ),
+    }
     # These two look at their inputs on a CPU, so they compute. They are small.
     computes = isinstance(setting, MaskedImageSetting | SequenceSetting)
     mode: AbstractContextManager[Any] = nullcontext() if computes else FakeTensorMode()
@@ -157,7 +183,7 @@ def _count(
             model, batch = setting.model(), tree_map_only(Tensor, fake.from_tensor, batch)
         model.zero_grad()
         *inputs, target = batch
-        counter, memory = FlopCounterMode(display=False), _Memory()
+        counter, memory = FlopCounterMode(display=False, custom_mapping=fused_on_cpu), _Memory()
         as_on_a_gpu = mock.patch.dict(BLOCK_NUMBERS, cpu=BLOCK_NUMBERS["cuda"])
         with counter, memory, as_on_a_gpu:
             with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
@@ -169,6 +195,8 @@ def _count(
 def predict_all(on_arm: Callable[[str], None] = lambda name: None) -> dict[str, dict[str, Prediction]]:
     """Every arm of every experiment with a full profile, by name; the only arm of an experiment is named "".
 
+    The arms of "search" are its trials, by number.
+
     Args:
         on_arm: told the name of each arm before it is counted.
     """
@@ -178,6 +206,8 @@ def predict_all(on_arm: Callable[[str], None] = lambda name: None) -> dict[str, 
             for arm, setting in each.arms("full").items():
                 on_arm(f"{name}, {arm}" if arm else name)
                 counted.setdefault(name, {})[arm or ""] = predict(setting)
+    on_arm("search")
+    counted["search"] = {str(n): predict(one) for n, one in enumerate(drawn(SEARCH["full"], TRIALS))}
     return counted
 
 
@@ -193,9 +223,17 @@ def kept_predictions() -> dict[str, dict[str, Prediction]]:
     return {name: {arm: Prediction(**counts) for arm, counts in arms.items()} for name, arms in content.items()}
 
 
+def trainings(name: str) -> int:
+    """How often each arm is trained: once for each seed, and a trial of the search once."""
+    return 1 if name == "search" else experiment(name).seeds
+
+
 def minutes_to_record(name: str, gpu: Gpu) -> float:
-    """Of an experiment's full profile: every seed of every arm, one after the other."""
-    return experiment(name).seeds * sum(arm.minutes(gpu) for arm in kept_predictions()[name].values())
+    """Of an experiment's full profile: every seed of every arm, one after the other; of the search at most.
+
+    A search may give up a trial on its way, which is not predicted.
+    """
+    return trainings(name) * sum(arm.minutes(gpu) for arm in kept_predictions()[name].values())
 
 
 def duration(minutes: float) -> str:
@@ -215,3 +253,25 @@ def fits(name: str, *, has_bfloat16: bool) -> int:
         if peak < size * 1e9:
             return size
     raise ValueError(f"{name} needs {peak / 1e9:.0f} GB")
+
+
+#: What :func:`counted` says of an experiment.
+COUNTED = ("parameters", "TFLOP a step", "peak memory", "fits in")
+
+
+def counted(name: str) -> tuple[str, str, str, str]:
+    """What was counted of an experiment's arms, to read, in the order of ``COUNTED``."""
+    arms = kept_predictions()[name].values()
+    mixed, plain = (max(getattr(arm, f"bytes_{kind}") for arm in arms) / 1e9 for kind in ("bfloat16", "float32"))
+    return (
+        spread([arm.parameters for arm in arms], ",.0f"),
+        spread([arm.flops / 1e12 for arm in arms], ".2g"),
+        f"{mixed:.2g} GB, in float32 {plain:.2g} GB",
+        " and ".join(dict.fromkeys(f"{fits(name, has_bfloat16=kind)} GB" for kind in (True, False))),
+    )
+
+
+def spread(values: Sequence[float], form: str) -> str:
+    """The least and the largest of some numbers, or the only one."""
+    least, most = format(min(values), form), format(max(values), form)
+    return least if least == most else f"{least} to {most}"

@@ -10,10 +10,8 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +20,38 @@ from jaxtyping import Float
 from torch import Tensor
 from tqdm import tqdm
 
-from sciformer.data.files import written_whole
+from sciformer.data.files import check_writable, written_whole
 from sciformer.functional import InputError
 from sciformer.lab.experiments import experiment
+from sciformer.lab.forms import Form, read_json
 from sciformer.lab.metrics import known_metric, mean_and_error
 from sciformer.lab.settings import Profile
 from sciformer.lab.trainers import Run, thinned
+from sciformer.lab.workers import worker_pool
+
+#: The form of a run in a record, and of a record.
+RUN: Form = {
+    "arm?": str,
+    "seed": int,
+    "parameters": int,
+    "figures": {str: float},
+    "details?": {str: list},
+    "curves": {"loss": [(int, float)], str: [(int, float)]},
+    "seconds": float,
+}
+RECORD: Form = {
+    "name": str,
+    "profile": str,
+    "arms?": [str],
+    "config": dict,
+    "seeds": [int],
+    "runs": [RUN],
+    "seconds": float,
+    "device": str,
+    "versions": {str: str},
+    "commit?": str,
+    "date": str,
+}
 
 
 class UnfinishedRecord(Exception):
@@ -65,6 +89,8 @@ def record(
     Raises:
         InputError: if the experiment is unknown or there is no seed.
         UnfinishedRecord: if some runs failed; the others were trained all the same.
+        ChildProcessError: if one of several processes was killed.
+        OSError: before the first run, if the record cannot be written.
     """
     what = experiment(name)
     arms = what.arms(profile)
@@ -78,13 +104,14 @@ def record(
     tasks = [(arm, setting, seed) for arm, setting in arms.items() for seed in all_seeds]
     path = (out or results_folder()) / record_file(name, profile)
     where, kept, began = environment(device), kept_runs(path), time.perf_counter()
-    kept.mkdir(parents=True, exist_ok=True)  # what cannot be written is reported before the training
+    check_writable(path)  # what cannot be written is reported before the training
+    kept.mkdir(exist_ok=True)
     run = what.run if jobs == 1 else partial(what.run, progress=False)  # their bars would write over each other
     attempt = partial(_attempt, run, device, where, kept)
     if jobs == 1:
         runs = [attempt(*task) for task in tasks]
     else:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        with worker_pool(min(jobs, len(tasks)), threads=torch.get_num_threads()) as pool:
             runs = list(tqdm(pool.map(attempt, *zip(*tasks, strict=True)), "runs", len(tasks)))
     _check_finished(name, tasks, runs, kept)
     configs = {arm: asdict(setting) for arm, setting in arms.items()}
@@ -132,8 +159,8 @@ def _attempt(
     """One run: kept from before, or trained and kept now, or the error that ended it."""
     path = kept / f"{'run' if arm is None else arm}, seed {seed}.json"
     known = json.loads(json.dumps({"setting": asdict(setting), **where, "date": None}))
-    if path.exists() and (content := json.loads(path.read_text()))["known"] == known:
-        return content["run"]
+    if (kept_run := _kept_run(path, known)) is not None:
+        return kept_run
     fingerprint = hashlib.sha256(json.dumps(known).encode()).hexdigest()[:12]
     checkpoint = path.with_name(f"{path.stem}, {fingerprint}.pt")  # other code must not go on from it
     try:
@@ -144,6 +171,15 @@ def _attempt(
         beside.write_text(json.dumps({"known": known, "run": summary}) + "\n")
     checkpoint.unlink(missing_ok=True)
     return summary
+
+
+def _kept_run(path: Path, known: dict[str, Any]) -> dict[str, Any] | None:
+    """A run that has finished before, if its file is whole and it was trained with what is known now."""
+    try:
+        content = read_json(path, {"known": dict, "run": RUN})
+    except (InputError, FileNotFoundError):
+        return None
+    return content["run"] if content["known"] == known else None
 
 
 def _summary(
@@ -211,14 +247,29 @@ def load_record(name: str, profile: Profile = "full", folder: Path | None = None
     if not path.exists():
         return None
     try:
-        content = json.loads(path.read_text())
-        wanted = [(arm, seed) for arm in content.get("arms", [None]) for seed in content["seeds"]]
-        whole = [(run.get("arm"), run["seed"]) for run in content["runs"]] == wanted and len(wanted) > 0
-    except (json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{path} is not a whole record ({error!r}); record {name} again") from error
-    if not whole:
-        raise InputError(f"{path} lacks some of its seeds; record {name} again")
+        content = read_json(path, RECORD)
+        _check_whole(content, name, profile)
+    except InputError as error:
+        raise InputError(f"{path} is not a whole record ({error}); record {name} again") from error
     return content
+
+
+def _check_whole(content: dict[str, Any], name: str, profile: Profile) -> None:
+    """Hold a record of the right form to what it is a record of.
+
+    Raises:
+        InputError: if it is of another experiment, lacks a run, or holds one that lacks what others of its arm have.
+    """
+    if (content["name"], content["profile"]) != (name, profile):
+        raise InputError(f"it is of {content['name']}, {content['profile']} profile")
+    wanted = [(arm, seed) for arm in content.get("arms", [None]) for seed in content["seeds"]]
+    if [(run.get("arm"), run["seed"]) for run in content["runs"]] != wanted or not wanted:
+        raise InputError("it lacks some of its seeds")
+    measured: dict[str | None, tuple[set[str], dict[str, list[int]]]] = {}
+    for run in content["runs"]:
+        own = set(run["figures"]), {metric: [step for step, _ in curve] for metric, curve in run["curves"].items()}
+        if measured.setdefault(run.get("arm"), own) != own or not all(run["curves"].values()):
+            raise InputError(f"seed {run['seed']} has not the metrics and curves of its arm's first")
 
 
 def recorded_curves(content: dict[str, Any], metric: str) -> tuple[list[int], dict[str, Float[Tensor, "R T"]]]:

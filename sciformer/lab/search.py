@@ -9,24 +9,27 @@ Optuna is needed for searching alone; to look at a recorded search it is not.
 import json
 import math
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from sciformer.data.files import written_whole
+from sciformer.data.files import check_regular, written_whole
 from sciformer.functional import InputError
+from sciformer.lab.forms import Form, read_json
 from sciformer.lab.records import environment, record_file, results_folder
 from sciformer.lab.settings import ImageSetting, Profile
 from sciformer.lab.trainers import train_to_choose
+from sciformer.lab.workers import worker_pool
 from sciformer.training import TrainConfig
+
+#: What Optuna's study of a search is called, and how each line of its journal begins.
+STUDY, LINE_START = "search", b'{"op_code":'
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,29 @@ class SearchSetting:
     seed: int = 0
 
 
+#: The form of a trial in the record of a search, and of the record.
+TRIAL: Form = {
+    "number": int,
+    "choice": dict,
+    "looks": [(int, float)],
+    "pruned": bool,
+    "parameters": int,
+    "seconds": float,
+}
+RECORD: Form = {
+    "name": str,
+    "profile": str,
+    "config": dict,
+    "count": int,
+    "trials": [TRIAL],
+    "seconds": float,
+    "device": str,
+    "versions": {str: str},
+    "commit?": str,
+    "date": str,
+}
+
+
 def _shared(steps: int, **changes: Any) -> ImageSetting:
     """What is not searched; patch_size and those after it are drawn for each trial."""
     base = ImageSetting(
@@ -92,6 +118,8 @@ SEARCH: dict[Profile, SearchSetting] = {
     "quick": SearchSetting(_shared(300)),
     "full": SearchSetting(_shared(5000, size="full", batch_size=256, held_out=10_000)),
 }
+#: How many trials a search has, if nobody says otherwise.
+TRIALS = 60
 
 
 @dataclass(frozen=True)
@@ -159,7 +187,7 @@ def _optuna() -> Any:
         import optuna
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError("random search needs Optuna: pip install optuna", name="optuna") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)  # a line for each trial is ours to print
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # a line for each trial, and why one fails, is ours to print
     return optuna
 
 
@@ -176,7 +204,7 @@ def open_study(setting: SearchSetting, storage: str | Path) -> Any:
     """
     optuna = _optuna()
     study = optuna.create_study(
-        study_name="search",
+        study_name=STUDY,
         storage=_open_storage(str(storage)),
         direction="maximize",
         pruner=optuna.pruners.MedianPruner(n_startup_trials=setting.free_trials),
@@ -193,6 +221,8 @@ def open_study(setting: SearchSetting, storage: str | Path) -> Any:
 
 def _open_storage(storage: str) -> Any:
     optuna = _optuna()
+    if storage in ("sqlite://", "sqlite:///:memory:"):
+        raise InputError(f"storage {storage!r} keeps nothing: a search needs a file or a database")
     if "://" in storage:
         patient = {"connect_args": {"timeout": 60}} if storage.startswith("sqlite") else {}
         try:
@@ -200,6 +230,7 @@ def _open_storage(storage: str) -> Any:
         except Exception as error:  # SQLAlchemy's and each driver's own
             raise InputError(f"storage {storage!r} cannot be opened: {error}".splitlines()[0]) from error
     path = Path(storage).absolute()
+    check_regular(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     # Not the default kind of lock: it is a link, and on Windows links need rights.
     lock = optuna.storages.journal.JournalFileOpenLock(str(path))
@@ -220,17 +251,25 @@ def _held(lock: Any) -> Iterator[None]:
 
 def _mend(path: Path) -> None:
     """Cut off a last line that was left half written: the next one would be joined to it, and neither could be read."""
-    content = path.read_bytes()
+    with path.open("rb") as file:
+        content = file.read(len(LINE_START))
+        content += file.read() if content == LINE_START else b""  # another file may be of any size
     whole = content[: content.rfind(b"\n") + 1]
+    half = content[len(whole) :]
+    if content and not (_is_journal(whole) and LINE_START.startswith(half[: len(LINE_START)])):
+        raise InputError(f"storage {path.name!r} is a file, but no journal of a search")
+    if half:
+        os.truncate(path, len(whole))
+
+
+def _is_journal(whole: bytes) -> bool:
+    """Whether these lines are those of a journal, begun by a search of ours."""
     try:
         lines = [json.loads(line) for line in whole.splitlines()]
-        known = all(isinstance(line, dict) and "op_code" in line for line in lines)
-    except ValueError:
-        known = False
-    if not known or not (whole or content[:1] in (b"", b"{")):
-        raise InputError(f"storage {path.name!r} is a file, but no journal of a search")
-    if whole != content:
-        os.truncate(path, len(whole))
+    except (ValueError, RecursionError):
+        return False
+    known = all(isinstance(line, dict) and "op_code" in line for line in lines)
+    return known and bool(lines) and lines[0].get("study_name") == STUDY
 
 
 def finished(study: Any) -> list[Trial]:
@@ -287,34 +326,13 @@ def search(
             one()
             on_trial(finished(study))
     else:
-        with _pool(min(workers, max(1, missing))) as pool:
+        threads = max(1, torch.get_num_threads() // workers)
+        with worker_pool(min(workers, max(1, missing)), threads=threads) as pool:
             tasks: list[Future] = [pool.submit(one) for _ in range(missing)]
             for task in as_completed(tasks):
                 task.result()
                 on_trial(finished(study))
     return finished(study)
-
-
-@contextmanager
-def _pool(workers: int) -> Iterator[Executor]:
-    """Processes that share the cores, and go when this one goes, however it goes."""
-    threads = max(1, torch.get_num_threads() // workers)
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin_worker, initargs=(threads,))
-    try:
-        yield pool
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _begin_worker(threads: int) -> None:
-    def leave_with_the_parent() -> None:
-        parent = parent_process()
-        assert parent is not None
-        parent.join()
-        os._exit(1)
-
-    torch.set_num_threads(threads)
-    threading.Thread(target=leave_with_the_parent, daemon=True).start()
 
 
 def _run_one(setting: SearchSetting, trials: int, storage: str, device: str) -> None:
@@ -324,11 +342,20 @@ def _run_one(setting: SearchSetting, trials: int, storage: str, device: str) -> 
         study.optimize(partial(_objective, setting, device, study), n_trials=1)
 
 
+def drawn(setting: SearchSetting, count: int) -> list[ImageSetting]:
+    """The settings of a search's first trials, without training one."""
+    study = _optuna().create_study()
+    return [_draw(setting, study, study.ask()) for _ in range(count)]
+
+
+def _draw(setting: SearchSetting, study: Any, trial: Any) -> ImageSetting:
+    study.sampler = _optuna().samplers.RandomSampler(seed=100_003 * setting.seed + trial.number)
+    return setting_of(setting.base, {name: _suggest(trial, name, values) for name, values in setting.space.items()})
+
+
 def _objective(setting: SearchSetting, device: str, study: Any, trial: Any) -> float:
     optuna = _optuna()
-    study.sampler = optuna.samplers.RandomSampler(seed=100_003 * setting.seed + trial.number)
-    choice = {name: _suggest(trial, name, values) for name, values in setting.space.items()}
-    one = setting_of(setting.base, choice)
+    one = _draw(setting, study, trial)
     trial.set_user_attr("parameters", sum(p.numel() for p in one.model().parameters()))
     trial.set_user_attr("process", os.getpid())
 
@@ -355,7 +382,7 @@ def write_search(
 ) -> Path:
     """Write the record of a search, ``search.quick.json`` or ``search.json``; give its path."""
     content = {
-        "name": "search",
+        "name": STUDY,
         "profile": profile,
         "config": asdict(setting),
         "count": len(trials),
@@ -379,12 +406,17 @@ def load_search(profile: Profile = "full", folder: Path | None = None) -> tuple[
     if not path.exists():
         return None
     try:
-        content = json.loads(path.read_text())
-        trials = [Trial(**{**t, "looks": [(step, value) for step, value in t["looks"]]}) for t in content["trials"]]
-        if len(trials) != content["count"] or not trials:
-            raise ValueError(f"{len(trials)} of {content['count']} trials")
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} is not a whole record ({error!r}); record the search again") from error
+        content = read_json(path, RECORD)
+        if (content["name"], content["profile"]) != (STUDY, profile):
+            raise InputError(f"it is of {content['name']}, {content['profile']} profile")
+        if len(content["trials"]) != content["count"] or not content["trials"]:
+            raise InputError(f"it has {len(content['trials'])} of {content['count']} trials")
+    except InputError as error:
+        raise InputError(f"{path} is not a whole record ({error}); record the search again") from error
+    trials = [
+        Trial(**{name: trial[name] for name in TRIAL} | {"looks": [(step, value) for step, value in trial["looks"]]})
+        for trial in content["trials"]
+    ]
     return trials, content
 
 

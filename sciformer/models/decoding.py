@@ -1,6 +1,7 @@
 """How a model writes: sampling, greedy search and beam search, apart from the models."""
 
 import math
+import sys
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from sciformer.blocks import evaluating
 from sciformer.fast.cache import Cache
 from sciformer.functional import InputError
+from sciformer.models.tokens import check_tokens
 
 if TYPE_CHECKING:
     from sciformer.models.encoder_decoder import Transformer
@@ -70,11 +72,7 @@ def generate(
     """
     if count < 0:
         raise InputError(f"count must be at least 0, got {count}")
-    if prompt.dim() != 2 or prompt.is_floating_point() or prompt.shape[1] == 0:
-        raise InputError(f"prompt must be (B, L) integers with L >= 1, got {prompt.dtype} of {tuple(prompt.shape)}")
-    known = model.embedding.num_embeddings
-    if strange := prompt[(prompt < 0) | (prompt >= known)].tolist():
-        raise InputError(f"prompt has token {strange[0]}, and the model knows 0..{known - 1}")
+    check_tokens("prompt", prompt, model.embedding.num_embeddings, longest=sys.maxsize)
     tokens, new, cache = prompt, prompt[:, -model.max_length :], Cache()
     with evaluating(model):
         for _ in range(count):

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from sciformer.blocks import DecoderBlock, TransformerBlock
 from sciformer.fast.cache import Cache
-from sciformer.functional import InputError
+from sciformer.functional import InputError, check_sizes
 from sciformer.models import decoding
+from sciformer.models.tokens import check_tokens
 from sciformer.positions import SinusoidalPositions
 from sciformer.scores import DotProductScore, ScoreRecipe
 
@@ -73,9 +74,7 @@ class Transformer(nn.Module):
         **block: Any,
     ):
         super().__init__()
-        for name, size in (("source_vocab", source_vocab), ("max_length", max_length), ("num_layers", num_layers)):
-            if size < 1:
-                raise InputError(f"{name} must be at least 1, got {size}")
+        check_sizes(source_vocab=source_vocab, max_length=max_length, embed_dim=embed_dim, num_layers=num_layers)
         if len({pad, start, end}) < 3 or not 0 <= min(pad, start, end) <= max(pad, start, end) < target_vocab:
             raise InputError(
                 f"pad, start and end must be three tokens among the target's {target_vocab}, got {pad}, {start}, {end}"
@@ -161,9 +160,10 @@ class Transformer(nn.Module):
         self, source: Int[Tensor, "B S"], *, need_weights: bool
     ) -> tuple[Float[Tensor, "B S E"], Bool[Tensor, "B 1 1 S"], list[Float[Tensor, "B H S S"]]]:
         """What :meth:`encode` returns, and the weights of every attention if they are wanted."""
-        self._check_tokens("source", source, self.source_embedding.num_embeddings)
+        look, vocab = self._looks_at(source), self.source_embedding.num_embeddings
+        check_tokens("source", source, vocab, longest=self.max_length, look=look)
         real = source != self.pad  # (B, S)
-        if self._looks_at(source) and len(empty := (~real.any(dim=1)).nonzero()):
+        if look and len(empty := (~real.any(dim=1)).nonzero()):
             raise InputError(f"source {empty[0].item()} is nothing but padding (token {self.pad})")
         mask, maps = real[:, None, None, :], []
         x = self.source_embedding(source) * math.sqrt(self.source_embedding.embedding_dim)
@@ -185,8 +185,9 @@ class Transformer(nn.Module):
     ) -> tuple[Float[Tensor, "B L V"], list[Float[Tensor, "B H L L"]], list[Float[Tensor, "B H L S"]]]:
         """The logits, and the weights of both attentions of every block if they are wanted."""
         read = 0 if cache is None else cache.length
-        self._check_tokens("target", target, self.target_embedding.num_embeddings, read)
-        if self._looks_at(target) and read == 0 and len(other := (target[:, 0] != self.start).nonzero()):
+        look, vocab = self._looks_at(target), self.target_embedding.num_embeddings
+        check_tokens("target", target, vocab, longest=self.max_length, read=read, look=look)
+        if look and read == 0 and len(other := (target[:, 0] != self.start).nonzero()):
             row = int(other[0])
             raise InputError(f"target {row} must begin with the start token {self.start}, got {target[row, 0].item()}")
         maps, cross_maps = [], []
@@ -205,21 +206,6 @@ class Transformer(nn.Module):
 
     def _looks_at(self, tokens: Tensor) -> bool:
         return tokens.device.type == "cpu" or not self.training
-
-    def _check_tokens(self, name: str, tokens: Tensor, vocab: int, read: int = 0) -> None:
-        if tokens.dim() != 2 or tokens.is_floating_point() or tokens.numel() == 0:
-            raise InputError(
-                f"{name} must be (B, length) integers with a length of 1 or more, "
-                f"got {tokens.dtype} of {tuple(tokens.shape)}"
-            )
-        if read + tokens.shape[1] > self.max_length:
-            raise InputError(f"a {name} has up to {self.max_length} tokens, got {read + tokens.shape[1]}")
-        if not self._looks_at(tokens):
-            return
-        least, most = tokens.aminmax()
-        if least < 0 or most >= vocab:
-            strange = (least if least < 0 else most).item()
-            raise InputError(f"{name} has token {strange}, and the model knows 0..{vocab - 1}")
 
     def greedy(self, source: Int[Tensor, "B S"], count: int | None = None) -> Int[Tensor, "B N"]:
         """A target for each source, always the likeliest token next; see :func:`~sciformer.models.decoding.greedy`."""

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sciformer.blocks import TransformerBlock
-from sciformer.functional import InputError
+from sciformer.functional import InputError, check_sizes
 from sciformer.positions import LearnedPositions
 
 
@@ -20,11 +20,12 @@ class ImageToSequence(nn.Module):
     a token. Source: Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.1.
 
     Raises:
-        ValueError: if ``patch_size`` does not divide ``image_size``.
+        ValueError: if ``patch_size`` does not divide ``image_size``, or a size is below 1.
     """
 
     def __init__(self, image_size: int, patch_size: int, in_channels: int, embed_dim: int):
         super().__init__()
+        check_sizes(image_size=image_size, in_channels=in_channels, embed_dim=embed_dim)
         if patch_size < 1 or image_size % patch_size:
             raise InputError(f"image_size {image_size} is not divisible by patch_size {patch_size}")
         self.image_shape = (in_channels, image_size, image_size)
@@ -62,10 +63,15 @@ class Classifier(nn.Module):
     .. math:: z_m = \sum_n \text{softmax}_n(u_m \cdot x_n)\, x_n
 
     Source: Lee et al. 2019, arXiv:1810.00825, section 3.2 (pooling by attention to learned seeds), in its barest form.
+
+    Raises:
+        ValueError: if ``embed_dim`` or ``num_classes`` is below 1, or ``num_queries`` is negative.
     """
 
     def __init__(self, embed_dim: int, num_classes: int, *, num_queries: int = 0):
         super().__init__()
+        check_sizes(embed_dim=embed_dim, num_classes=num_classes)
+        check_sizes(0, num_queries=num_queries)
         self.norm: nn.Module = nn.LayerNorm(embed_dim)
         self.queries = nn.Linear(embed_dim, num_queries, bias=False) if num_queries else None
         self.linear = nn.Linear(embed_dim * max(1, num_queries), num_classes)
@@ -90,7 +96,8 @@ class ImageTransformer(nn.Module):
         block: options of each :class:`~sciformer.blocks.TransformerBlock`, such as ``score`` and ``norm_first``.
 
     Raises:
-        ValueError: if the patches do not tile the image or the heads do not divide the embedding.
+        ValueError: if the patches do not tile the image, the heads do not divide the embedding, or ``num_layers`` is
+            negative.
     """
 
     def __init__(
@@ -108,6 +115,7 @@ class ImageTransformer(nn.Module):
         **block: Any,
     ):
         super().__init__()
+        check_sizes(0, num_layers=num_layers)
         self.to_sequence = ImageToSequence(image_size, patch_size, in_channels, embed_dim)
         self.positions = positions(embed_dim, self.to_sequence.num_tokens)
         self.blocks = nn.ModuleList(TransformerBlock(embed_dim, num_heads, **block) for _ in range(num_layers))

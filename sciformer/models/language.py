@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from sciformer.blocks import TransformerBlock
 from sciformer.fast.cache import Cache
-from sciformer.functional import InputError
+from sciformer.functional import InputError, check_sizes
 from sciformer.models import decoding
+from sciformer.models.tokens import check_tokens
 from sciformer.positions import LearnedPositions
 
 
@@ -58,9 +59,7 @@ class CharTransformer(nn.Module):
         **block: Any,
     ):
         super().__init__()
-        for name, size in (("vocab_size", vocab_size), ("max_length", max_length), ("num_layers", num_layers)):
-            if size < 1:
-                raise InputError(f"{name} must be at least 1, got {size}")
+        check_sizes(vocab_size=vocab_size, max_length=max_length, embed_dim=embed_dim, num_layers=num_layers)
         self.max_length = max_length
         self.embedding = nn.Embedding(vocab_size, embed_dim)
         self.positions = positions(embed_dim, max_length)
@@ -102,8 +101,9 @@ class CharTransformer(nn.Module):
                 :class:`~sciformer.fast.cache.Cache` ``()``.
 
         Raises:
-            ValueError: if the tokens are not (B, L) integers, or with those in the cache more than ``max_length``; if
-                the cache is another model's or another batch's, or given in training with dropout.
+            ValueError: if the tokens are not (B, L) integers, or with those in the cache more than ``max_length``, or,
+                on a CPU, one is not in the vocabulary (a GPU would have to wait for the look); if the cache is another
+                model's or another batch's, or given in training with dropout.
         """
         return self._run_blocks(tokens, need_weights=False, cache=cache)[0]
 
@@ -115,19 +115,16 @@ class CharTransformer(nn.Module):
         self, tokens: Int[Tensor, "B L"], *, need_weights: bool, cache: Cache | None
     ) -> tuple[Float[Tensor, "B L V"], list[Float[Tensor, "B H L L"]]]:
         """The logits, and the weights of every block's attention if they are wanted."""
-        if tokens.dim() != 2 or tokens.is_floating_point() or tokens.shape[1] == 0:
-            raise InputError(f"tokens must be (B, L) integers with L >= 1, got {tokens.dtype} of {tuple(tokens.shape)}")
-        read = 0 if cache is None else cache.length
-        total = read + tokens.shape[1]
-        if total > self.max_length:
-            raise InputError(f"the model can look at {self.max_length} tokens, got {total}")
+        read, on_cpu = 0 if cache is None else cache.length, tokens.device.type == "cpu"
+        vocab_size = self.embedding.num_embeddings
+        check_tokens("text", tokens, vocab_size, longest=self.max_length, read=read, look=on_cpu)
         x, maps = self.dropout(self.positions(self.embedding(tokens), offset=read)), []
         for block in self.blocks:
             x, weights = block(x, is_causal=True, need_weights=need_weights, cache=cache)
             if need_weights:
                 maps.append(weights)
         if cache is not None:
-            cache.length = total
+            cache.length = read + tokens.shape[1]
         return self.read_out(self.norm(x)), maps
 
     def generate(

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from sciformer.blocks import TransformerBlock
-from sciformer.functional import InputError
+from sciformer.functional import InputError, check_sizes
 from sciformer.models.image import ImageToSequence
 from sciformer.positions import LearnedPositions
 from sciformer.scores import comparing_positions
@@ -32,8 +32,9 @@ def random_visible(
         generator: on the CPU, whatever the device, so that every device sees the same choice.
 
     Raises:
-        ValueError: if the share is not between 0 and 1, or hides no patch or every patch.
+        ValueError: if ``count`` is negative, or the share is not between 0 and 1, or hides no patch or every patch.
     """
+    check_sizes(0, count=count, num_tokens=num_tokens)
     if not 0 < hidden_share < 1:
         raise InputError(f"hidden_share must lie between 0 and 1, got {hidden_share}")
     num_visible = num_tokens - round(hidden_share * num_tokens)
@@ -64,9 +65,9 @@ class MaskedImageModel(nn.Module):
         block: options of each :class:`~sciformer.blocks.TransformerBlock`, such as ``score``, on both sides.
 
     Raises:
-        ValueError: if the patches do not tile the image, the heads do not divide a width, or a block takes a
-            token's position in the sequence for its position in the image, which it is not when most tokens are left
-            out.
+        ValueError: if the patches do not tile the image, the heads do not divide a width, a number of layers is
+            negative, or a block takes a token's position in the sequence for its position in the image, which it is
+            not when most tokens are left out.
     """
 
     def __init__(
@@ -84,6 +85,8 @@ class MaskedImageModel(nn.Module):
         **block: Any,
     ):
         super().__init__()
+        check_sizes(decoder_dim=decoder_dim)
+        check_sizes(0, num_layers=num_layers, decoder_layers=decoder_layers)
         self.patch_size = patch_size
         self.to_sequence = ImageToSequence(image_size, patch_size, in_channels, embed_dim)
         self.num_tokens = self.to_sequence.num_tokens
@@ -170,6 +173,9 @@ class MaskedImageModel(nn.Module):
     def _count(self, images: Tensor, visible: Tensor) -> int:
         """How many patches are visible in every image."""
         wanted = (len(images), self.num_tokens)
+        check_sizes(images=len(images))
+        if visible.device != images.device:
+            raise InputError(f"visible is on {visible.device}, but images are on {images.device}")
         if visible.dtype != torch.bool or visible.shape != wanted:
             raise InputError(f"visible must be {wanted} booleans, got {visible.dtype} of {tuple(visible.shape)}")
         fewest, most = fewest_and_most(visible)

@@ -10,10 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sciformer.data.files import check_writable, written_whole
+from sciformer.data.files import check_regular, check_writable, written_whole
 from sciformer.functional import InputError
 from sciformer.training import distributed
 from sciformer.training.config import Batch, History, TrainConfig
+from sciformer.training.weights import check_fits
 
 #: A checkpoint ends with the SHA-256 digest of all that is before it.
 DIGEST_BYTES = 32
@@ -53,8 +54,9 @@ class Checkpoint:
             these is asked for.
 
         Raises:
-            ValueError: if the file is damaged, or belongs to another configuration or another run.
-            OSError: if there are steps to come and the file cannot be written.
+            ValueError: if the file is damaged, or belongs to another configuration, another run or another model; the
+                model stays as it was.
+            OSError: if the file cannot be read, or there are steps to come and the file cannot be written.
         """
         history = History()
         if self.path is not None and self.path.exists():
@@ -81,15 +83,20 @@ class Checkpoint:
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             **random_state(_device(self.model)),
         }
+        content = io.BytesIO()  # not the file itself: torch hides the error of a full disk
+        torch.save(state, content)
+        content.write(hashlib.sha256(content.getbuffer()).digest())
         with written_whole(self.path) as beside:  # type: ignore[arg-type]
-            torch.save(state, beside)
-            with beside.open("r+b") as file:
-                file.write(hashlib.file_digest(file, "sha256").digest())
+            beside.write_bytes(content.getbuffer())
 
     def _load(self, path: Path) -> dict[str, Any]:
+        check_regular(path)
         try:
             state = torch.load(io.BytesIO(_checked(path.read_bytes())), map_location="cpu", weights_only=True)
-            saved, of, _ = state["config"], state["of"], state["device_rng"]
+            saved, of, model, optimizers = (state[name] for name in ("config", "of", "model", "optimizers"))
+            self._check_progress(state)
+        except OSError:
+            raise
         except Exception as error:
             raise InputError(
                 f"{path} is not a whole checkpoint ({type(error).__name__}); delete it to start from the beginning"
@@ -100,10 +107,38 @@ class Checkpoint:
             raise InputError(f"{path} was made with another configuration (saved, asked for): {other}")
         if of != self.of:
             raise InputError(f"{path} was made by another run (saved, asked for): {of!r}, {self.of!r}")
-        self.model.load_state_dict(state["model"])
-        for optimizer, optimizer_state in zip(self.optimizers, state["optimizers"], strict=True):
+        check_fits(model, self.model, path)
+        self._check_optimizers(optimizers, path)
+        self.model.load_state_dict(model)
+        for optimizer, optimizer_state in zip(self.optimizers, optimizers, strict=True):
             optimizer.load_state_dict(optimizer_state)
         return state
+
+    def _check_progress(self, state: Mapping[str, Any]) -> None:
+        """Use the history and the random numbers once, so that they fail now if they ever do."""
+        history = History(**state["history"])
+        if not 0 < len(torch.tensor(history.loss)) <= state["config"]["steps"] or history.seconds < 0:
+            raise ValueError("no such history")
+        torch.Generator().set_state(state["rng"])
+        len(state["device_rng"])
+
+    def _check_optimizers(self, saved: Any, path: Path) -> None:
+        """What the optimizers remember has to belong to the same parameters."""
+        try:
+            for optimizer, state in zip(self.optimizers, saved, strict=True):
+                sizes = [len(group["params"]) for group in optimizer.param_groups]
+                if [len(group["params"]) for group in state["param_groups"]] != sizes:
+                    raise ValueError("other groups of parameters")
+                parameters = [p for group in optimizer.param_groups for p in group["params"]]
+                for n, remembered in state["state"].items():
+                    for value in remembered.values():
+                        if isinstance(value, Tensor):
+                            value.expand_as(parameters[n])
+        except Exception as error:
+            raise InputError(
+                f"{path} holds the optimizers of another model ({' '.join(str(error).split())}); delete it to start "
+                "from the beginning"
+            ) from error
 
     def _remaining(self, stream: Iterator[Batch], start: int, rng: Mapping[str, Tensor]) -> Iterator[Batch]:
         for _ in range(start):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from typing import Literal
 
 from torch import Tensor, nn
@@ -50,10 +51,19 @@ class TrainConfig:
             raise InputError(f'schedule must be "cosine", "line" or "constant", got {self.schedule!r}')
         if self.optimizer not in ("adamw", "muon", "normuon"):
             raise InputError(f'optimizer must be "adamw", "muon" or "normuon", got {self.optimizer!r}')
-        if self.steps < 1 or not 0 <= self.warmup_steps <= self.steps:
-            raise InputError(f"got {self.steps} steps, {self.warmup_steps} of them warm-up; need 0 <= warm-up <= steps")
-        if not self.lr > 0 or not self.grad_clip > 0:
-            raise InputError(f"lr and grad_clip must be positive, got {self.lr} and {self.grad_clip}")
+        whole = all(isinstance(count, Integral) for count in (self.steps, self.warmup_steps))
+        if not whole or self.steps < 1 or not 0 <= self.warmup_steps <= self.steps:
+            raise InputError(
+                f"got {self.steps} steps, {self.warmup_steps} of them warm-up; need whole numbers, a step or more and "
+                "0 <= warm-up <= steps"
+            )
+        if not 0 < self.lr < math.inf or not self.grad_clip > 0:
+            raise InputError(f"lr and grad_clip must be positive, lr finite too, got {self.lr} and {self.grad_clip}")
+        if not 0 <= self.weight_decay < math.inf or not all(0 <= beta < 1 for beta in self.betas):
+            raise InputError(
+                "weight_decay must be a finite number from 0, and betas must lie in [0, 1), "
+                f"got {self.weight_decay} and {self.betas}"
+            )
 
     def with_steps(self, steps: int) -> "TrainConfig":
         """The same training with another number of steps; the warm-up is cut where it would not fit."""

@@ -14,6 +14,17 @@ from sciformer.training.precision import mixed_precision
 
 
 @torch.no_grad()
+def broken_weight(model: nn.Module) -> str | None:
+    """The name of the first parameter with a NaN or an infinite weight, if there is one.
+
+    Each weight is looked at once and, of a model that is well, one number is read off its device.
+    """
+    if nn.utils.get_total_norm(model.parameters()).isfinite():
+        return None
+    return next((name for name, weight in model.named_parameters() if not weight.isfinite().all()), None)
+
+
+@torch.no_grad()
 def evaluate(
     model: nn.Module,
     batches: Iterable[Batch],
@@ -25,11 +36,15 @@ def evaluate(
 
     Afterwards the model is in the mode that it was in before, training or evaluation.
 
+    A model whose weights are not finite is refused, since it may look healthy: a fast path of attention can give a
+    query with a NaN the output 0.
+
     Args:
         autocast: compute in mixed precision where the GPU has bfloat16, as training does. The rounding moves the mean
             over many examples far less than another seed does.
 
     Raises:
+        FloatingPointError: if a weight is NaN or infinite; names the parameter.
         ValueError: if there is no example.
     """
     device = next(model.parameters()).device
@@ -42,6 +57,8 @@ def evaluate(
             count += len(target)
     if count == 0:
         raise InputError("there is nothing to evaluate on: batches is empty")
+    if broken := broken_weight(model):
+        raise FloatingPointError(f"the model has diverged: {broken} has weights that are not finite")
     return total / count
 
 

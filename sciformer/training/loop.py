@@ -8,14 +8,15 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from sciformer.functional import InputError
+from sciformer.functional import InputError, check_sizes
 from sciformer.training import distributed
 from sciformer.training.checkpoints import Checkpoint
 from sciformer.training.config import Batch, History, OnStep, TrainConfig
+from sciformer.training.evaluation import broken_weight
 from sciformer.training.optimizers import make_optimizers, set_learning_rate
 from sciformer.training.precision import mixed_precision
 
-#: Losses stay on the device and are looked at this often, so that a GPU is not made to wait in every step.
+#: Losses and weights stay on the device and are looked at this often, so that a GPU need not wait in every step.
 LOOK_EVERY = 50
 
 
@@ -51,11 +52,12 @@ def fit(
         The history of the whole run, the part before an interruption included.
 
     Raises:
-        FloatingPointError: if the loss is no longer finite; names the step and the learning rate.
-        ValueError: if ``batches`` runs dry, or the checkpoint is damaged or belongs to another configuration; if the
-            world size does not divide a batch.
+        FloatingPointError: if the loss or a weight is no longer finite; names the step and the learning rate.
+        ValueError: if ``checkpoint_every`` is below 1, ``batches`` runs dry, the checkpoint is damaged or belongs to
+            another configuration, or the world size does not divide a batch.
         OSError: before the first step, if the checkpoint cannot be written.
     """
+    check_sizes(checkpoint_every=checkpoint_every)
     device = next(model.parameters()).device
     optimizers = make_optimizers(model, config)
     path = None if checkpoint is None else Path(checkpoint)
@@ -85,7 +87,7 @@ def fit(
         done = step + 1
         saving = saved.is_due(done)
         if saving or done % LOOK_EVERY == 0 or done == config.steps:
-            _check_finite(losses[:done], config)
+            _check_finite(losses[:done], model, config)
             bar.set_postfix(loss=f"{losses[max(0, done - LOOK_EVERY) : done].mean():.4f}", refresh=False)
         if on_step is not None:
             history.record(done, on_step(done, model))
@@ -115,11 +117,16 @@ def _forever(batches: Iterable[Batch]) -> Iterator[Batch]:
             raise InputError(f"batches ran dry after {count}; pass something that can be started again")
 
 
-def _check_finite(losses: Tensor, config: TrainConfig) -> None:
-    bad = (~losses.isfinite()).nonzero()
+def _check_finite(losses: Tensor, model: nn.Module, config: TrainConfig) -> None:
+    bad, step = (~losses.isfinite()).nonzero(), len(losses) - 1
     if len(bad):
         step = int(bad[0])
-        raise FloatingPointError(
-            f"the loss became {losses[step].item()} at step {step + 1} of {config.steps}, with learning rate "
-            f"{config.lr_at(step):.3g}; a smaller lr or a longer warm-up often helps"
-        )
+        seen = f"the loss became {losses[step].item()} at"
+    elif broken := broken_weight(model):  # which a loss need not show: a fast path may give a query of NaN the output 0
+        seen = f"{broken} has weights that are not finite after"
+    else:
+        return
+    raise FloatingPointError(
+        f"{seen} step {step + 1} of {config.steps}, with learning rate {config.lr_at(step):.3g}; "
+        "a smaller lr or a longer warm-up often helps"
+    )

@@ -4,6 +4,7 @@
 many times longer than the model's own forward and backward pass; batched and in float32 it is a small part of a step.
 """
 
+import inspect
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -34,7 +35,26 @@ def orthogonalize(matrices: Float[Tensor, "N rows columns"], steps: int = 5) -> 
     return x.mT if tall else x
 
 
-class Muon(torch.optim.Optimizer):
+class Uncompiled(torch.optim.Optimizer):
+    """An optimizer without the wrappers by which torch keeps its compiler from looking into these methods.
+
+    The first wrapper that is called imports the whole compiler, some 900 modules, which takes longer than the rest of a
+    small model's first step. We compile models, never an optimizer, so the methods inside the wrappers do as well.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+    state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(torch.optim.Optimizer.load_state_dict)
+
+
+class AdamW(Uncompiled, torch.optim.AdamW):
+    """``torch.optim.AdamW``, :class:`Uncompiled`."""
+
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
+
+
+class Muon(Uncompiled):
     """Momentum whose direction is orthogonalized, for the weight matrices inside a network.
 
     The rule and the names are those of ``torch.optim.Muon`` with ``adjust_lr_fn="match_rms_adamw"``: the update is
@@ -122,7 +142,7 @@ def make_optimizers(model: nn.Module, config: TrainConfig) -> list[torch.optim.O
         {"params": [p for p in rest if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
     ]
-    adamw = torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
+    adamw = AdamW(groups, lr=config.lr, betas=config.betas, fused=True)
     if not by_muon:
         return [adamw]
     even_rows = config.optimizer == "normuon"

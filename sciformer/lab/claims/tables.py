@@ -22,8 +22,9 @@ from sciformer.lab.claims.measured import (
 from sciformer.lab.claims.rules import NOT_RECORDED, best_record, verdict
 from sciformer.lab.experiments import EXPERIMENTS
 from sciformer.lab.metrics import known_metric
-from sciformer.lab.predictions import GPUS, duration, fits, kept_predictions, minutes_to_record
+from sciformer.lab.predictions import COUNTED, GPUS, counted, duration, kept_predictions, minutes_to_record, trainings
 from sciformer.lab.records import describe_runs, load_record, recorded_metric
+from sciformer.lab.search import load_search
 from sciformer.lab.settings import Profile
 from sciformer.scores import SCORES
 
@@ -127,30 +128,20 @@ def recorded_cell(name: str, arm: str | None, metric: str, profile: Profile) -> 
 def predictions_table() -> str:
     """What every full profile will cost on a GPU: counted from shapes, and the time that is predicted from it."""
     gpus = [f"{gpu.name}, at {100 * gpu.share:.0f} % of {gpu.tflops:g} TFLOPS" for gpu in GPUS]
-    heads = ["full profile", "trainings", "parameters", "TFLOP a step", "peak memory", "fits in", *gpus, "measured"]
+    heads = ["full profile", "trainings", *COUNTED, *gpus, "measured"]
     lines = [row(heads), "|---|" + "---|" * (len(heads) - 1)]
     for name, arms in kept_predictions().items():
-        content, seeds = load_record(name, "full"), EXPERIMENTS[name].seeds
-        counted = arms.values()
+        content = load_record(name, "full") if name in EXPERIMENTS else (load_search("full") or (None, None))[1]
+        seeds = trainings(name)
         cells = [
             f"`{name}`",
             f"{len(arms)} × {seeds}" if len(arms) > 1 else f"{seeds}",
-            spread([arm.parameters for arm in counted], ",.0f"),
-            spread([arm.flops / 1e12 for arm in counted], ".2g"),
-            f"{max(arm.bytes_bfloat16 for arm in counted) / 1e9:.2g} GB, in float32 "
-            f"{max(arm.bytes_float32 for arm in counted) / 1e9:.2g} GB",
-            " and ".join(dict.fromkeys(f"{fits(name, has_bfloat16=kind)} GB" for kind in (True, False))),
+            *counted(name),
             *(duration(minutes_to_record(name, gpu)) for gpu in GPUS),
             NOT_RECORDED if content is None else f"{duration(content['seconds'] / 60)}, {content['device']}",
         ]
         lines.append(row(cells))
     return "\n".join(lines)
-
-
-def spread(values: Sequence[float], form: str) -> str:
-    """The least and the largest of some numbers, or the only one."""
-    least, most = format(min(values), form), format(max(values), form)
-    return least if least == most else f"{least} to {most}"
 
 
 #: The tables of the READMEs by the name between whose marks each stands.

@@ -4,7 +4,17 @@ Colours: viridis for what is positive, a red-blue map centred on 0 for what is s
 lines. All three stay legible to colour-blind readers.
 """
 
-from sciformer.teach.plotting.lines import bands, bars, curves, dots_and_curves, growth, seeds, timeline, with_errors
+from sciformer.teach.plotting.lines import (
+    bands,
+    bars,
+    curves,
+    dots_and_curves,
+    growth,
+    roofline,
+    seeds,
+    timeline,
+    with_errors,
+)
 from sciformer.teach.plotting.matrices import attention_on_image, confusion, heads, heatmap, images
 from sciformer.teach.plotting.searches import parallel_coordinates, slices, trials
 from sciformer.teach.plotting.spaces import clocks, clusters, convex_hull, landscapes, plane, regions
@@ -30,6 +40,7 @@ __all__ = [
     "parallel_coordinates",
     "plane",
     "regions",
+    "roofline",
     "seeds",
     "slices",
     "timeline",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import torch
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from sciformer.lab.metrics import mean_and_error, power_law
+from sciformer.lab.roofline import Machine
 from sciformer.teach.plotting.style import COLORS, finish_lines
 
 
@@ -273,4 +275,39 @@ def growth(
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
     # Below the axes, where there are no dots.
     ax.legend(frameon=False, ncols=2, fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15))
+    return finish_lines(ax, logy=True)
+
+
+def roofline(
+    machine: Machine,
+    points: Mapping[str, tuple[float, float, float]],
+    *,
+    styles: Mapping[str, Mapping[str, Any]] | None = None,
+    title: str = "",
+    ax: Axes | None = None,
+) -> Axes:
+    """What a machine can do at most, as a roof, and what computations reach of it, on logarithmic axes.
+
+    The roof rises with what can be moved, from the caches (solid) and from the memory (dashed), up to what can be
+    computed.
+
+    Args:
+        points: name -> operations, bytes moved, seconds.
+        styles: name -> options of matplotlib's ``plot``, for a look of one's own.
+    """
+    if ax is None:
+        _, ax = plt.subplots(figsize=(6.0, 3.8), layout="constrained")
+    intensities = [flops / moved for flops, moved, _ in points.values()]
+    in_caches, from_memory = max(speed for _, speed in machine.copies), machine.copies[-1][1]
+    left = min(*intensities, machine.flops / in_caches) / 2
+    right = 2 * max(*intensities, machine.flops / from_memory)
+    for name, dash, speed in (("caches", "-", in_caches), ("memory", "--", from_memory)):
+        x = [left, machine.flops / speed, right]
+        ax.plot(x, [min(machine.flops, speed * i) for i in x], dash, color="0.3", linewidth=1.2, label=f"roof, {name}")
+    for n, (name, (flops, moved, seconds)) in enumerate(points.items()):
+        style = {"marker": "o", "linestyle": "none", "color": COLORS[n % len(COLORS)], "label": name}
+        ax.plot([flops / moved], [flops / seconds], **(style | dict((styles or {}).get(name, {}))))
+    ax.set_xscale("log")
+    ax.set(xlabel="operations for each byte moved", ylabel="operations a second", title=title)
+    ax.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return finish_lines(ax, logy=True)

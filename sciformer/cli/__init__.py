@@ -1,6 +1,7 @@
 """``python -m sciformer``: train, record, claims, search, progress, assignment, grade, data, doctor."""
 
 import argparse
+import io
 import json
 import os
 import platform
@@ -17,7 +18,19 @@ from sciformer import data
 from sciformer.check import EXERCISES, grading, progress
 from sciformer.check.assignment import write_assignment
 from sciformer.check.command import run_grade
-from sciformer.data.files import written_whole
+from sciformer.cli.errors import PACKAGE, drop_output, is_user_error, one_line
+from sciformer.cli.options import (
+    LARGEST,
+    PROCESSES,
+    Whole,
+    check_device,
+    count,
+    positive,
+    probability,
+    size,
+    torch_seed,
+)
+from sciformer.data.files import check_regular, check_writable, written_whole
 from sciformer.functional import InputError
 from sciformer.lab import experiments, predictions, records, search, trainers
 from sciformer.lab.metrics import known_metric
@@ -26,14 +39,12 @@ from sciformer.lab.settings import profile as default_profile
 from sciformer.positions import POSITIONS
 from sciformer.scores import SCORES
 from sciformer.training import distributed
+from sciformer.training.weights import save_weights
 
 #: Options of ``train`` that change a setting's field of the same name.
 MODEL_OPTIONS = (
     "batch_size", "patch_size", "length", "embed_dim", "num_heads", "num_layers", "score", "positions", "dropout"
 )  # fmt: skip
-#: What only some commands need: where one is missing, the error says what to install.
-OPTIONAL_PACKAGES = ("optuna",)
-PACKAGE = Path(__file__).parent
 #: What the doctor reports the versions of.
 PACKAGES = ("sciformer", "torch", "torchvision", "numpy", "matplotlib", "ipywidgets", "jupyterlab", "nbval", "jupytext")
 
@@ -44,70 +55,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         Exception: whatever is not the user's, for it is a bug; with ``--debug`` any error.
     """
-    options = parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may lack a letter
+    debug = False
     try:
-        check_device(getattr(options, "device", "cpu"))
-        options.command(options)
+        try:
+            options = parser().parse_args(arguments)
+            debug = options.debug
+            check_device(getattr(options, "device", "cpu"))
+            options.command(options)
+        finally:
+            if sys.stdout is not None:  # which has been closed
+                sys.stdout.flush()
+    except KeyboardInterrupt:
+        print("sciformer: interrupted", file=sys.stderr)
+        return 130  # as shells count what Ctrl-C has ended
+    except BrokenPipeError:  # nobody reads on, as after `| head`
+        drop_output()
+        return 1
     except Exception as error:
-        if options.debug or not is_user_error(error):
+        if debug or not is_user_error(error):
             raise
-        print(f"sciformer: {error}", file=sys.stderr)
+        drop_output()
+        print(f"sciformer: {one_line(error)}", file=sys.stderr)
         return 1
     return 0
-
-
-def is_user_error(error: BaseException | None) -> bool:
-    """Whether an error tells the user what to change, and so needs no traceback; anything else is a bug."""
-    match error:
-        case InputError() | data.DataError():  # an input that was refused, data that cannot be had
-            return True
-        case FloatingPointError() | ChildProcessError():  # a training that diverged, a worker that does not start
-            return True
-        case ModuleNotFoundError():
-            return error.name in OPTIONAL_PACKAGES
-        case OSError(filename=str(path)):  # a file that cannot be read or written, unless it is the package's own
-            return not Path(path).is_relative_to(PACKAGE)
-        case records.UnfinishedRecord():
-            return is_user_error(error.__cause__)
-    return False
-
-
-def check_device(name: str) -> None:
-    """Refuse a device that torch does not know or this machine does not have.
-
-    Raises:
-        InputError: naming it.
-    """
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise InputError(f"--device {name!r} is unknown") from error
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise InputError(f"--device {name}: this machine has {torch.cuda.device_count()} CUDA GPUs")
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise InputError(f"--device {name}: this machine has no GPU of Apple's that torch can use")
-
-
-def size(text: str) -> int:
-    """A whole number of 1 or more, as an option's type.
-
-    Raises:
-        ArgumentTypeError: if it is below 1.
-    """
-    if (number := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{number} is below 1")
-    return number
-
-
-def probability(text: str) -> float:
-    """A number from 0 to 1, as an option's type.
-
-    Raises:
-        ArgumentTypeError: if it is none.
-    """
-    if not 0 <= (number := float(text)) <= 1:
-        raise argparse.ArgumentTypeError(f"{text} does not lie in 0..1")
-    return number
 
 
 def parser() -> argparse.ArgumentParser:
@@ -133,20 +105,22 @@ def parser() -> argparse.ArgumentParser:
 def _add_train(commands: Any) -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train one model and print how good it is")
     train.add_argument("task", choices=["mnist", "shakespeare"])
-    train.add_argument("--seed", type=int, default=0)
-    train.add_argument("--steps", type=int, help="number of updates")
-    train.add_argument("--lr", type=float, help="peak learning rate")
+    train.add_argument("--seed", type=torch_seed, default=0)
+    train.add_argument("--steps", type=count, help="number of updates")
+    train.add_argument("--lr", type=positive, help="peak learning rate")
     train.add_argument("--batch-size", type=size)
     train.add_argument("--patch-size", type=size, help="mnist: 1 makes every pixel a token")
     train.add_argument("--length", type=size, help="shakespeare: tokens in the context window")
     train.add_argument("--embed-dim", type=size)
     train.add_argument("--num-heads", type=size)
-    train.add_argument("--num-layers", type=size)
+    train.add_argument("--num-layers", type=Whole(1, 1000))
     train.add_argument("--score", "--attention", choices=list(SCORES))
     train.add_argument("--positions", choices=[*POSITIONS, "rotary"], help="rotary: shakespeare only")
     train.add_argument("--dropout", type=probability)
     train.add_argument("--checkpoint", type=Path, help="save here now and then; go on from here if it exists")
-    train.add_argument("--out", type=Path, help="folder for model.pt, history.json, loss.png; runs/… if not given")
+    train.add_argument(
+        "--out", type=Path, help="folder for model.safetensors, history.json, loss.png; runs/… if not given"
+    )
     train.add_argument("--compile", action="store_true", help="use torch.compile: slower to start, then faster")
     train.set_defaults(command=run_train)
     return train
@@ -156,10 +130,12 @@ def _add_record(commands: Any) -> argparse.ArgumentParser:
     record = commands.add_parser("record", help="train every seed of an experiment and write results/NAME.json")
     record.add_argument("name", nargs="?", help="which experiment; see --list")
     record.add_argument("--list", action="store_true", help="what there is, and what is recorded")
-    record.add_argument("--seeds", type=int, help="how many seeds, if not the experiment's own number")
-    record.add_argument("--jobs", type=size, default=1, help="how many seeds train at the same time")
-    record.add_argument("--out", type=Path, help="folder for the record")
-    record.add_argument("--steps", type=int, help="a rehearsal of so many steps; needs --out")
+    record.add_argument(
+        "--seeds", type=Whole(-LARGEST, 10_000), help="how many seeds, if not the experiment's own number"
+    )
+    record.add_argument("--jobs", type=Whole(1, PROCESSES), default=1, help="how many seeds train at the same time")
+    record.add_argument("--out", type=Path, help="folder for the record; with --list, that of the records to look at")
+    record.add_argument("--steps", type=count, help="a rehearsal of so many steps; needs --out")
     record.add_argument("--compile", action="store_true", help="use torch.compile: slower to start, then faster")
     record.set_defaults(command=run_record)
     return record
@@ -167,11 +143,18 @@ def _add_record(commands: Any) -> argparse.ArgumentParser:
 
 def _add_search(commands: Any) -> argparse.ArgumentParser:
     look = commands.add_parser("search", help="random search over the hyper-parameters of an image transformer")
-    look.add_argument("--trials", type=int, default=60, help="how many are to be finished in all; 60 if not given")
-    look.add_argument("--workers", type=int, default=1, help="how many trials train at the same time")
+    look.add_argument(
+        "--trials",
+        type=count,
+        default=search.TRIALS,
+        help="how many are to be finished in all; %(default)s if not given",
+    )
+    look.add_argument(
+        "--workers", type=Whole(-LARGEST, PROCESSES), default=1, help="how many trials train at the same time"
+    )
     look.add_argument("--storage", help="journal file, or sqlite:///… or another URL; runs/search.….journal")
-    look.add_argument("--seed", type=int, default=0, help="of the draws")
-    look.add_argument("--steps", type=int, help="steps of a trial, if not the profile's own number")
+    look.add_argument("--seed", type=torch_seed, default=0, help="of the draws")
+    look.add_argument("--steps", type=count, help="steps of a trial, if not the profile's own number")
     look.add_argument("--out", type=Path, help="folder to write the record of the search to")
     look.set_defaults(command=run_search)
     return look
@@ -198,13 +181,11 @@ def _add_grade(commands: Any) -> argparse.ArgumentParser:
     grade = commands.add_parser("grade", help="grade submitted notebooks and .py files")
     grade.add_argument("files", nargs="+", type=Path, metavar="FILE")
     grade.add_argument("--out", type=Path, default=Path("grades.json"), help="the report; grades.json if not given")
-    grade.add_argument("--seconds", type=float, default=120, help="time for one submission, besides its answers")
-    grade.add_argument("--memory", type=int, default=4096, help="MB for one submission, on Linux")
-    grade.add_argument("--seed", type=int, help="of the inputs; a fresh one if not given")
-    grade.add_argument("--jobs", type=size, default=1, help="how many submissions run at a time; 1 if not given")
-    grade.add_argument(
-        "--resume", action="store_true", help="grade what is not graded in the report yet, or has changed"
-    )
+    grade.add_argument("--seconds", type=positive, default=120, help="time for one submission, besides its answers")
+    grade.add_argument("--memory", type=size, default=4096, help="MB for one submission, on Linux")
+    grade.add_argument("--seed", type=torch_seed, help="of the inputs; a fresh one if not given")
+    grade.add_argument("--jobs", type=Whole(1, PROCESSES), default=1, help="how many submissions run at a time")
+    grade.add_argument("--resume", action="store_true", help="grade only what the report lacks, or what has changed")
     grade.add_argument("--unsandboxed", action="store_true", help="run submissions with all rights that you have")
     grade.set_defaults(command=run_grade)
     return grade
@@ -217,6 +198,8 @@ def _add_data(commands: Any) -> None:
     show.set_defaults(command=run_data)
 
 
+#: What ``train`` writes: the weights, the history, and the picture of its losses.
+RUN_FILES = ("model.safetensors", "history.json", "loss.png")
 #: What ``train`` can train: the setting of each profile, the function that trains it, and the metric to report.
 TASKS: dict[str, tuple[dict[Profile, Any], Callable[..., trainers.Run], str]] = {
     "mnist": (experiments.MNIST_IMAGE_TRANSFORMER, trainers.train_image_transformer, "test accuracy"),
@@ -243,7 +226,9 @@ def run_train(options: argparse.Namespace) -> None:
     setting = replace(setting, **changes)
     name = f"{options.task}-{setting.positions}-{setting.score}-{options.seed}"
     folder = options.out or Path("runs") / name
-    folder.mkdir(parents=True, exist_ok=True)  # what cannot be written is reported before the training
+    check_memory(setting, options.device)
+    for file in RUN_FILES:  # what cannot be written is reported before the training
+        check_writable(folder / file)
     with distributed.process_group(options.device) as device:
         run = train(setting, options.seed, device=device, checkpoint=options.checkpoint)
         first = distributed.rank() == 0
@@ -267,21 +252,39 @@ def chosen_profile(options: argparse.Namespace, settings: Mapping[Profile, Any],
     return profile
 
 
+def check_memory(setting: Any, device: str) -> None:
+    """Refuse a model that no training on this device can hold, before the machine runs out of memory over it.
+
+    Raises:
+        InputError: saying what it needs at the least, and what there is.
+    """
+    needed = predictions.least_bytes(setting)
+    if torch.device(device).type == "cuda":
+        there = torch.cuda.get_device_properties(device).total_memory
+    elif hasattr(os, "sysconf"):
+        there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    else:
+        return
+    if needed > there:
+        raise InputError(f"this training needs {needed / 1e9:,.0f} GB or more, and there are {there / 1e9:,.0f} GB")
+
+
 def write_run(run: trainers.Run, setting: Any, metric: str, folder: Path) -> None:
     """Write the weights, the history and the picture of its losses."""
     from sciformer.teach import plotting
 
-    with written_whole(folder / "model.pt") as beside:
-        torch.save(run.model.state_dict(), beside)
+    weights, history, picture = (folder / file for file in RUN_FILES)
+    save_weights(run.model, weights)
     content = {"seed": run.seed, "config": asdict(setting), "figures": run.metrics, **asdict(run.history)}
-    with written_whole(folder / "history.json") as beside:
+    with written_whole(history) as beside:
         beside.write_text(json.dumps(content, indent=1) + "\n")
     series: dict[str, Any] = {"training loss": run.history.loss}
     if known_metric(metric).unit == known_metric("loss").unit:  # then one axis shows both
         series[metric] = run.history.metrics[metric]
     loss = plotting.curves(series, smooth=50)
-    plotting.figure_of(loss).savefig(folder / "loss.png", dpi=150)
-    print(f"written to {folder}: model.pt, history.json, loss.png")
+    with written_whole(picture) as beside:
+        plotting.figure_of(loss).savefig(beside, dpi=150, format="png")
+    print(f"written to {folder}: {', '.join(RUN_FILES)}")
 
 
 def run_record(options: argparse.Namespace) -> None:
@@ -293,9 +296,9 @@ def run_record(options: argparse.Namespace) -> None:
     if options.list:
         for name, experiment in experiments.EXPERIMENTS.items():
             for profile in experiment.settings:
-                print(f"{name:24} {profile:6} {record_state(name, profile)}")
+                print(f"{name:24} {profile:6} {record_state(name, profile, options.out)}")
         for profile in search.SEARCH:
-            print(f"{'search':24} {profile:6} {search_state(profile)}")
+            print(f"{'search':24} {profile:6} {search_state(profile, options.out)}")
         return
     if options.name is None:
         raise InputError(f"record what? There are {', '.join(experiments.EXPERIMENTS)}")
@@ -327,6 +330,8 @@ def run_search(options: argparse.Namespace) -> None:
         train = setting.base.train.with_steps(options.steps)
         setting = replace(setting, base=replace(setting.base, train=train))
     storage = options.storage or Path("runs") / f"search.{profile}.journal"
+    if options.out is not None:  # what cannot be written is reported before the search
+        check_writable(options.out / records.record_file("search", profile))
 
     def report(done: list[search.Trial]) -> None:
         best = max(trial.accuracy for trial in done)
@@ -344,36 +349,40 @@ def run_search(options: argparse.Namespace) -> None:
         print(f"written: {search.write_search(setting, profile, trials, options.out, options.device)}")
 
 
-def record_state(name: str, profile: Profile) -> str:
-    """What is recorded of an experiment, how far it got, or what is wrong with its file."""
+def record_state(name: str, profile: Profile, folder: Path | None = None) -> str:
+    """What a folder, or ``results/``, holds of an experiment, how far it got, or what is wrong with its file."""
+    folder = folder or records.results_folder()
     try:
-        content = records.load_record(name, profile)
+        content = records.load_record(name, profile, folder)
     except InputError as error:
         return f"DAMAGED: {error}"
     if content is not None:
         arms = f"{len(content['arms'])} arms, " if "arms" in content else ""
         return f"{arms}{len(content['seeds'])} seed(s), {content['device']}, {content['date']}, {content['commit']}"
-    path = records.results_folder() / records.record_file(name, profile)
-    finished = len(list(records.kept_runs(path).glob("*.json")))
+    finished = len(list(records.kept_runs(folder / records.record_file(name, profile)).glob("*.json")))
     what = experiments.experiment(name)
     state = f"not recorded yet{f', {finished} of {what.seeds * len(what.arms(profile))} runs' if finished else ''}"
-    if profile == "full":
-        times = [
-            f"{predictions.duration(predictions.minutes_to_record(name, gpu))} on {gpu.name}"
-            for gpu in predictions.GPUS
-        ]
-        state += f"; predicted: {', '.join(times)}"
-    return state
+    return state + (predicted_cost(name) if profile == "full" else "")
 
 
-def search_state(profile: Profile) -> str:
-    """What is recorded of the random search, or what is wrong with its file."""
+def predicted_cost(name: str) -> str:
+    """What the full profile of an experiment will cost, as the end of its state."""
+    times = [
+        f"{predictions.duration(predictions.minutes_to_record(name, gpu))} on {gpu.name}" for gpu in predictions.GPUS
+    ]
+    parameters, operations, memory, size_of_gpu = predictions.counted(name)
+    counted = f"{parameters} parameters, {operations} TFLOP a step, {memory} (a GPU of {size_of_gpu})"
+    return f"; predicted: {', '.join((counted, *times))}"
+
+
+def search_state(profile: Profile, folder: Path | None = None) -> str:
+    """What a folder, or ``results/``, holds of the random search, or what is wrong with its file."""
     try:
-        found = search.load_search(profile)
+        found = search.load_search(profile, folder)
     except InputError as error:
         return f"DAMAGED: {error}"
     if found is None:
-        return "not recorded yet"
+        return "not recorded yet" + (predicted_cost("search") if profile == "full" else "")
     trials, content = found
     return f"{len(trials)} trials, {content['device']}, {content['date']}, {content['commit']}"
 
@@ -390,13 +399,16 @@ def run_claims(options: argparse.Namespace) -> None:
         print(claims.claims_table())
         return
     for path in options.write:
+        check_regular(path)
         try:
-            text = path.read_text()
+            text = path.read_bytes().decode()
         except UnicodeDecodeError as error:
             raise InputError(f"{path} is not a text file: {error}") from error
-        renewed = claims.with_tables(text)
-        with written_whole(path) as beside:
-            beside.write_text(renewed)
+        renewed = claims.with_tables(text.replace("\r\n", "\n"))
+        if "\r\n" in text:
+            renewed = renewed.replace("\n", "\r\n")
+        with written_whole(path.resolve()) as beside:  # a link to a page stays one
+            beside.write_bytes(renewed.encode())
         print(f"written: {path}")
 
 
@@ -404,7 +416,7 @@ def draw_record(path: Path) -> Path:
     """Draw what was measured on the way, mean and standard error of each arm, beside the record."""
     from sciformer.teach import plotting
 
-    content = json.loads(path.read_text())
+    content = json.loads(path.read_text(encoding="utf-8"))
     metric = next(name for name in content["runs"][0]["curves"] if name != "loss")
     steps, runs = records.recorded_curves(content, metric)
     title = f"{content['name']}, {content['profile']} profile, {len(content['seeds'])} seed(s)"
@@ -420,6 +432,7 @@ def run_assignment(options: argparse.Namespace) -> None:
     """Write student versions."""
     exercises = grading.known_exercises(options.exercises)
     for notebook in options.notebooks:
+        check_regular(notebook)
         path, count = write_assignment(notebook, options.out, exercises, nbgrader=options.nbgrader)
         print(f"written: {path}, {count} exercises")
 
@@ -447,7 +460,11 @@ def short(path: Path) -> Path:
     """A path as a bug report needs it: from the package or from the user's home, without what lies above."""
     if path.is_relative_to(PACKAGE):
         return path.relative_to(PACKAGE.parent)
-    return "~" / path.relative_to(Path.home()) if path.is_relative_to(Path.home()) else path
+    try:
+        home = Path.home()
+    except RuntimeError:  # nobody's home
+        return path
+    return "~" / path.relative_to(home) if path.is_relative_to(home) else path
 
 
 def while_waiting() -> str:
