@@ -11,6 +11,8 @@ from sciformer.fast.blocks_of_queries import query_blocks
 from sciformer.functional import additive_scores, check_additive_weight, check_query_key
 from sciformer.scores import AdditiveScore
 
+#: Kinds of device on which a tanh takes much longer than a product and a quotient.
+SLOW_TANH = {"cpu"}
 #: Up to here :math:`e^{2x}` and its inverse are float32 numbers with all their digits.
 LARGEST = 40.0
 #: How many numbers of the hidden layer are held at a time: 4 MB in float32, near enough to the processor.
@@ -93,7 +95,7 @@ def fast_additive(
     """
     check_query_key(query, key)
     check_additive_weight(score.weight, query)
-    quick = query.device.type == "cpu" and query.dtype in (torch.float32, torch.float64)
+    quick = query.device.type in SLOW_TANH and query.dtype in (torch.float32, torch.float64)
     quick = quick and not torch.compiler.is_compiling()
     if not quick or not all((x.abs() <= LARGEST).all() for x in (query, key)):
         return query_blocks(score, query, key, value, numbers_per_score=query.shape[-1], **options)
