@@ -7,17 +7,22 @@ import shutil
 import sys
 from pathlib import Path
 
+import bubblewrap
 import nbformat
 import pytest
 import solutions.nb02
 from solutions.nb02 import masked_weights, scaled_dot_product
 
 import sciformer
-from sciformer.check import EXERCISES, grading
+from sciformer.check import EXERCISES, grading, running
 from sciformer.check.assignment import read_notebook, student_version, write_assignment
+from sciformer.check.exercise import Call, Observation
+from sciformer.check.report import read_report, table, write_report
 from sciformer.cli import main
 
 NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "02_scaled_dot_product.ipynb"
+#: For the commands: with a sandbox wherever there can be one.
+HOW = [] if bubblewrap.WORKS else ["--unsandboxed"]
 RIGHT = Path(solutions.nb02.__file__).read_text()
 NAMES = ["masked_weights", "scaled_dot_product", "future_leaks"]
 
@@ -116,14 +121,82 @@ for fd in range(3, 40):
         pass
 """
 DELETES = """
-import pathlib, shutil, sciformer
+import os, pathlib, shutil, sciformer
 package = pathlib.Path(sciformer.__file__).parent
-assert package.parent == pathlib.Path.cwd(), "a copy of its own"
+assert package.parent == pathlib.Path.cwd() or not os.access(package, os.W_OK), "neither a copy nor read-only"
 (package / "check" / "exercise.py").write_text("broken")
-shutil.rmtree(package)
-shutil.rmtree(pathlib.Path.cwd())
+shutil.rmtree(package, ignore_errors=True)
+shutil.rmtree(pathlib.Path.cwd(), ignore_errors=True)
+"""
+# What real notebooks look like, and right all the same.
+LIKE_A_NOTEBOOK = notebook(
+    cell("from __future__ import annotations"),
+    cell(
+        "IN_COLAB = False\nif IN_COLAB:\n    !pip install sciformer\nfiles = !ls\nfor file in files:\n    print(file)"
+    ),
+    cell("%matplotlib inline\nimport math\nimport torch\n%load_ext autoreload\n%time half = 1 / 2"),
+    cell("%%time\nfrom sciformer import check, masked_softmax\ntorch.set_grad_enabled(False)\ndisplay(half)"),
+    cell("get_ipython().run_line_magic('matplotlib', 'inline')\ntorch.cummax?"),
+    cell("%config InlineBackend.figure_format = 'retina'\n" + RIGHT + "\nmine = masked_weights"),
+    cell("!nvidia-smi\ncheck.masked_weights(mine)"),
+)
+ANNOTATED = """# -*- coding: latin-1 -*-
+# é
+from __future__ import annotations
+import inspect
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+@dataclass
+class Settings:
+    other: "Settings | None" = None
+    later: Later = None
+
+
+class Pair(NamedTuple):
+    first: "int"
+
+
+class Later:
+    pass
+
+
+assert "class Later" in inspect.getsource(Later)
+"""
+COMPILED = """
+@torch.jit.script
+def scaled(query, key):
+    return query @ key.transpose(-2, -1) / query.shape[-1] ** 0.5
+
+
+def scaled_dot_product(query, key, value, attn_mask=None):
+    scores = scaled(query, key)
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -torch.inf)
+    return scores.softmax(dim=-1).nan_to_num(0.0) @ value
+"""
+USED = """
+from sciformer import check
+def scaled_dot_product(query, key, value, attn_mask=None): return value
+scaled_dot_product = check.scaled_dot_product.use(scaled_dot_product)
+check.scaled_dot_product(scaled_dot_product)
+"""
+GUESSES = """
+count = 0
+def future_leaks(attention, x):
+    global count
+    count += 1
+    return [False, True, True, False, True, False, True, True, True, True, True, False, False][(count - 1) // 2 % 13]
 """
 SUBMISSIONS = {
+    "float64.py": "import torch\ntorch.set_default_dtype(torch.float64)\n" + RIGHT,
+    "mark.py": "\ufeff" + RIGHT,
+    "annotated.py": (ANNOTATED + RIGHT.replace("from __future__", "#")).encode("latin-1", "replace"),
+    "compiled.py": RIGHT + COMPILED,
+    "UPPER.IPYNB": "\ufeff" + json.dumps(LIKE_A_NOTEBOOK),
+    "used.py": USED,
+    "guesses.py": GUESSES,
     "right.py": RIGHT,
     "no_scale.py": "import math\n" + inspect.getsource(masked_weights) + NO_SCALE,
     "renamed.ipynb": notebook(
@@ -173,8 +246,10 @@ def graded(tmp_path_factory):
     """All submissions, graded in one go; each by its name."""
     folder = tmp_path_factory.mktemp("handed in")
     for name, content in SUBMISSIONS.items():
-        (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
-    grades = grading.grade([folder / name for name in SUBMISSIONS], 7, seconds=24, memory=2048)
+        content = content if isinstance(content, str | bytes) else json.dumps(content)
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+    files = [folder / name for name in SUBMISSIONS]
+    grades = grading.grade(files, 7, seconds=24, memory=2048, jobs=2, unsandboxed=not bubblewrap.WORKS)
     assert len(grades) == len(SUBMISSIONS)
     return {Path(one.file).name: one for one in grades}
 
@@ -190,8 +265,24 @@ def test_right_answers_get_all_points(graded, name):
     assert (one.points, one.out_of) == (6, 6)
 
 
+@pytest.mark.parametrize("name", ["float64.py", "mark.py", "annotated.py", "compiled.py", "UPPER.IPYNB"])
+def test_the_shapes_that_honest_work_has_cost_no_points(graded, name):
+    assert graded[name].notes == ()
+    assert graded[name].points == 6
+
+
+def test_going_on_with_the_solution_does_not_hand_it_in(graded):
+    assert graded["used.py"].results[1].kind != "correct"
+    assert graded["used.py"].points == 0
+
+
+def test_yes_and_no_cannot_be_learnt_by_heart(graded):
+    assert kinds(graded["guesses.py"])["future_leaks"] != "correct"
+
+
 def test_the_package_is_as_it_was(graded):
-    assert graded["deletes.py"].notes == ()
+    (note,) = graded["deletes.py"].notes or ("",)
+    assert note == "" or "Read-only file system" in note
     assert (Path(sciformer.__file__).parent / "check" / "exercise.py").read_text().startswith('"""An exercise')
 
 
@@ -219,7 +310,10 @@ def test_loops_are_cut_off_and_the_rest_is_graded(graded):
 def test_ending_the_process_costs_only_what_ended_it(graded):
     one = graded["exits.py"]
     assert kinds(one) == {"masked_weights": "correct", "scaled_dot_product": "correct", "future_leaks": "crashed"}
-    assert "SystemExit: 3" in one.notes[0]
+    assert one.notes == (
+        "os._exit(0): it ended its process: exit status 0",
+        "sys.exit(3): SystemExit: 3",
+    )
     assert kinds(graded["crashes.py"])["masked_weights"] == "crashed"
     assert graded["crashes.py"].points == 5
 
@@ -243,9 +337,9 @@ def test_rewriting_the_checker_is_no_use(graded, name):
 
 
 def test_a_report_holds_whatever_was_handed_in(graded, tmp_path):
-    grading.write_report(list(graded.values()), 7, tmp_path / "grades.json")
+    write_report(list(graded.values()), 7, tmp_path / "grades.json")
     report = json.loads((tmp_path / "grades.json").read_text(encoding="utf-8"))
-    assert len(report["submissions"]) == len(grading.table(list(graded.values())).splitlines()) / 4 == len(SUBMISSIONS)
+    assert len(report["submissions"]) == len(table(list(graded.values())).splitlines()) / 4 == len(SUBMISSIONS)
 
 
 def test_speaking_in_the_worker_s_place_hurts_nobody_else(graded):
@@ -254,7 +348,7 @@ def test_speaking_in_the_worker_s_place_hurts_nobody_else(graded):
 
 
 def test_the_table_has_a_line_for_each_and_a_sum(graded):
-    lines = grading.table([graded["no_scale.py"]]).splitlines()
+    lines = table([graded["no_scale.py"]]).splitlines()
     assert len(lines) == 4
     assert "scaled_dot_product  0/2  The scores are not divided by √D" in lines[1]
     assert lines[3].split()[-2:] == ["total", "1/6"]
@@ -277,7 +371,7 @@ def test_exercises_of_one_s_own_from_the_command_line(tmp_path, capsys):
     (tmp_path / "anna.ipynb").write_text(handed_in.replace("raise NotImplementedError", f"import torch; {right}"))
     (tmp_path / "ben.py").write_text("def cosine_scores(query, key):\n    return query @ key.T\n")
     files = [str(tmp_path / name) for name in ("anna.ipynb", "ben.py", "out/sheet.ipynb")]
-    assert main(["grade", *files, *own, "--out", str(tmp_path / "grades.json"), "--seed", "5"]) == 0
+    assert main(["grade", *files, *own, "--out", str(tmp_path / "grades.json"), "--seed", "5", *HOW]) == 0
     printed = capsys.readouterr().out
     assert "2/2  correct" in printed
     assert "The vectors are not divided by their lengths." in printed
@@ -288,10 +382,28 @@ def test_exercises_of_one_s_own_from_the_command_line(tmp_path, capsys):
     assert report["submissions"][1]["results"][0]["faults"] == ["not normalised"]
 
 
+def test_without_a_sandbox_the_same_points_are_given_when_asked_for(tmp_path):
+    (tmp_path / "right.py").write_text(RIGHT)
+    (tmp_path / "deletes.py").write_text(DELETES + RIGHT)
+    files = [str(tmp_path / name) for name in ("right.py", "deletes.py")]
+    assert main(["grade", *files, "--out", str(tmp_path / "grades.json"), "--unsandboxed", "--jobs", "2"]) == 0
+    _, grades = read_report(tmp_path / "grades.json")
+    assert [one.points for one in grades] == [6, 6]
+    assert Path(sciformer.check.exercise.__file__).read_text().startswith('"""An exercise')
+
+
+def test_a_report_does_not_grow_with_what_an_answer_says():
+    huge = Observation([Call("x" * 2**20, "x" * 2**20, {})])
+    result = grading._result(EXERCISES["future_leaks"], huge, 7)
+    assert result.points == 0
+    assert len(result.message) <= 4000
+    assert len(result.says) <= 4000
+
+
 def test_a_grader_that_cannot_run_anything_says_so(tmp_path, monkeypatch, capsys):
     (tmp_path / "right.py").write_text(RIGHT)
-    monkeypatch.setattr(grading.sys, "executable", shutil.which("false"))
-    assert main(["grade", str(tmp_path / "right.py"), "--out", str(tmp_path / "grades.json")]) == 1
+    monkeypatch.setattr(running.sys, "executable", shutil.which("false"))
+    assert main(["grade", str(tmp_path / "right.py"), "--out", str(tmp_path / "grades.json"), *HOW]) == 1
     assert "does not start: exit status 1" in capsys.readouterr().err
 
 

@@ -35,7 +35,7 @@ def test_mutants_are_noticed_and_none_breaks_the_checker(exercise):
     noticed = 0
     for mutant in mutants(exercise.reference):
         seen = exercise.observe(mutant.answer, cases, 0)
-        outputs = list(zip(seen.outputs, expected, strict=False))
+        outputs = list(zip([call.output for call in seen.calls], expected, strict=False))
         noticed += seen.problem is not None or any(not check.exercise.same(got, right) for got, right in outputs)
     assert noticed >= 0.6 * len(mutants(exercise.reference))
 

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from sciformer.functional import InputError
 #: What reading a program may raise: it can be no Python, hold null bytes, or be nested too deeply.
 UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
+#: Magic above a cell, or before a statement, that is Python all the same.
+_STILL_PYTHON = re.compile(r"\A%%(?:time|timeit|capture|prun)\b.*|^([ \t]*)%(?:time|prun) ", flags=re.M)
 _FOLDED = re.compile(r"<details><summary>\s*(?:Hint|Solution|Answer).*?</details>\s*", flags=re.S)
 _STUB = re.compile(r"^([ \t]*)(raise NotImplementedError.*)$")
 _UNWRITTEN = r"\1raise NotImplementedError"
@@ -86,8 +89,17 @@ def read_notebook(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: if the file is no notebook.
     """
+    return notebook_from(path.read_bytes(), path)
+
+
+def notebook_from(content: bytes, path: Path) -> dict[str, Any]:
+    """A notebook from what a file holds, with or without a byte order mark.
+
+    Raises:
+        ValueError: if it is no notebook.
+    """
     try:
-        notebook = json.loads(path.read_text(encoding="utf-8"))
+        notebook = json.loads(content.decode("utf-8-sig"))
         if not isinstance(notebook["metadata"], dict):
             raise TypeError("metadata is no dictionary")
         for cell in notebook["cells"]:
@@ -105,10 +117,28 @@ def source(cell: dict[str, Any]) -> str:
 def checked(text: str, exercises: Iterable[str]) -> dict[str, str]:
     """Each exercise that a program checks, and the variable that holds the answer."""
     try:
-        statements = ast.parse(text).body
+        _, tree = parsed(text)
     except UNREADABLE:
         return {}
-    return dict(found for statement in statements if (found := check_in(statement, exercises)))
+    return dict(found for statement in tree.body if (found := check_in(statement, exercises)))
+
+
+def parsed(text: str) -> tuple[str, ast.Module]:
+    """A cell's text as Python, and its syntax tree; IPython's magic becomes calls of ``get_ipython()``.
+
+    Raises:
+        SyntaxError: if it is neither Python nor IPython's, or whatever else of UNREADABLE.
+    """
+    text = _STILL_PYTHON.sub(r"\1", text)
+    try:
+        return text, ast.parse(text)
+    except SyntaxError:
+        from IPython.core.inputtransformer2 import TransformerManager
+
+        with suppress(Exception):
+            changed = TransformerManager().transform_cell(text)
+            return changed, ast.parse(changed)
+        raise
 
 
 def check_in(statement: ast.stmt, exercises: Iterable[str]) -> tuple[str, str] | None:

@@ -4,8 +4,8 @@ The right answer is written with its steps as keyword arguments. A fault is one 
 makes the mistake computes the same wrong numbers, so the fault whose numbers agree with an answer's names what happened
 to it.
 
-An answer is observed, then judged: :meth:`Exercise.observe` calls it and keeps plain tensors, :meth:`Exercise.judge`
-compares them. A grader does the first in a process that it does not trust.
+An answer is observed, then judged: :meth:`Exercise.observe` calls it and keeps what it did as plain tensors, and
+:meth:`Exercise.judge` decides everything from them. A grader does the first in a process that it does not trust.
 
 More than 500 lines, since observing and judging share the forms that an answer can take.
 """
@@ -14,7 +14,8 @@ import linecache
 import secrets
 import sysconfig
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from torch import Tensor
 
 from sciformer.check import progress, settings
 from sciformer.check.causes import Fault, find_cause
+from sciformer.check.gradients import agree, gradients
 from sciformer.check.limits import TimeUp, limited
 from sciformer.check.symptoms import probes, symptom
 from sciformer.check.tracing import first_wrong_line
@@ -37,6 +39,8 @@ POINTS: dict[Level, int] = {"easy": 1, "middle": 2, "hard": 3}
 #: Files whose lines are not the student's own.
 _NOT_THEIRS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parents[1]), sysconfig.get_paths()["stdlib"])
 
+_OUT = "Something takes them out of the graph: .item(), .detach(), .data, torch.tensor(...), torch.no_grad()."
+
 #: What to tell the student when the backward pass stops with one of torch's own messages.
 _WITHOUT_GRADIENT = {
     "inplace operation": "The numbers are right, but an in-place operation (`/=`, `*=`, `w[...] = ...`) overwrites "
@@ -44,6 +48,10 @@ _WITHOUT_GRADIENT = {
     "Can't call numpy()": "The numbers are right, but no gradient flows back: NumPy does not record the "
     "computation. Use torch's functions throughout.",
 }
+
+
+#: A guess at so many questions of yes or no is right once in four billion times.
+_YES_OR_NO_CASES = 32
 
 
 class Draw:
@@ -55,7 +63,11 @@ class Draw:
 
     def normal(self, *shape: int) -> Tensor:
         """Standard normal numbers, rounded to one decimal."""
-        return torch.randn(shape, generator=self.generator).round(decimals=1).to(self.device, self.dtype)
+        return (
+            torch.randn(shape, generator=self.generator, dtype=torch.float32)
+            .round(decimals=1)
+            .to(self.device, self.dtype)
+        )
 
     def integers(self, low: int, high: int, *shape: int) -> Tensor:
         """Whole numbers from ``low`` to ``high - 1``."""
@@ -91,15 +103,31 @@ class Problem:
     says: str
 
 
+@dataclass(frozen=True)
+class Call:
+    """What an answer did with one case, as :func:`plain` leaves it.
+
+    Args:
+        again: the output of a second call.
+        inputs: by name, as they were after the second call.
+    """
+
+    output: Any
+    again: Any
+    inputs: dict[str, Any]
+
+
 @dataclass
 class Observation:
     """What an answer did, call by call, until a problem stopped it.
 
     Args:
-        outputs: one for each case, as :func:`plain` leaves them.
+        calls: one for each case.
+        gradients: of the last case, by the name of the input; None where no gradient arrives.
     """
 
-    outputs: list[Any] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    gradients: dict[str, Any] = field(default_factory=dict)
     problem: Problem | None = None
 
 
@@ -239,7 +267,9 @@ class Exercise:
     def _located(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
         """The same diagnosis with what only further calls of the answer can tell: an input, a line."""
         wrong = [
-            n for n, got in enumerate(seen.outputs) if not same(got, self._numbers(self.reference, cases[n], seed))
+            n
+            for n, call in enumerate(seen.calls)
+            if not same(call.output, self._numbers(self.reference, cases[n], seed))
         ]
         case, last = cases[wrong[0]], cases[wrong[-1]]
 
@@ -272,8 +302,19 @@ class Exercise:
         return replace(diagnosis, message=inserted(diagnosis.message), symptom=inserted(diagnosis.symptom))
 
     def draw(self, seed: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> list[Case]:
-        """The cases of a seed."""
-        return list(self.cases(Draw(seed, dtype, device)))
+        """The cases of a seed.
+
+        Where yes or no is the answer there are enough cases that nobody guesses them all, in a random order, so that
+        nobody can learn it by heart.
+        """
+        draw = Draw(seed, dtype, device)
+        with _usual_dtype():
+            cases = list(self.cases(draw))
+            if cases and isinstance(self._numbers(self.reference, cases[0], seed), bool):
+                while len(cases) < _YES_OR_NO_CASES:
+                    cases += self.cases(draw)
+                cases = [cases[n] for n in draw.permutation(len(cases)).tolist()]
+        return cases
 
     def observe(self, answer: Any, cases: list[Case], seed: int) -> Observation:
         """Call an answer on every case, for ``seconds`` at most, and keep what it does."""
@@ -285,29 +326,17 @@ class Exercise:
             with torch.random.fork_rng(devices=[]):
                 limited(partial(self._observe, answer, cases, seed, seen), self.seconds)
         except BaseException as error:
-            seen.problem = self._explain(error, cases[min(len(seen.outputs), len(cases) - 1)])
+            seen.problem = self._explain(error, cases[min(len(seen.calls), len(cases) - 1)])
         return seen
 
     def _observe(self, answer: Any, cases: list[Case], seed: int, seen: Observation) -> None:
         for case in cases:
             _, first = self._run(answer, case, seed)
             inputs, again = self._run(answer, case, seed)
-            changed = [name for name, x in inputs.items() if not same(plain(x), plain(case.inputs[name]))]
-            if changed:
-                says = f"The answer changes its input `{changed[0]}`. Work on a copy, or do not assign into it."
-                seen.problem = Problem("changes its input", says)
-                return
-            if not same(plain(first), plain(again)):
-                says = (
-                    "Called twice with the same input, the answer gives different results. Is something kept, or drawn?"
-                )
-                seen.problem = Problem("not repeatable", says)
-                return
-            seen.outputs.append(plain(first))
+            seen.calls.append(Call(plain(first), plain(again), {name: plain(x) for name, x in inputs.items()}))
         if self.differentiable:
-            wanted = _reached(*self._run(self.reference, cases[-1], seed, True))
             try:
-                found = _reached(*self._run(answer, cases[-1], seed, True))
+                seen.gradients = gradients(*self._run(answer, cases[-1], seed, True), seed)
             except RuntimeError as error:
                 reasons = [says for words, says in _WITHOUT_GRADIENT.items() if words in _message(error)]
                 if not reasons:
@@ -315,20 +344,16 @@ class Exercise:
                 line = _own_line(error)
                 says = reasons[0] + (f"\n  in your line: {line}" if line else "")
                 seen.problem = Problem("no gradient", says)
-                return
-            if wanted - found:
-                says = (
-                    f"The numbers are right, but no gradient flows back to {', '.join(sorted(wanted - found))}. "
-                    "Something takes them out of the graph: .item(), .detach(), .data, torch.tensor(...), "
-                    "torch.no_grad()."
-                )
-                seen.problem = Problem("no gradient", says)
 
     def _run(self, answer: Any, case: Case, seed: int, requires_grad: bool = False) -> tuple[dict[str, Any], Any]:
         inputs = {name: _copy(x, requires_grad) for name, x in case.inputs.items()}
-        torch.default_generator.manual_seed(seed)  # for the first weights of a module
+        with _usual_dtype():
+            torch.default_generator.manual_seed(seed)  # for the first weights of a module
+            return inputs, self._call(answer, inputs)
+
+    def _call(self, answer: Any, inputs: dict[str, Any]) -> Any:
         if self.call is None:
-            return inputs, answer(*inputs.values())
+            return answer(*inputs.values())
         returned: list[Any] = []
 
         def watched(*args: Any, **options: Any) -> Any:
@@ -336,10 +361,10 @@ class Exercise:
             return returned[0]
 
         try:
-            return inputs, self.call(watched, **inputs)
+            return self.call(watched, **inputs)
         except Exception:
             if any(x is None for x in returned):
-                return inputs, None  # `call` tripped over a missing return, and that is what the student should read
+                return None  # `call` tripped over a missing return, and that is what the student should read
             raise
 
     def _explain(self, error: BaseException, case: Case) -> Problem:
@@ -361,10 +386,11 @@ class Exercise:
     def judge(self, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
         """Compare what an answer gave with the right numbers, then with those of every known mistake."""
         expected = [self._numbers(self.reference, case, seed) for case in cases]
-        wrong = [n for n, got in enumerate(seen.outputs) if not same(got, expected[n])]
+        got, problem = _regular(cases, seen)
+        wrong = [n for n, output in enumerate(got) if not same(output, expected[n])]
         if not wrong:
-            return self._without_difference(cases, seen)
-        got, first = seen.outputs, wrong[0]
+            return self._without_difference(len(got) == len(cases), problem or self._of_gradients(cases, seen, seed))
+        first = wrong[0]
         kind, says = symptom([case.inputs for case in cases], expected, got, self.returns)
         rows = {name: plain(x) for name, x in cases[first].inputs.items()} | {"expected": expected[first]}
         shown = f"\n  the smallest input that shows it: {cases[first].name}{table(rows | {'got': got[first]})}"
@@ -382,14 +408,40 @@ class Exercise:
         message = self._message(cause.says, shown, see=cause.see)
         return Diagnosis(self.name, cause.kind, cause.says, message, cause.faults, told)
 
-    def _without_difference(self, cases: list[Case], seen: Observation) -> Diagnosis:
-        if seen.problem is None and len(seen.outputs) == len(cases):
+    def _without_difference(self, finished: bool, problem: Problem | None) -> Diagnosis:
+        if finished and problem is None:
             return Diagnosis(self.name, "correct", "correct", f"{self.name}: correct")
-        problem = seen.problem or Problem("incomplete", "The answer did not finish on all its inputs.")
+        problem = problem or Problem("incomplete", "The answer did not finish on all its inputs.")
         if problem.kind == "not attempted":
             return Diagnosis(self.name, problem.kind, problem.says, f"{self.name}: {problem.says}")
         message = self._message(problem.says)
         return Diagnosis(self.name, problem.kind, problem.says, message, symptom=message)
+
+    def _of_gradients(self, cases: list[Case], seen: Observation, seed: int) -> Problem | None:
+        """What is wrong with the gradients of an answer whose outputs are right.
+
+        Two right answers may differ in their gradients where they are never asked: that of a matrix which is always
+        symmetric, for instance. They agree along every direction that leads to other inputs of the same kind.
+        """
+        if not self.differentiable or len(seen.calls) < len(cases):
+            return None
+        with torch.random.fork_rng(devices=[]):
+            wanted = gradients(*self._run(self.reference, cases[-1], seed, True), seed)
+        wanted = {name: gradient for name, gradient in wanted.items() if gradient is not None}
+        inputs, found = cases[-1].inputs, seen.gradients
+        lost = sorted(name for name in wanted if not isinstance(found.get(name), Tensor))
+        if lost:
+            return Problem(
+                "no gradient", f"The numbers are right, but no gradient flows back to {', '.join(lost)}. {_OUT}"
+            )
+        others = [self.draw(seed + n)[-1].inputs for n in range(1, 5)]
+        for name in sorted(wanted):
+            here = inputs[name].cpu()
+            ways = [other[name] - here for other in others if other[name].shape == here.shape]
+            if not agree(found[name], wanted[name], ways):
+                says = f"The numbers are right, but the gradient that flows back to {name} is not. {_OUT}"
+                return Problem("no gradient", says)
+        return None
 
     def wrong_answer(self, *faults: Fault, of: Callable[..., Any] | None = None) -> Callable[..., Any]:
         """The answer of somebody who makes these mistakes, in the right answer or in another one."""
@@ -450,15 +502,30 @@ def _copy(x: Any, requires_grad: bool) -> Any:
     return x.clone().requires_grad_(requires_grad and x.is_floating_point())
 
 
-def _reached(inputs: dict[str, Any], result: Any) -> set[str]:
-    """Names of the inputs to which a gradient flows back."""
-    results = result if isinstance(result, list | tuple) else [result]
-    total = sum(r.sum() for r in results if isinstance(r, Tensor) and r.requires_grad)
-    leaves = {name: x for name, x in inputs.items() if isinstance(x, Tensor) and x.requires_grad}
-    if not isinstance(total, Tensor) or not leaves:
-        return set()
-    gradients = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
-    return {name for name, gradient in zip(leaves, gradients, strict=True) if gradient is not None}
+@contextmanager
+def _usual_dtype() -> Iterator[None]:
+    """Answers are called with torch's own default dtype, whatever a notebook has made of it."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _regular(cases: list[Case], seen: Observation) -> tuple[list[Any], Problem | None]:
+    """The outputs up to the first call that changed its input or could not be repeated, and the problem."""
+    outputs: list[Any] = []
+    for case, call in zip(cases, seen.calls, strict=False):
+        changed = [name for name, x in case.inputs.items() if not same(plain(x), call.inputs.get(name))]
+        if changed:
+            says = f"The answer changes its input `{changed[0]}`. Work on a copy, or do not assign into it."
+            return outputs, Problem("changes its input", says)
+        if not same(call.output, call.again):
+            says = "Called twice with the same input, the answer gives different results. Is something kept, or drawn?"
+            return outputs, Problem("not repeatable", says)
+        outputs.append(call.output)
+    return outputs, seen.problem
 
 
 def _message(error: BaseException) -> str:

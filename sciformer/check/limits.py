@@ -1,6 +1,8 @@
 """Run somebody's code for a few seconds at most."""
 
 import ctypes
+import signal
+import sys
 import threading
 from collections.abc import Callable
 from typing import TypeVar
@@ -45,3 +47,9 @@ def limited(call: Callable[[], T], seconds: float) -> T:
     if not result:
         raise TimeUp(f"not done after {seconds:g} seconds")
     return result[0]
+
+
+def end_with_the_parent() -> None:
+    """Have this process killed when the one that started it ends, however it ends; only Linux can."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG

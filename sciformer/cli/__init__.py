@@ -5,7 +5,6 @@ import io
 import json
 import os
 import platform
-import secrets
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -18,6 +17,7 @@ import torch
 from sciformer import data
 from sciformer.check import EXERCISES, grading, progress
 from sciformer.check.assignment import write_assignment
+from sciformer.check.command import run_grade
 from sciformer.cli.errors import PACKAGE, drop_output, is_user_error, one_line
 from sciformer.cli.options import (
     LARGEST,
@@ -184,6 +184,9 @@ def _add_grade(commands: Any) -> argparse.ArgumentParser:
     grade.add_argument("--seconds", type=positive, default=120, help="time for one submission, besides its answers")
     grade.add_argument("--memory", type=size, default=4096, help="MB for one submission, on Linux")
     grade.add_argument("--seed", type=torch_seed, help="of the inputs; a fresh one if not given")
+    grade.add_argument("--jobs", type=Whole(1, PROCESSES), default=1, help="how many submissions run at a time")
+    grade.add_argument("--resume", action="store_true", help="grade only what the report lacks, or what has changed")
+    grade.add_argument("--unsandboxed", action="store_true", help="run submissions with all rights that you have")
     grade.set_defaults(command=run_grade)
     return grade
 
@@ -432,17 +435,6 @@ def run_assignment(options: argparse.Namespace) -> None:
         check_regular(notebook)
         path, count = write_assignment(notebook, options.out, exercises, nbgrader=options.nbgrader)
         print(f"written: {path}, {count} exercises")
-
-
-def run_grade(options: argparse.Namespace) -> None:
-    """Grade submissions; print a table and write the report."""
-    seed = secrets.randbits(32) if options.seed is None else options.seed
-    grades = grading.grade(
-        options.files, seed, module=options.exercises, seconds=options.seconds, memory=options.memory
-    )
-    print(grading.table(grades))
-    grading.write_report(grades, seed, options.out)
-    print(f"written: {options.out}")
 
 
 def run_progress(options: argparse.Namespace) -> None:
