@@ -304,8 +304,8 @@ class Exercise:
     def draw(self, seed: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> list[Case]:
         """The cases of a seed.
 
-        Where yes or no is the answer there are enough cases that nobody guesses them all, in a random order, so that
-        nobody can learn it by heart.
+        Where yes or no is the answer there are enough cases that nobody guesses them all, in a random order, so that a
+        memorized list of answers fails.
         """
         draw = Draw(seed, dtype, device)
         with _usual_dtype():
