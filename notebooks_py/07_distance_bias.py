@@ -487,7 +487,7 @@ for profile in experiments.MNIST_PIXELS:
 for profile in experiments.MNIST_PIXELS:
     record, groups = records.load_record("mnist-pixels", profile), {}
     for run in record["runs"] if record else []:
-        groups.setdefault(run["arm"], []).append(run["figures"]["test accuracy"])
+        groups.setdefault(run["arm"], []).append(run["metrics"]["test accuracy"])
     if groups:
         plotting.seeds(groups, ylabel="test accuracy", title=f"every pixel a token, {profile} profile")
         plt.show()

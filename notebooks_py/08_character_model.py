@@ -602,7 +602,7 @@ lines["nanoGPT, on a GPU"] = [(step, 1.4697) for step, _ in at["loss"]]
 ax = plotting.curves(lines, title=f"recorded, long profile, {arm}, one seed")
 ax.set_ylim(1, 2.2)
 plt.show()
-ends = [run["figures"]["validation loss"] for run in record["runs"]]
+ends = [run["metrics"]["validation loss"] for run in record["runs"]]
 course.verdict("highest validation loss of all its runs", max(ends), below=1.4697)
 course.verdict("validation loss minus training loss at the end", ends[0] - at["loss"][-1][1], above=0.2)
 
@@ -628,7 +628,7 @@ for profile, some_arms in experiments.SHAKESPEARE_LENGTHS.items():
         print(records.describe_record("shakespeare-lengths", f"validation loss at {at[-1]}", profile, arm=arm))
     record, lines = records.load_record("shakespeare-lengths", profile), {}
     for run in record["runs"] if record else []:
-        lines.setdefault(run["arm"], []).append([value for name, value in run["figures"].items() if " at " in name])
+        lines.setdefault(run["arm"], []).append([value for name, value in run["metrics"].items() if " at " in name])
     if lines:
         title = f"{profile} profile, trained on chunks of {trained_on}"
         lines = {arm: torch.tensor(rows) for arm, rows in lines.items()}  # (seeds, lengths)

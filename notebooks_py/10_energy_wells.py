@@ -596,19 +596,19 @@ course.verdict("validation loss, Gaussian field minus dot product", gap, below=0
 
 # %%
 recorded = (("energy-wells", "test accuracy"), ("energy-wells-text", "validation loss"))
-for name, figure in recorded:
+for name, metric in recorded:
     for profile in experiments.experiment(name).settings:
         for arm in experiments.experiment(name).arms(profile):
-            print(records.describe_record(name, figure, profile, arm=arm))
+            print(records.describe_record(name, metric, profile, arm=arm))
 
 # %%
-for name, figure in recorded:
+for name, metric in recorded:
     for profile in experiments.experiment(name).settings:
         record, groups = records.load_record(name, profile), {}
         for run in record["runs"] if record else []:
-            groups.setdefault(run["arm"].replace("_", "\n").replace(", ", "\n"), []).append(run["figures"][figure])
+            groups.setdefault(run["arm"].replace("_", "\n").replace(", ", "\n"), []).append(run["metrics"][metric])
         if groups:
-            ax = plotting.seeds(groups, ylabel=figure, title=f"{name}, {profile} profile")
+            ax = plotting.seeds(groups, ylabel=metric, title=f"{name}, {profile} profile")
             ax.set(ylim=(min(map(min, groups.values())) - 0.01, None))
             ax.tick_params(axis="x", labelsize=7)
             plt.show()
@@ -617,15 +617,15 @@ for name, figure in recorded:
 # Seed by seed, how far is each arm from the dot product?
 
 # %%
-for name, figure in recorded:
+for name, metric in recorded:
     for profile in experiments.experiment(name).settings:
         record, values = records.load_record(name, profile), {}
         for run in record["runs"] if record else []:
-            values.setdefault(run["arm"], []).append(run["figures"][figure])
+            values.setdefault(run["arm"], []).append(run["metrics"][metric])
         for arm in list(values)[1:]:
             gap, error = metrics.mean_and_error([a - b for a, b in zip(values[arm], values["dot"], strict=True)])
             told = f"± {error:.4f}" if len(values[arm]) > 1 else "in the only seed"
-            print(f"{name}, {profile}, {arm}: {figure} {gap:+.4f} {told}")
+            print(f"{name}, {profile}, {arm}: {metric} {gap:+.4f} {told}")
 
 # %% [markdown]
 # A gap within two of its standard errors is no difference. `uniform` says how much there was to win by looking at all.
@@ -638,7 +638,7 @@ for name, figure in recorded:
 # by learned queries:
 
 # %%
-long = {run["arm"]: run["figures"]["test accuracy"] for run in records.load_record("energy-wells", "long")["runs"]}
+long = {run["arm"]: run["metrics"]["test accuracy"] for run in records.load_record("energy-wells", "long")["runs"]}
 wells_alone = [value for arm, value in long.items() if arm not in ("dot", "uniform")]
 course.verdict("lowest test accuracy of a well, all of MNIST", min(wells_alone), above=0.993)
 course.verdict("test accuracy of uniform weights, all of MNIST", long["uniform"], above=0.993)

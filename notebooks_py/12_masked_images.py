@@ -362,16 +362,16 @@ for name in ("pixels", "untrained encoder"):
 # see moved copies of those, too (He et al. 2021, appendix A.1).
 
 # %%
-figures = ("probe accuracy of pixels", "probe accuracy untrained", "probe accuracy")
+probes = ("probe accuracy of pixels", "probe accuracy untrained", "probe accuracy")
 for profile in experiments.MASKED_IMAGES:
-    for figure in figures:
-        print(records.describe_record("masked-images", figure, profile))
+    for metric in probes:
+        print(records.describe_record("masked-images", metric, profile))
 
 # %%
 for profile in experiments.MASKED_IMAGES:
     record = records.load_record("masked-images", profile)
     if record:
-        groups = {figure.replace("probe accuracy", "").strip() or "trained": [run["figures"][figure] for run in record["runs"]] for figure in figures}
+        groups = {metric.replace("probe accuracy", "").strip() or "trained": [run["metrics"][metric] for run in record["runs"]] for metric in probes}
         ax = plotting.seeds(groups, ylabel="probe accuracy", title=f"masked-images, {profile} profile")
         ax.set(ylim=(min(map(min, groups.values())) - 0.01, 1))
         plt.show()

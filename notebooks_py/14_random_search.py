@@ -440,7 +440,7 @@ for arm in ("base", "heads 8", "head dimension 16", "tokens 196", "blocks 8", "h
 # %%
 measured = {}
 for run in content["runs"] if content else []:
-    measured.setdefault(run["arm"], []).append(run["figures"]["validation accuracy"])
+    measured.setdefault(run["arm"], []).append(run["metrics"]["validation accuracy"])
 if measured:
     points = {arm: metrics.mean_and_error(values) for arm, values in measured.items()}
     plotting.with_errors({"recorded": points}, xlabel="validation accuracy", title="one thing at a time", zero=False)

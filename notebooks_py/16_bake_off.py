@@ -205,24 +205,24 @@ Markdown(claims.bake_off_table())
 
 
 # %% tags=["nbval-ignore-output"]
-def recorded_gains(name, figure):
+def recorded_gains(name, metric):
     """Gain of every arm over the dot product, seed by seed; nothing if it is not recorded yet."""
     content = claims.best_record(name)
     if content is None:
         print(f"{name}: not recorded yet")
         return {}
-    dot = torch.tensor(records.recorded_metric(content, figure, "dot"))
-    sign = -1 if claims.is_better_low(figure) else 1
-    gains = {arm: sign * (torch.tensor(records.recorded_metric(content, figure, arm)) - dot) for arm in content["arms"]}
+    dot = torch.tensor(records.recorded_metric(content, metric, "dot"))
+    sign = -1 if claims.is_better_low(metric) else 1
+    gains = {arm: sign * (torch.tensor(records.recorded_metric(content, metric, arm)) - dot) for arm in content["arms"]}
     return {arm: gain.tolist() for arm, gain in gains.items() if arm != "dot"}
 
 
-for task, figure in claims.BAKE_OFFS.items():
-    gains = recorded_gains(f"bake-off-{task}", figure)
+for task, metric in claims.BAKE_OFFS.items():
+    gains = recorded_gains(f"bake-off-{task}", metric)
     if gains:
         names = [claims.well_name(arm).replace(" ", "\n") for arm in gains]
         plotting.seeds(
-            dict(zip(names, gains.values(), strict=True)), lines={"dot": 0.0}, ylabel="gain", title=f"{task}: {figure}"
+            dict(zip(names, gains.values(), strict=True)), lines={"dot": 0.0}, ylabel="gain", title=f"{task}: {metric}"
         )
         plt.show()
 
@@ -278,7 +278,7 @@ course.verdict("dot: the rows differ by", change["dot"], above=1e-3)
 # %% [markdown]
 # ## Rules before results
 #
-# A verdict needs a rule that was there before the figures. `sciformer/lab/claims/rules.py` has three, the same for all claims: *better*,
+# A verdict needs a rule that was there before the measurements. `sciformer/lab/claims/rules.py` has three, the same for all claims: *better*,
 # more than two errors on its side; *no worse*, not more than two on the other; *reached*, no more than two short.
 
 # %%
@@ -308,7 +308,7 @@ for check_theorem in (claims.half_turn, claims.cancelling_query, claims.moat, cl
 # %% [markdown]
 # ## Every claim
 #
-# Made from the records at this moment; no figure in it was typed. `python -m sciformer claims` prints the same.
+# Made from the records at this moment; no number in it was typed. `python -m sciformer claims` prints the same.
 
 # %% tags=["nbval-ignore-output"]
 Markdown(claims.claims_table())
@@ -331,8 +331,8 @@ for kind, count in kinds.most_common():
 from statsmodels.stats.multitest import multipletests
 
 gains = {}
-for name, figure in (("energy-wells", "test accuracy"), ("energy-wells-text", "validation loss")):
-    for arm, values in recorded_gains(name, figure).items():
+for name, metric in (("energy-wells", "test accuracy"), ("energy-wells-text", "validation loss")):
+    for arm, values in recorded_gains(name, metric).items():
         gains[f"{name}, {arm}"] = metrics.mean_and_error(values)
 t = {name: mean / error for name, (mean, error) in gains.items() if "uniform" not in name}
 corrected = multipletests([chance_of_three(x) for x in t.values()], method="holm")[1]

@@ -16,7 +16,7 @@ def write_record(folder, name, profile, figures):
         {
             **({} if arm is None else {"arm": arm}),
             "seed": seed,
-            "figures": {metric: values[seed]},
+            "metrics": {metric: values[seed]},
             "curves": {"loss": [[1, 0.5]]},
             "parameters": 1000,
             "seconds": 3.0,

@@ -27,7 +27,7 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("value", PLAIN, ids=str)
+@pytest.mark.parametrize("value", PLAIN, ids=range(len(PLAIN)))
 def test_plain_values_arrive_as_they_were(value):
     arrived = decode(encode(value))
     assert type(arrived) is type(value)

@@ -198,8 +198,8 @@ def test_train_shakespeare(tmp_path, monkeypatch, capsys, positions):
         content["config"] | {"positions": positions, "score": "distance", "length": 16, "dropout": 0.1}
         == (content["config"])
     )
-    assert [step for step, _ in content["metrics"]["validation loss"]] == [1, 2, 3]
-    assert content["figures"]["lowest validation loss"] <= content["figures"]["validation loss"]
+    assert [step for step, _ in content["curves"]["validation loss"]] == [1, 2, 3]
+    assert content["metrics"]["lowest validation loss"] <= content["metrics"]["validation loss"]
 
 
 @pytest.mark.usefixtures("short_text")
@@ -313,7 +313,7 @@ def test_record_draws_every_arm(tmp_path, monkeypatch, capsys, tiny_pixels):
     ((runs, options),) = drawn
     assert list(runs) == tiny_pixels
     assert options["x"] == [0.25, 0.5, 0.75, 1.0]
-    last = [r["figures"]["test accuracy"] for r in load_record("mnist-pixels", "quick", tmp_path)["runs"][:2]]
+    last = [r["metrics"]["test accuracy"] for r in load_record("mnist-pixels", "quick", tmp_path)["runs"][:2]]
     assert runs["distance"][:, -1].tolist() == pytest.approx(last)
 
 

@@ -18,7 +18,7 @@ from sciformer.lab.trainers import LENGTHS
 
 def test_every_recorded_metric_is_known():
     records = [json.loads(path.read_text()) for path in results_folder().glob("*.json")]
-    names = {name for content in records for run in content.get("runs", []) for name in run["figures"]}
+    names = {name for content in records for run in content.get("runs", []) for name in run["metrics"]}
     assert len(names) > 15
     assert names <= set(METRICS)
     assert all(name == metric.name for name, metric in METRICS.items())

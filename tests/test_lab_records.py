@@ -65,7 +65,7 @@ def test_record_of_arms(tmp_path, monkeypatch, tiny_pixels):
         layers, heads = (2, 1) if run["arm"] == "published" else (3, 4)
         distances = torch.tensor(run["details"]["attention distance"])
         assert distances.shape == (layers, heads)
-        assert run["figures"]["attention distance"] == pytest.approx(distances.mean().item())
+        assert run["metrics"]["attention distance"] == pytest.approx(distances.mean().item())
         assert ("strength" in run["details"]) == (content["config"][run["arm"]]["score"] == "distance")
     assert torch.tensor(content["runs"][0]["details"]["strength"]).shape == (3, 4, 4)
     monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
@@ -91,7 +91,7 @@ def test_record_is_written_whole(tmp_path, jobs):
     losses = [run["curves"]["loss"] for run in content["runs"]]
     assert [step for step, _ in losses[0]] == [1, 2, 3]
     assert losses[0] != losses[1]
-    assert all(0 <= run["figures"]["test accuracy"] <= 1 for run in content["runs"])
+    assert all(0 <= run["metrics"]["test accuracy"] <= 1 for run in content["runs"])
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -161,14 +161,14 @@ def test_a_run_that_is_broken_off_goes_on_where_it_was_saved_but_not_from_other_
     assert found == [[False, False], [True, True], [False, False], [True, True]]
     assert [file.name for file in tmp_path.iterdir()] == ["mnist-784.long.json"]
     (resumed,) = load_record("mnist-784", "long", tmp_path)["runs"]
-    assert resumed["figures"] == whole.run(replace(tiny, train=tiny.train.with_steps(2)), 0, progress=False).metrics
+    assert resumed["metrics"] == whole.run(replace(tiny, train=tiny.train.with_steps(2)), 0, progress=False).metrics
 
 
 def test_record_of_a_seed_can_be_repeated(tmp_path):
     paths = [record(NAME, "quick", seeds=1, steps=3, out=tmp_path / name) for name in "ab"]
     first, second = (json.loads(path.read_text())["runs"][0] for path in paths)
     assert first["curves"] == second["curves"]
-    assert first["figures"] == second["figures"]
+    assert first["metrics"] == second["metrics"]
 
 
 @pytest.mark.parametrize("damage", [lambda t: t[: len(t) // 2], lambda t: "", lambda t: "[1, 2]", lambda t: "{}"])
@@ -225,7 +225,7 @@ def test_a_record_that_is_changed_anywhere_is_refused(tmp_path):
     [
         (lambda c: c.pop("device"), "it has no device"),
         (lambda c: c["runs"][0].pop("seconds"), r"runs\[0\] has no seconds"),
-        (lambda c: c["runs"][0]["figures"].update(x=1), "seed 1 has not the metrics and curves of its arm's first"),
+        (lambda c: c["runs"][0]["metrics"].update(x=1), "seed 1 has not the metrics and curves of its arm's first"),
         (lambda c: c["runs"][1]["curves"]["loss"].pop(), "seed 1 has not the metrics and curves"),
         (lambda c: [run["curves"]["loss"].clear() for run in c["runs"]], "seed 0 has not the metrics and curves"),
         (lambda c: c["runs"].reverse(), "it lacks some of its seeds"),

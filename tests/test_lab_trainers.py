@@ -30,7 +30,7 @@ def test_pixels_that_grow(tmp_path, monkeypatch):
     record("mnist-784", "long", steps=2, out=tmp_path)
     (run,) = load_record("mnist-784", "long", tmp_path)["runs"]
     assert run["parameters"] == 53_594
-    assert set(run["figures"]) == {"test accuracy", "test accuracy enlarged", "test accuracy on small digits"}
+    assert set(run["metrics"]) == {"test accuracy", "test accuracy enlarged", "test accuracy on small digits"}
     assert [run["curves"]["loss"][-1][0], run["details"]["loss on small digits"][-1][0]] == [2, 180]
 
 
@@ -43,8 +43,8 @@ def test_lengths_are_judged_by_models_that_can_look_so_far(tmp_path, monkeypatch
     content = load_record(name, "quick", tmp_path)
     assert content["arms"] == ["distance", "sinusoidal", "learned", "none", "rotary", "sinusoidal, small start"]
     for one in content["runs"]:
-        assert {f"validation loss at {n}" for n in (8, 16, 32, 64)} < set(one["figures"])
-        assert one["figures"]["validation loss at 8"] == pytest.approx(one["figures"]["validation loss"], rel=1e-5)
+        assert {f"validation loss at {n}" for n in (8, 16, 32, 64)} < set(one["metrics"])
+        assert one["metrics"]["validation loss at 8"] == pytest.approx(one["metrics"]["validation loss"], rel=1e-5)
     monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
     line = describe_record(name, "validation loss at 64", "quick", arm="rotary")
     assert re.match(r"shakespeare-lengths, rotary, quick profile: validation loss at 64 \d\.\d{3} over 1 seed, ", line)
@@ -60,12 +60,12 @@ def test_masked_images_are_probed(tmp_path, monkeypatch):
     monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": tiny}))
     record(name, "quick", seeds=2, steps=2, out=tmp_path)
     first, second = load_record(name, "quick", tmp_path)["runs"]
-    assert list(first["figures"]) == [
+    assert list(first["metrics"]) == [
         "probe accuracy", "probe accuracy of pixels", "probe accuracy untrained", "test loss"
     ]  # fmt: skip
-    assert all(0 <= value <= 1 for value in first["figures"].values())
-    assert first["figures"]["probe accuracy of pixels"] == second["figures"]["probe accuracy of pixels"]
-    assert first["curves"]["test loss"][-1][1] == first["figures"]["test loss"] != second["figures"]["test loss"]
+    assert all(0 <= value <= 1 for value in first["metrics"].values())
+    assert first["metrics"]["probe accuracy of pixels"] == second["metrics"]["probe accuracy of pixels"]
+    assert first["curves"]["test loss"][-1][1] == first["metrics"]["test loss"] != second["metrics"]["test loss"]
 
 
 @pytest.mark.parametrize("task", ["reversal", "dates"])
@@ -83,7 +83,7 @@ def test_sequence_models_are_judged_on_what_was_kept_for_testing(tmp_path, monke
     assert content.get("arms", [None]) == list(whole)
     kinds = {"reversal": ["", " at ten times the length"], "dates": ["", " on new forms", " on new days and forms"]}
     for one in content["runs"]:
-        assert list(one["figures"]) == [f"test exact match{kind}" for kind in kinds[task]]
+        assert list(one["metrics"]) == [f"test exact match{kind}" for kind in kinds[task]]
         assert one["curves"]["exact match of 1,000"] == [[1, 0.5], [2, 0.5]]
     assert len(asked) == len(arms) * (2 + len(kinds[task]))
     setting = next(iter(arms.values()))
@@ -126,7 +126,7 @@ def test_a_bake_off_weighs_each_score(tmp_path, monkeypatch, name):
     arms = {arm: replace(whole[arm], **tiny) for arm in ("dot", "additive")}
     monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": arms}))
     record(name, "quick", seeds=1, steps=2, out=tmp_path)
-    dot, additive = (run["figures"] for run in load_record(name, "quick", tmp_path)["runs"])
+    dot, additive = (run["metrics"] for run in load_record(name, "quick", tmp_path)["runs"])
     assert dot["peak MB"] > 0
     assert dot["step time against dot"] > 0
     assert additive["peak MB"] > dot["peak MB"]

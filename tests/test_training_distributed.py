@@ -68,7 +68,7 @@ def test_two_processes_have_the_loss_curve_of_one(tmp_path):
     one, two = (json.loads((tmp_path / name / "history.json").read_text()) for name in ("one", "two"))
     assert len(one["loss"]) == 12
     assert two["loss"] == pytest.approx(one["loss"], rel=1e-4)
-    assert two["figures"] == pytest.approx(one["figures"], abs=1e-3)
+    assert two["metrics"] == pytest.approx(one["metrics"], abs=1e-3)
 
 
 def test_a_killed_worker_is_started_again_and_goes_on_from_the_checkpoint(tmp_path):

@@ -275,7 +275,8 @@ def write_run(run: trainers.Run, setting: Any, metric: str, folder: Path) -> Non
 
     weights, history, picture = (folder / file for file in RUN_FILES)
     save_weights(run.model, weights)
-    content = {"seed": run.seed, "config": asdict(setting), "figures": run.metrics, **asdict(run.history)}
+    content = {"seed": run.seed, "config": asdict(setting), "metrics": run.metrics, "loss": run.history.loss}
+    content |= {"curves": run.history.metrics, "seconds": run.history.seconds}
     with written_whole(history) as beside:
         beside.write_text(json.dumps(content, indent=1) + "\n")
     series: dict[str, Any] = {"training loss": run.history.loss}

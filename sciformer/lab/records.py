@@ -34,7 +34,7 @@ RUN: Form = {
     "arm?": str,
     "seed": int,
     "parameters": int,
-    "figures": {str: float},
+    "metrics": {str: float},
     "details?": {str: list},
     "curves": {"loss": [(int, float)], str: [(int, float)]},
     "seconds": float,
@@ -191,7 +191,7 @@ def _summary(
         **({} if arm is None else {"arm": arm}),
         "seed": seed,
         "parameters": sum(p.numel() for p in result.model.parameters()),
-        "figures": result.metrics,
+        "metrics": result.metrics,
         "details": result.details,
         "curves": curves | result.history.metrics,
         "seconds": round(result.history.seconds, 1),
@@ -267,7 +267,7 @@ def _check_whole(content: dict[str, Any], name: str, profile: Profile) -> None:
         raise InputError("it lacks some of its seeds")
     measured: dict[str | None, tuple[set[str], dict[str, list[int]]]] = {}
     for run in content["runs"]:
-        own = set(run["figures"]), {metric: [step for step, _ in curve] for metric, curve in run["curves"].items()}
+        own = set(run["metrics"]), {metric: [step for step, _ in curve] for metric, curve in run["curves"].items()}
         if measured.setdefault(run.get("arm"), own) != own or not all(run["curves"].values()):
             raise InputError(f"seed {run['seed']} has not the metrics and curves of its arm's first")
 
@@ -295,7 +295,7 @@ def recorded_metric(content: dict[str, Any], metric: str, arm: str | None) -> li
     Raises:
         InputError: if no run has it.
     """
-    values = [run["figures"][metric] for run in content["runs"] if run.get("arm") == arm and metric in run["figures"]]
+    values = [run["metrics"][metric] for run in content["runs"] if run.get("arm") == arm and metric in run["metrics"]]
     if not values:
         raise InputError(f"{content['name']} has recorded no {metric!r} of arm {arm!r}")
     return values

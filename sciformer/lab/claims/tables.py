@@ -119,10 +119,10 @@ def recorded_cell(name: str, arm: str | None, metric: str, profile: Profile) -> 
     content = load_record(name, profile)
     if content is None:
         return NOT_RECORDED
-    runs = [run for run in content["runs"] if run.get("arm") == arm and metric in run["figures"]]
+    runs = [run for run in content["runs"] if run.get("arm") == arm and metric in run["metrics"]]
     if not runs:  # the longest text of the quick profile is not the full one's
         return "–"
-    return f"{known_metric(metric).describe([run['figures'][metric] for run in runs])} ({describe_runs(runs)})"
+    return f"{known_metric(metric).describe([run['metrics'][metric] for run in runs])} ({describe_runs(runs)})"
 
 
 def predictions_table() -> str:
