@@ -66,7 +66,7 @@ def blocks(request, monkeypatch):
     """How much a block holds where the fast path is made of blocks: one example, or a part of one.
 
     Where it is made of runs of keys, these are as long, but at least 2: of 7 keys, runs of 3 make two levels. Where a
-    hidden layer comes in pieces, these are of as many queries, but of one head.
+    hidden layer comes in chunks, these are of as many queries, but of one head.
     """
     monkeypatch.setitem(fast.BLOCK_NUMBERS, "cpu", request.param * H * L)
     monkeypatch.setattr(fast.additive, "HIDDEN_NUMBERS", request.param * L * D)

@@ -1,4 +1,4 @@
-"""Additive attention with its hidden layer in pieces: exact to the bounds of its numbers, and never held whole."""
+"""Additive attention with its hidden layer in chunks: exact to the bounds of its numbers, and never held whole."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ from sciformer.teach.properties import B, D, H, L, random_qkv
 
 
 def both(query, key, weight):
-    """Scores and gradients by the formula and by the pieces."""
+    """Scores and gradients by the formula and by the chunks."""
     results = []
     for scores in (additive_scores, AdditiveScores.apply):
         made = scores(query, key, weight)
@@ -23,11 +23,11 @@ def both(query, key, weight):
 
 
 @pytest.mark.parametrize("numbers", [1, 2 * L * D, 2 * L * L * D, 2**20], ids=["query", "queries", "heads", "whole"])
-def test_pieces_of_every_size_are_exact(numbers, monkeypatch):
+def test_chunks_of_every_size_are_exact(numbers, monkeypatch):
     monkeypatch.setattr(fast.additive, "HIDDEN_NUMBERS", numbers)
     query, key, _ = random_qkv(B, H, 5, L, D, requires_grad=True)
-    plain, pieces = both(query, key, torch.randn(H, D, dtype=torch.float64, requires_grad=True))
-    assert_close(pieces, plain)
+    plain, chunked = both(query, key, torch.randn(H, D, dtype=torch.float64, requires_grad=True))
+    assert_close(chunked, plain)
 
 
 @pytest.mark.parametrize("spread", [0.01, 1.0, 12.0])
@@ -43,11 +43,11 @@ def test_float32_is_as_exact_as_the_formula(spread):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_at_the_bounds_the_pieces_are_exact(dtype):
+def test_at_the_bounds_the_chunks_are_exact(dtype):
     edge = torch.tensor([-LARGEST, LARGEST, 0.5 - LARGEST, LARGEST - 0.5], dtype=dtype).view(1, 1, 4, 1)
     query, key = edge.clone().requires_grad_(), edge.clone().requires_grad_()
-    plain, pieces = both(query, key, torch.ones(1, 1, dtype=dtype, requires_grad=True))
-    assert_close(pieces, plain)
+    plain, chunked = both(query, key, torch.ones(1, 1, dtype=dtype, requires_grad=True))
+    assert_close(chunked, plain)
 
 
 @pytest.mark.parametrize("size", [60.0, 400.0])

@@ -107,7 +107,7 @@ PRIVATE_WORDS = {
     r"\b(such|gives) places\b": "positions, indices",
     r"\b(change|changed|changing) places\b": "are exchanged, in another order",
     r"\bpieces? of (the |a |validation )?text\b": "chunk, context window",
-    r"\b(every|each|any) piece\b": "chunk, patch",
+    r"\b(every|each|any) piece\b|\bin pieces\b": "chunk, patch",
     r"\bnumbers (a|per) token\b|\btokens? of \S+ numbers\b": "features",
     r"\bless (theirs|ours|the dot product)\b": "minus",
 }

@@ -20,7 +20,7 @@ HIDDEN_NUMBERS = 2**20
 
 
 class AdditiveScores(torch.autograd.Function):
-    r""":func:`~sciformer.functional.additive_scores` of numbers within ±:data:`LARGEST`, its hidden layer in pieces.
+    r""":func:`~sciformer.functional.additive_scores` of numbers within ±:data:`LARGEST`, its hidden layer in chunks.
 
     .. math:: \tanh(q + k) = 1 - 2r, \qquad r = \frac{1}{1 + e^{2q}\, e^{2k}}, \qquad \tanh'(q + k) = 4\, r\, (1 - r)
 
@@ -36,7 +36,7 @@ class AdditiveScores(torch.autograd.Function):
         ctx.save_for_backward(query, key, weight)
         weights = weight.expand(len(query), -1, -1).flatten(0, 1)  # (B · H, D)
         scores = query.new_empty(len(weights), query.shape[-2], key.shape[-2])
-        for heads, rows, r in hidden_pieces(query, key):
+        for heads, rows, r in hidden_chunks(query, key):
             torch.bmm(r.flatten(1, 2), -2 * weights[heads, :, None], out=scores[heads, rows].view(len(r), -1, 1))
         return scores.add_(weights.sum(dim=-1)[:, None, None]).view(*query.shape[:-1], -1)
 
@@ -51,18 +51,18 @@ class AdditiveScores(torch.autograd.Function):
         g = gradient.flatten(0, 1).contiguous()  # (B · H, L, S)
         to_query, to_key = torch.empty_like(query).flatten(0, 1), torch.zeros_like(key).flatten(0, 1)
         to_weight = torch.zeros_like(to_query[:, 0])  # (B · H, D)
-        for heads, rows, r in hidden_pieces(query, key):
-            of_piece = g[heads, rows]  # (heads, rows, S)
-            to_weight[heads] += (of_piece.flatten(1)[:, None] @ r.flatten(1, 2))[:, 0]
+        for heads, rows, r in hidden_chunks(query, key):
+            of_chunk = g[heads, rows]  # (heads, rows, S)
+            to_weight[heads] += (of_chunk.flatten(1)[:, None] @ r.flatten(1, 2))[:, 0]
             slope = torch.addcmul(r, r, r, value=-1)  # r (1 - r)
-            to_query[heads, rows] = (of_piece[:, :, None] @ slope)[:, :, 0]
-            to_key[heads] += slope.mul_(of_piece[..., None]).sum(dim=1)
+            to_query[heads, rows] = (of_chunk[:, :, None] @ slope)[:, :, 0]
+            to_key[heads] += slope.mul_(of_chunk[..., None]).sum(dim=1)
         to_weight = (g.sum(dim=(1, 2))[:, None] - 2 * to_weight).view(-1, *weight.shape).sum(dim=0)
         to_query, to_key = (4 * weight[:, None] * x.view_as(y) for x, y in ((to_query, query), (to_key, key)))
         return to_query, to_key, to_weight
 
 
-def hidden_pieces(
+def hidden_chunks(
     query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"]
 ) -> Iterator[tuple[slice, slice, Float[Tensor, "heads rows S D"]]]:
     """Some heads of all examples, some of their queries, and their r: whole heads, or queries of a large one.
@@ -76,9 +76,9 @@ def hidden_pieces(
     one = query.new_ones(())
     for h in range(0, len(of_query), heads):
         for n in range(0, L, rows):
-            piece = slice(h, h + heads), slice(n, n + rows)
-            q = of_query[piece][:, :, None]  # (heads, rows, 1, D)
-            yield *piece, torch.addcmul(one, q, of_key[piece[0], None]).reciprocal_()
+            chunk = slice(h, h + heads), slice(n, n + rows)
+            q = of_query[chunk][:, :, None]  # (heads, rows, 1, D)
+            yield *chunk, torch.addcmul(one, q, of_key[chunk[0], None]).reciprocal_()
 
 
 def fast_additive(
@@ -88,7 +88,7 @@ def fast_additive(
     value: Float[Tensor, "B H S D"],
     **options: Any,
 ) -> Float[Tensor, "B H L D"]:
-    """:func:`query_blocks` with the hidden layer in pieces, so that (B, H, L, S, D) is never held.
+    """:func:`query_blocks` with the hidden layer in chunks, so that (B, H, L, S, D) is never held.
 
     Through :class:`AdditiveScores` on a CPU; on a GPU, whose tanh is quick, compiled, in half precision or where a
     number is past its bounds, each score takes head_dim numbers of a block.
