@@ -10,11 +10,11 @@
 #
 # - compute exact attention without ever holding its matrix, in four ways, and say when each is possible;
 # - measure time and memory against length, and read the slopes;
-# - read a roofline: how much of what your machine can do a computation reaches;
+# - read a roofline, the limits of your machine;
 # - say beforehand whether a text fits into memory;
 # - train one model in several processes, and get the loss curve of one.
 #
-# New against 09: no new score. The same numbers, in less memory.
+# New against 09: the same numbers, in less memory.
 
 # %%
 # Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.

@@ -13,6 +13,7 @@ from pathlib import Path
 import bubblewrap
 import pytest
 import solutions.nb02
+from interrupts import heed_ctrl_c
 
 import sciformer
 from sciformer.check import EXERCISES, grading, running, sandbox
@@ -391,7 +392,7 @@ def started(folder, *more, cwd=None):
     command = [sys.executable, "-m", "sciformer", "grade", *more, "--out", str(folder / "grades.json"), "--seed", "7"]
     environment = os.environ | {"PYTHONPATH": str(PACKAGE.parent)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, cwd=cwd or folder, env=environment, text=True, **pipes)
+    return subprocess.Popen(command, cwd=cwd or folder, env=environment, text=True, preexec_fn=heed_ctrl_c, **pipes)
 
 
 def wait_for(condition, seconds=120):

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
+from interrupts import heed_ctrl_c
 
 from sciformer import cli, data
 from sciformer.functional import InputError
@@ -470,6 +471,7 @@ def test_ctrl_c_is_one_line(tmp_path):
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_ctrl_c,
     )
     deadline = time.monotonic() + 120
     while not (tmp_path / "out").exists() and time.monotonic() < deadline:  # the last that happens before it trains

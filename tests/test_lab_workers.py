@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from interrupts import heed_ctrl_c
 
 pytestmark = [
     pytest.mark.attack,
@@ -59,6 +60,7 @@ def begin(tmp_path, command):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=heed_ctrl_c,
     )
     wait_for(lambda: len(workers(running.pid)) == 2 or running.poll() is not None)
     return running

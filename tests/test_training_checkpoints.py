@@ -57,8 +57,8 @@ def test_resume_is_exact(tmp_path, optimizer, stopped_at):
 
 def test_random_numbers_are_saved_and_set_for_the_models_own_device(tmp_path, monkeypatch):
     """On the second of two GPUs the generator is that of cuda:1. Here "meta" stands for such a device."""
-    asked, nothing = [], {"rng": torch.empty(0), "device_rng": torch.empty(0)}
-    monkeypatch.setattr(checkpoints, "random_state", lambda device: asked.append(device) or nothing)
+    asked, saved = [], dict.fromkeys(("rng", "device_rng"), torch.get_rng_state())
+    monkeypatch.setattr(checkpoints, "random_state", lambda device: asked.append(device) or saved)
     monkeypatch.setattr(checkpoints, "set_random_state", lambda state, device: asked.append(device))
     model = nn.Linear(2, 3, device="meta")
     checkpoint = checkpoints.Checkpoint(tmp_path / "run.pt", 1, "", model, [], TrainConfig(steps=2))
