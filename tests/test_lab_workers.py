@@ -81,7 +81,9 @@ def test_no_worker_stays_behind(tmp_path, how, seconds):
     assert len(workers(running.pid)) == 2
     (os.killpg if how == signal.SIGINT else os.kill)(running.pid, how)
     said = told(running)
-    assert said == "sciformer: interrupted" if how == signal.SIGINT else "Traceback" not in said
+    assert "Traceback" not in said
+    if how == signal.SIGINT:  # beside it, Python's own resource tracker may warn
+        assert "sciformer: interrupted" in said.splitlines(), said
     assert running.returncode == (130 if how == signal.SIGINT else -how)
     wait_for(lambda: not processes(running.pid), seconds=20)
 
