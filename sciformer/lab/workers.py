@@ -11,6 +11,7 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
 import torch
+from tqdm import tqdm
 
 
 @contextmanager
@@ -65,4 +66,5 @@ def _begin(threads: int, watched: Connection) -> None:
         os._exit(1)
 
     threading.Thread(target=leave_with_the_parent, daemon=True).start()
+    tqdm.set_lock(threading.RLock())  # its own is shared by processes, and nobody would remove it where a worker leaves
     torch.set_num_threads(threads)
