@@ -1,4 +1,4 @@
-"""``python -m sciformer``: train, record, claims, search, progress, assignment, grade, data, doctor."""
+"""``python -m sciformer``: train, record, claims, search, speedrun, progress, assignment, grade, data, doctor."""
 
 import argparse
 import io
@@ -30,6 +30,7 @@ from sciformer.cli.options import (
     size,
     torch_seed,
 )
+from sciformer.cli.speedrun import add_speedrun
 from sciformer.data.files import check_regular, check_writable, written_whole
 from sciformer.functional import InputError
 from sciformer.lab import experiments, predictions, records, search, trainers
@@ -93,6 +94,7 @@ def parser() -> argparse.ArgumentParser:
     _add_claims(commands)
     for command in (_add_assignment(commands), _add_grade(commands)):
         command.add_argument("--exercises", type=Path, metavar="FILE.py", help="exercises of your own")
+    add_speedrun(commands)
     _add_data(commands)
     own = commands.add_parser("progress", help="which exercises are solved, in the folder of the notebooks")
     own.add_argument("--folder", type=Path, default=Path(), help="where the notebooks are (default: here)")

@@ -76,14 +76,20 @@ def measure_machine(
     device: torch.device | str = "cpu", *, sides: Sequence[int] = SIDES, copies: Sequence[int] = COPIES
 ) -> Machine:
     """The fastest of several matrix products, and copies of several sizes."""
-    rates, speeds = [], []
-    for side in sides:
-        a, b, product = torch.randn(3, side, side, device=device)
-        rates.append(2 * side**3 / fastest(partial(torch.mm, a, b, out=product), device))
+    speeds = []
     for moved in copies:
         source, target = torch.randn(2, moved // 8, device=device)  # 4 bytes of each number are read, and 4 written
         speeds.append((moved, moved / fastest(partial(target.copy_, source), device)))
-    return Machine(max(rates), speeds)
+    return Machine(measure_products(device, sides=sides), speeds)
+
+
+def measure_products(device: torch.device | str = "cpu", *, sides: Sequence[int] = SIDES) -> float:
+    """Operations a second in the fastest of several float32 matrix products."""
+    rates = []
+    for side in sides:
+        a, b, product = torch.randn(3, side, side, device=device)
+        rates.append(2 * side**3 / fastest(partial(torch.mm, a, b, out=product), device))
+    return max(rates)
 
 
 def cost(run: Callable[[], object], machine: Machine) -> Cost:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import get_args
 
 from sciformer.functional import InputError
+from sciformer.lab import speedrun
 from sciformer.lab.claims.catalog import CLAIMS
 from sciformer.lab.claims.measured import (
     ACCURACY,
@@ -150,6 +151,8 @@ TABLES: dict[str, Callable[[], str]] = {
     "bake-off": bake_off_table,
     "records": records_table,
     "predictions": predictions_table,
+    "speedrun": speedrun.table,
+    "speedrun's ladder": speedrun.ladder,
 }
 
 
