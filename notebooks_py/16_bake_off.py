@@ -427,6 +427,7 @@ def holm(p):  # (M,)
 
 check.holm(holm)
 
+
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
@@ -446,6 +447,46 @@ check.holm(holm)
 #     factor = torch.arange(len(p), 0, -1, device=p.device)  # M, M - 1, ..., 1
 #     adjusted = (factor * p[order]).cummax(dim=0).values.clamp(max=1)
 #     return adjusted[order.argsort()]  # back to where each stood
+# ```
+#
+# </details>
+#
+# ### Exercise 4 · hard · 12 minutes
+#
+# Break our statistics: write the *test* of exercise 3. `holm(p)` is somebody's version of it. Raise an AssertionError
+# (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong. Your test has to accept every
+# right version and reject each of 15 faulty ones; you are told which survive. No two of your p-values should be equal.
+
+# %%
+def test_holm(holm):  # a version to be tested
+    raise NotImplementedError  # AssertionError, or nothing
+
+
+check.test_holm(test_holm)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Three or four p-values can be corrected with pencil and paper. Two such examples are a test.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# What does each step do: sort, multiply, running maximum, cut off at 1, put back? Find an example for each in which
+# leaving it out changes the result.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def test_holm(holm):
+#     by_hand = {
+#         (0.02, 0.01, 0.30, 0.04): (0.06, 0.04, 0.30, 0.08),  # times 3, 4, 1 and 2
+#         (0.90, 0.011, 0.35, 0.010, 0.02): (0.90, 0.05, 0.70, 0.05, 0.06),  # 4 · 0.011 is below 5 · 0.010
+#         (0.7, 0.6, 0.4): (1.0, 1.0, 1.0),
+#     }
+#     for p, corrected in by_hand.items():
+#         torch.testing.assert_close(holm(torch.tensor(p)), torch.tensor(corrected))
 # ```
 #
 # </details>

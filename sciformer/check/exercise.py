@@ -391,12 +391,7 @@ class Exercise:
         if not wrong:
             return self._without_difference(len(got) == len(cases), problem or self._of_gradients(cases, seen, seed))
         first = wrong[0]
-        kind, says = symptom([case.inputs for case in cases], expected, got, self.returns)
-        rows = {name: plain(x) for name, x in cases[first].inputs.items()} | {"expected": expected[first]}
-        shown = f"\n  the smallest input that shows it: {cases[first].name}{table(rows | {'got': got[first]})}"
-        right = [case.name for n, case in enumerate(cases[: len(got)]) if n not in wrong]
-        if kind == "wrong numbers" and right and "right only" not in says:
-            says += f" They are right for: {'; '.join(right)}."
+        kind, says, shown = self._evidence(cases, expected, got, wrong)
         told = self._message(says, shown)
         cause = find_cause(
             self,
@@ -407,6 +402,19 @@ class Exercise:
             return Diagnosis(self.name, kind, says, told, symptom=told)
         message = self._message(cause.says, shown, see=cause.see)
         return Diagnosis(self.name, cause.kind, cause.says, message, cause.faults, told)
+
+    def _evidence(
+        self, cases: list[Case], expected: list[Any], got: list[Any], wrong: list[int]
+    ) -> tuple[str, str, str]:
+        """Kind and sentences of what is wrong with the outputs, and the smallest input that shows it."""
+        kind, says = symptom([case.inputs for case in cases], expected, got, self.returns)
+        case = cases[wrong[0]]
+        rows = {name: plain(x) for name, x in case.inputs.items()} | {"expected": expected[wrong[0]]}
+        shown = f"\n  the smallest input that shows it: {case.name}{table(rows | {'got': got[wrong[0]]})}"
+        right = [case.name for n, case in enumerate(cases[: len(got)]) if n not in wrong]
+        if kind == "wrong numbers" and right and "right only" not in says:
+            says += f" They are right for: {'; '.join(right)}."
+        return kind, says, shown
 
     def _without_difference(self, finished: bool, problem: Problem | None) -> Diagnosis:
         if finished and problem is None:

@@ -132,7 +132,7 @@ def scaled_dot_product(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attn_mask: Tensor | None,
+    attn_mask: Tensor | None = None,
     *,
     product: Callable[..., Tensor] = lambda query, key: query @ key.T,
     scale: Callable[..., Tensor] = lambda scores, query: scores / math.sqrt(query.shape[-1]),
