@@ -827,7 +827,7 @@ check.future_leaks(future_leaks)
 # Break our attention: this time you write the *test*. `attention(query, key, value, attn_mask)` is somebody's version
 # of exercise 2; the mask may be `None`, and each query sees at least one key. Raise an AssertionError (`assert …`, or
 # `torch.testing.assert_close(got, expected)`) where the version is wrong. Your test has to accept every right version
-# and reject each of 22 faulty ones; you are told which survive.
+# and reject each of 24 faulty ones; you are told which survive.
 
 # %%
 def test_attention(attention):  # a version to be tested

@@ -1,6 +1,7 @@
 """Tests that readers write: which versions they misjudge is told by name, and what the matter is where it is known."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -58,7 +59,7 @@ def test_survivors_are_named_and_the_first_are_explained():
 
     kind, message = told(answer)
     assert kind == "survivors"
-    assert "10 of 22 faulty versions survive your test. faulty versions that it accepts:" in message
+    assert "10 of 24 faulty versions survive your test. faulty versions that it accepts:" in message
     assert "query and key exchanged" not in message, "its rows have another length"
     assert "no scale: The scores are not divided by √D" in message
     assert "also: multiplied by √D; scaled by the length; scaled by the number of queries" in message
@@ -72,7 +73,7 @@ def test_a_good_test_may_be_written_without_a_mask_argument_where_none_is_wanted
 
     _, message = told(answer)
     assert "It never gives a mask" in message
-    assert "7 of 22" not in message, "the cause stands in place of the count"
+    assert "9 of 24" not in message, "the cause stands in place of the count"
     assert "mask inverted: The mask is the wrong way round" in message
 
 
@@ -112,3 +113,9 @@ def test_a_loop_that_never_ends_is_cut_off(monkeypatch):
             math.sqrt(2)
 
     assert told(answer, check.test_holm)[0] == "too slow"
+
+
+@pytest.mark.parametrize("exercise", WRITTEN, **NAMED)
+def test_the_notebook_says_how_many_faulty_versions_there_are(exercise):
+    (script,) = (Path(__file__).parents[1] / "notebooks_py").glob(f"{exercise.notebook}_*.py")
+    assert f"reject each of {len(exercise.faulty)} faulty ones" in script.read_text().replace("\n# ", " ")

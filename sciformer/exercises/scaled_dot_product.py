@@ -40,6 +40,14 @@ _MASK_FAULTS = (
         mask=lambda scores, mask: scores.masked_fill(mask, -1e9),
     ),
     Fault(
+        "mask inverted, empty rows 0",
+        "The mask is the wrong way round: True means 'may attend', as it does for torch's "
+        "scaled_dot_product_attention. Rows that this leaves without a key are 0.",
+        see=_MASKS,
+        mask=lambda scores, mask: scores.masked_fill(mask, -math.inf),
+        hide=lambda weights, mask: weights.nan_to_num(0.0),
+    ),
+    Fault(
         "mask ignored",
         "The mask has no effect: the numbers are those of attention without a mask.",
         see=_MASKS,
@@ -51,6 +59,14 @@ _MASK_FAULTS = (
         see=_BREAK,
         mask=lambda scores, mask: scores,
         hide=lambda weights, mask: weights * mask,
+    ),
+    Fault(
+        "−∞ after the softmax",
+        "The mask writes −∞ into the weights. It belongs before the softmax, which makes a weight of 0 of a score of "
+        "−∞.",
+        see=_BREAK,
+        mask=lambda scores, mask: scores,
+        hide=lambda weights, mask: weights.masked_fill(~mask, -math.inf),
     ),
     Fault(
         "zero in place of −∞",
