@@ -274,6 +274,7 @@ def _attentions() -> dict[str, Callable[[Tensor], Tensor]]:
         "masked after the softmax": with_mask(lambda scores, mask: scores.softmax(dim=-1) * mask),
         "no mask": with_mask(lambda scores, mask: scores.softmax(dim=-1)),
         "a running sum": lambda x: x.cumsum(dim=0),
+        "each word minus the next": lambda x: x - F.pad(x[1:], (0, 0, 0, 1)),
         "a running sum from the end": lambda x: x.flip(0).cumsum(dim=0).flip(0),
         "each word by itself": torch.tanh,
         "one output that looks one word ahead": sum_and_one_more(1, 2),
@@ -344,6 +345,11 @@ _FUTURE_LEAKS_FAULTS = (
         "It adds derivatives with their signs, or changes all features of a word alike, and changes of opposite signs "
         "can cancel. Take absolute values or squares first, or change one feature at a time.",
         size=lambda jacobian: jacobian.sum(dim=(1, 3)).where(jacobian.sum(dim=(1, 3)).abs() > 1e-5, 0.0),
+    ),
+    Fault(
+        "positive derivatives only",
+        "It counts positive derivatives only. An output may fall when a later word grows: take absolute values.",
+        size=lambda jacobian: jacobian.relu().sum(dim=(1, 3)),
     ),
     Fault(
         "answer turned round",
