@@ -18,8 +18,8 @@ and some of the models trained well enough. Nobody here did worse than the rest 
 looked closely and said so in public.
 
 Each bug is shown as small as it gets, in the notation of the course, as an answer to one of its exercises. The
-original is written otherwise, and the link has it. **Find the bug before you unfold the diagnosis.** Then mend it: paste
-the code into a cell and let the checker look.
+original is written otherwise, and the link has it. **Find the bug before you unfold the diagnosis.** Then mend it:
+paste the code into a cell and let the checker look.
 
 ```python
 from sciformer import check
