@@ -754,6 +754,7 @@ check.masked_weights(masked_weights)
 # ### Exercise 2 · middle · 8 minutes
 #
 # Scaled dot-product attention whole, from memory: queries, keys and values of one head, and a mask that may be missing.
+# If there is one, every query sees at least one key.
 
 # %%
 def scaled_dot_product(query, key, value, attn_mask=None):  # (L, D), (S, D), (S, D), (L, S) or None
@@ -788,8 +789,8 @@ check.scaled_dot_product(scaled_dot_product)
 #
 # ### Exercise 3 · hard · 12 minutes
 #
-# A leak detector. `attention` is any function from words (L, E) to outputs (L, D). Say whether an output depends on a
-# later word.
+# A leak detector. `attention` is any differentiable function from words (L, E) to outputs (L, D). Say whether, at this
+# `x`, some output depends on a later word: whether a small change of that word would change it.
 
 # %%
 def future_leaks(attention, x):  # a function, and words (L, E) to try it on

@@ -697,8 +697,9 @@ check.split_packed(split_packed)
 #
 # ### Exercise 2 · middle · 8 minutes
 #
-# A recipe for a score. Each head learns how sharply it looks: $q_i \cdot k_j / \sqrt{D}$ is divided by the head's own temperature,
-# $e^{t_h}$. The $t_h$ are trained, together in one parameter, `log_temperature`, and start where they change nothing.
+# A recipe for a score. Each head learns how sharply it looks: $q_i \cdot k_j / \sqrt{D}$ is divided by the head's own
+# temperature, $e^{t_h}$. The $t_h$ are trained, together in one parameter, `log_temperature`, and start where they
+# change nothing. `attn_mask` and `query_offset` are handed to every score; this one has no use for them.
 
 # %%
 class TemperedScore(nn.Module):
@@ -741,9 +742,9 @@ check.TemperedScore(TemperedScore)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# Many language models have fewer key heads, $G$, than query heads (arXiv:2305.13245): the first $H/G$ query heads share the
-# first key and value head, the next $H/G$ the second, … The inputs are projected already. Give the layer's output, after
-# the output projection; no mask.
+# Many language models have fewer key heads, $G$, than query heads, $H$ (arXiv:2305.13245): the first $H/G$ query heads
+# share the first key and value head, the next $H/G$ the second, … All heads have $D$ features. The inputs are projected
+# already. Give the layer's output, after the output projection, which is `heads @ w_o`; no mask.
 
 # %%
 def grouped_attention(query, key, value, w_o, num_heads):  # (B, L, H·D), (B, S, G·D), (B, S, G·D), (E, E)

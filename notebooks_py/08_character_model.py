@@ -752,8 +752,8 @@ for name, call in bad.items():
 #
 # ### Exercise 1 · easy · 5 minutes
 #
-# The perplexity of whole texts. `logits` are what a model says after reading `tokens`, place by place; nobody has shifted
-# anything yet.
+# The perplexity of whole texts: one number, over all tokens of all texts that are predicted. `logits[:, t]` is what a
+# model says after reading `tokens[:, : t + 1]`; nobody has shifted anything yet.
 
 # %%
 def text_perplexity(logits, tokens):  # (B, L, V), (B, L)
@@ -825,9 +825,9 @@ check.nucleus(nucleus)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# A cached model reads a text in chunks. Add the places' rows of `table`; then, in each layer, causal attention over
-# all tokens so far is added to `x`. `layer(x)` gives `query, key, value`; call it for new tokens only. `cache` starts
-# as `{}` and is yours to fill.
+# A cached model with one head reads a text in chunks. Add the rows of `table` that belong to the tokens' positions;
+# then, in each layer, causal attention over all tokens so far, scaled by $1/\sqrt E$, is added to `x`. `layer(x)` gives
+# `query, key, value`; call it for new tokens only. `cache` starts as `{}` and is yours to fill.
 
 # %%
 def read_piece(x, table, layers, cache):  # (B, L, E), (max_length, E), a list of functions, a dict

@@ -352,7 +352,7 @@ for (name, x), chance in sorted(zip(t.items(), corrected, strict=True), key=lamb
 #
 # ### Exercise 1 · easy · 4 minutes
 #
-# Mean and standard error of each score over its seeds.
+# Mean and standard error of each score over its $R$ seeds. The seeds are a sample, so the variance divides by $R - 1$.
 
 # %%
 def seed_spread(values):  # (A, R): scores, seeds
@@ -384,7 +384,8 @@ check.seed_spread(seed_spread)
 #
 # ### Exercise 2 · middle · 6 minutes
 #
-# Two models, trained with the same seeds: the mean gain of ours over theirs, and its standard error.
+# Two models, trained with the same seeds: the mean gain of ours over theirs, a difference and no ratio, and its
+# standard error.
 
 # %%
 def paired_gain(ours, theirs):  # (R,) each, seed by seed
@@ -417,8 +418,8 @@ check.paired_gain(paired_gain)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# Holm's correction: the smallest of $M$ p-values times $M$, the next times $M - 1$, …, the largest times 1; none below one before
-# it, none above 1. Each result stands where its p-value stood.
+# Holm's correction: the smallest of $M$ p-values times $M$, the next times $M - 1$, …, the largest times 1. None may be
+# below one before it in this order, and none above 1. Each result stands where its p-value stood.
 
 # %%
 def holm(p):  # (M,)
