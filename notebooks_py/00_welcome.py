@@ -268,7 +268,8 @@ check.new_vector(new_vector)
 #
 # ### Exercise 2 · middle · 6 minutes
 #
-# A mask for a short memory: each word may look at itself and at the `back` words before it, and nowhere else.
+# A mask for a short memory: each word may look at itself and at the `back` words before it, and nowhere else. With
+# `back` 0 it sees only itself; near the beginning there are fewer words before it.
 
 # %%
 def recent_words(length, back):  # two whole numbers
@@ -303,8 +304,9 @@ check.recent_words(recent_words)
 #
 # ### Exercise 3 · hard · 10 minutes
 #
-# The scores are lost; what is left are the weights, made without a mask. Give the weights that the softmax would have
-# made with one. Every word may see itself.
+# The scores are lost. What is left are the weights of a softmax that had no mask. Give the weights that the same
+# softmax would have made with `attn_mask`: 0 where the mask is False, and rows that sum to 1. Every word may see
+# itself, so no row is empty.
 
 # %%
 def mask_afterwards(weights, attn_mask):  # (L, L) rows that sum to 1, (L, L) True = may attend

@@ -654,7 +654,8 @@ print(f"{costs[131072][0] / (counter.get_total_flops() // 2):.0f} times fewer mu
 #
 # ### Exercise 1 · easy · 5 minutes
 #
-# Naive attention at a temperature: all words at once, and their new vectors as the result.
+# Naive attention at a temperature: the dot products, without $1/\sqrt E$, are divided by it before the softmax. Treat
+# all words at once, and give their new vectors.
 
 # %%
 def tempered_attention(x, temperature):  # (L, E), a number
@@ -687,8 +688,8 @@ check.tempered_attention(tempered_attention)
 #
 # ### Exercise 2 · middle · 8 minutes
 #
-# The bilateral filter: a Gaussian kernel of places times one of content, each with its width as in `gauss` and `content`
-# above. Every output is an average of the samples.
+# The bilateral filter: a Gaussian kernel of positions times one of content, $e^{-d^2 / 2w^2}$ each, where $w$ is its
+# width, as in `gauss` and `content` above. Every output is an average of the samples: the weights of a row sum to 1.
 
 # %%
 def bilateral_filter(signal, place_width, content_width):  # (L,), two numbers
@@ -725,7 +726,9 @@ check.bilateral_filter(bilateral_filter)
 # ### Exercise 3 · hard · 12 minutes
 #
 # Attention without softmax, word by word. Of the words before, $X$, you keep only `state` $= X^\top X$. Give the new
-# word's output, in which it sees those words and itself, and the state that includes it.
+# word's output, in which it sees those words and itself, and the state that includes it. Nothing is divided: the output
+# is the plain sum of words, each times its dot product with the new one. Make a new state and leave the old one as it
+# is.
 
 # %%
 def one_more_word(state, word):  # (E, E), (E,)

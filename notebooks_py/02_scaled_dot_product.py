@@ -754,6 +754,7 @@ check.masked_weights(masked_weights)
 # ### Exercise 2 · middle · 8 minutes
 #
 # Scaled dot-product attention whole, from memory: queries, keys and values of one head, and a mask that may be missing.
+# If there is one, every query sees at least one key.
 
 # %%
 def scaled_dot_product(query, key, value, attn_mask=None):  # (L, D), (S, D), (S, D), (L, S) or None
@@ -788,8 +789,8 @@ check.scaled_dot_product(scaled_dot_product)
 #
 # ### Exercise 3 · hard · 12 minutes
 #
-# A leak detector. `attention` is any function from words (L, E) to outputs (L, D). Say whether an output depends on a
-# later word.
+# A leak detector. `attention` is any differentiable function from words (L, E) to outputs (L, D). Say whether, at this
+# `x`, some output depends on a later word: whether a small change of that word would change it.
 
 # %%
 def future_leaks(attention, x):  # a function, and words (L, E) to try it on
@@ -797,6 +798,7 @@ def future_leaks(attention, x):  # a function, and words (L, E) to try it on
 
 
 check.future_leaks(future_leaks)
+
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -817,6 +819,46 @@ check.future_leaks(future_leaks)
 #     jacobian = torch.autograd.functional.jacobian(attention, x)  # (L, D, L, E)
 #     influence = jacobian.abs().sum(dim=(1, 3))  # (L, L)
 #     return bool(influence.triu(diagonal=1).any())
+# ```
+#
+# </details>
+#
+# ### Exercise 4 · hard · 12 minutes
+#
+# Break our attention: this time you write the *test*. `attention(query, key, value, attn_mask)` is somebody's version
+# of exercise 2; the mask may be `None`, and each query sees at least one key. Raise an AssertionError (`assert …`, or
+# `torch.testing.assert_close(got, expected)`) where the version is wrong. Your test has to accept every right version
+# and reject each of 24 faulty ones; you are told which survive.
+
+# %%
+def test_attention(attention):  # a version to be tested
+    raise NotImplementedError  # AssertionError, or nothing
+
+
+check.test_attention(test_attention)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# A result to compare with can come from torch: `F.scaled_dot_product_attention(query, key, value, attn_mask=mask)` has
+# our masks.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# For each step of the formula, ask on which inputs nobody would notice that it is missing. Take others: L, S and D all
+# different, a mask that hides something.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def test_attention(attention):
+#     for L, S, D in ((5, 7, 3), (4, 4, 2)):
+#         query, key, value = torch.randn(L, D), torch.randn(S, D), torch.randn(S, D)
+#         for attn_mask in (None, causal_mask(L, S)):
+#             expected = F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask)
+#             torch.testing.assert_close(attention(query, key, value, attn_mask), expected)
 # ```
 #
 # </details>

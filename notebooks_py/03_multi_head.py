@@ -697,8 +697,9 @@ check.split_packed(split_packed)
 #
 # ### Exercise 2 · middle · 8 minutes
 #
-# A recipe for a score. Each head learns how sharply it looks: $q_i \cdot k_j / \sqrt{D}$ is divided by the head's own temperature,
-# $e^{t_h}$. The $t_h$ are trained, together in one parameter, `log_temperature`, and start where they change nothing.
+# A recipe for a score. Each head learns how sharply it looks: $q_i \cdot k_j / \sqrt{D}$ is divided by the head's own
+# temperature, $e^{t_h}$. The $t_h$ are trained, together in one parameter, `log_temperature`, and start where they
+# change nothing. `attn_mask` and `query_offset` are handed to every score; this one has no use for them.
 
 # %%
 class TemperedScore(nn.Module):
@@ -741,9 +742,9 @@ check.TemperedScore(TemperedScore)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# Many language models have fewer key heads, $G$, than query heads (arXiv:2305.13245): the first $H/G$ query heads share the
-# first key and value head, the next $H/G$ the second, … The inputs are projected already. Give the layer's output, after
-# the output projection; no mask.
+# Many language models have fewer key heads, $G$, than query heads, $H$ (arXiv:2305.13245): the first $H/G$ query heads
+# share the first key and value head, the next $H/G$ the second, … All heads have $D$ features. The inputs are projected
+# already. Give the layer's output, after the output projection, which is `heads @ w_o`; no mask.
 
 # %%
 def grouped_attention(query, key, value, w_o, num_heads):  # (B, L, H·D), (B, S, G·D), (B, S, G·D), (E, E)
@@ -751,6 +752,7 @@ def grouped_attention(query, key, value, w_o, num_heads):  # (B, L, H·D), (B, S
 
 
 check.grouped_attention(grouped_attention)
+
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -774,6 +776,49 @@ check.grouped_attention(grouped_attention)
 #     k, v = (x.repeat_interleave(num_heads // x.shape[1], dim=1) for x in (k, v))  # (B, H, S, D)
 #     weights = (q @ k.transpose(-2, -1) / math.sqrt(D)).softmax(dim=-1)  # (B, H, L, S)
 #     return (weights @ v).transpose(1, 2).flatten(-2) @ w_o  # (B, L, E)
+# ```
+#
+# </details>
+#
+# ### Exercise 4 · hard · 15 minutes
+#
+# Break our heads: write the *test* of exercise 3. `attention(query, key, value, w_o, num_heads)` is somebody's version
+# of it. Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is
+# wrong. Your test has to accept every right version and reject each of 26 faulty ones; you are told which survive.
+
+# %%
+def test_heads(attention):  # a version to be tested
+    raise NotImplementedError  # AssertionError, or nothing
+
+
+check.test_heads(test_heads)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# A loop over the heads is slow and hard to get wrong. Compare with it: it takes slices of the features, and no `view` or
+# `transpose`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# With one head, with one key head or with heads of one feature, some mistakes cannot be seen. Let B, L, S, H, G and D all
+# differ.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def test_heads(attention):
+#     B, L, S, H, G, D = 2, 5, 7, 6, 2, 3
+#     query, key, value = torch.randn(B, L, H * D), torch.randn(B, S, G * D), torch.randn(B, S, G * D)
+#     w_o = torch.randn(H * D, H * D)
+#     heads = []
+#     for h in range(H):
+#         mine, shared = slice(h * D, (h + 1) * D), slice(h // (H // G) * D, (h // (H // G) + 1) * D)
+#         scores = query[..., mine] @ key[..., shared].transpose(-2, -1) / math.sqrt(D)  # (B, L, S)
+#         heads.append(scores.softmax(dim=-1) @ value[..., shared])  # (B, L, D)
+#     torch.testing.assert_close(attention(query, key, value, w_o, H), torch.cat(heads, dim=-1) @ w_o)
 # ```
 #
 # </details>

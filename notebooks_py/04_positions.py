@@ -618,8 +618,8 @@ course.verdict("learned: gain by 1000 steps in place of 250", learned_1000 - lea
 #
 # ### Exercise 1 · easy · 4 minutes
 #
-# Give a batch of sentences their places, then let them attend. `attention` is a function from (B, L, E) to (B, L, E); the
-# table may have more rows than there are words.
+# Tell a batch of sentences the order of their words, then let them attend: add row $t$ of the table to word $t$.
+# `attention` is a function from (B, L, E) to (B, L, E); the table may have more rows than there are words.
 
 # %%
 def attend_in_order(x, table, attention):  # (B, L, E), (max_length, E), a function
@@ -651,7 +651,8 @@ check.attend_in_order(attend_in_order)
 #
 # ### Exercise 2 · middle · 8 minutes
 #
-# The table of sinusoidal positions, from memory: sine and cosine in turn, place 0 in the first row. `embed_dim` is even.
+# The table of sinusoidal positions, from memory: row $t$ has $\sin(t\,\omega_i)$ in column $2i$ and $\cos(t\,\omega_i)$
+# in column $2i + 1$, with $\omega_i = 10000^{-2i/E}$. The first row is position 0, and `embed_dim`, $E$, is even.
 
 # %%
 def sinusoidal_table(length, embed_dim):
@@ -687,8 +688,8 @@ check.sinusoidal_table(sinusoidal_table)
 #
 # ### Exercise 3 · hard · 12 minutes
 #
-# One matrix that moves **every** place by `shift`: `waves[t] @ shift_matrix(E, shift)` has to be `waves[t + shift]`, for the
-# waves of width E above.
+# One matrix that moves **every** position by `shift`: `waves[t] @ shift_matrix(E, shift)` has to be `waves[t + shift]`,
+# whatever `t`, for the waves of width $E$ above (base 10000, sine and cosine side by side).
 
 # %%
 def shift_matrix(embed_dim, shift):

@@ -664,8 +664,8 @@ check.root_mean_square_norm(root_mean_square_norm)
 #
 # ### Exercise 2 · middle · 6 minutes
 #
-# A pre-norm block, from memory. All parts are given as functions; `up` and `down` are the feed-forward's linear maps, and
-# GELU stands between them.
+# A pre-norm block, from memory. All parts are given as functions; `up` and `down` are the feed-forward's linear maps,
+# and the exact GELU, `F.gelu` without an option, stands between them.
 
 # %%
 def pre_norm_block(x, attention, norm_1, up, down, norm_2):  # (L, E), then five functions
@@ -698,8 +698,8 @@ check.pre_norm_block(pre_norm_block)
 #
 # ### Exercise 3 · hard · 12 minutes
 #
-# A branch with volume knobs: $x + g \odot f(\text{norm}(x))$. It owns its `nn.LayerNorm` and its $g$: `self.gain`, $E$
-# numbers, learned, and at the start such that the output is $x$.
+# A branch with volume knobs: $x + g \odot f(\text{norm}(x))$. It owns two things that are trained: its `nn.LayerNorm`,
+# and `self.gain`, the $E$ numbers $g$. They start such that the output is exactly $x$, whatever $f$ gives.
 
 # %%
 class QuietBranch(nn.Module):

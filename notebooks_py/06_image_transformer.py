@@ -445,12 +445,13 @@ check.cut_into_patches(cut_into_patches)
 #
 # ### Exercise 2 · middle · 6 minutes
 #
-# The whole model, from cut patches to logits, with the plainest read-out: the mean token, then `head`. Each block is a
-# function from (B, L, E) to (B, L, E).
+# The whole model, from cut patches to logits, with the plainest read-out: embed, add the positions, apply the blocks
+# one after the other, take the mean token, then `head`. Each block is a function from (B, L, E) to (B, L, E); a patch
+# has N pixels.
 
 # %%
 def logits_from_patches(patches, embedding, positions, blocks, head):
-    # (B, L, P), (P, E), (L, E), a list of functions, (E, classes)
+    # (B, L, N), (N, E), (L, E), a list of functions, (E, classes)
     raise NotImplementedError  # (B, classes)
 
 
@@ -483,7 +484,7 @@ check.logits_from_patches(logits_from_patches)
 # ### Exercise 3 · hard · 12 minutes
 #
 # A detector. `model` is any function from images to logits (or probabilities). Say whether its output depends on the
-# order of the patches. Rounding does not count.
+# order of the patches. Differences below 1e-5 are rounding and do not count.
 
 # %%
 def order_matters(model, images, patch_size):  # a function, (B, C, H, W), P

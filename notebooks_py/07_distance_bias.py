@@ -637,8 +637,8 @@ plt.show()
 #
 # ### Exercise 1 · easy · 5 minutes
 #
-# Rows plus columns between every two tokens of an image that is laid out row by row, `width` tokens in each of its `rows`.
-# Build it from `torch.arange`.
+# The distance in rows plus that in columns between every two tokens of an image that is laid out row by row, `width`
+# tokens in each of its `rows`. Build it from `torch.arange`; whole numbers or floats are both fine.
 
 # %%
 def grid_distance(rows, width):
@@ -722,9 +722,10 @@ check.TwoSidedScore(TwoSidedScore)
 #
 # ### Exercise 3 · hard · 12 minutes
 #
-# Events at uneven times $t_1 < t_2 < \dots$, seen causally: $q_i \cdot k_j/\sqrt D - \lambda_h (t_i - t_j)$. Give longer queries and
-# keys, so that `F.scaled_dot_product_attention(query, key, value, is_causal=True)` computes it, **without** `scale=`: torch
-# then divides by the root of the size it sees.
+# Events at uneven times $t_1 < t_2 < \dots$, seen causally: $q_i \cdot k_j/\sqrt D - \lambda_h (t_i - t_j)$. Give
+# longer queries and keys, so that `F.scaled_dot_product_attention(query, key, value, is_causal=True)` computes it,
+# **without** `scale=`: torch then divides by the root of the size it sees. What is added to all scores of a row makes
+# no difference to the softmax.
 
 # %%
 def with_time(query, key, times, strength):  # (B, H, L, D) twice, (L,), (H,)

@@ -752,8 +752,8 @@ for name, call in bad.items():
 #
 # ### Exercise 1 · easy · 5 minutes
 #
-# The perplexity of whole texts. `logits` are what a model says after reading `tokens`, place by place; nobody has shifted
-# anything yet.
+# The perplexity of whole texts: one number, over all tokens of all texts that are predicted. `logits[:, t]` is what a
+# model says after reading `tokens[:, : t + 1]`; nobody has shifted anything yet.
 
 # %%
 def text_perplexity(logits, tokens):  # (B, L, V), (B, L)
@@ -825,9 +825,9 @@ check.nucleus(nucleus)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# A cached model reads a text in chunks. Add the places' rows of `table`; then, in each layer, causal attention over
-# all tokens so far is added to `x`. `layer(x)` gives `query, key, value`; call it for new tokens only. `cache` starts
-# as `{}` and is yours to fill.
+# A cached model with one head reads a text in chunks. Add the rows of `table` that belong to the tokens' positions;
+# then, in each layer, causal attention over all tokens so far, scaled by $1/\sqrt E$, is added to `x`. `layer(x)` gives
+# `query, key, value`; call it for new tokens only. `cache` starts as `{}` and is yours to fill.
 
 # %%
 def read_piece(x, table, layers, cache):  # (B, L, E), (max_length, E), a list of functions, a dict
@@ -835,6 +835,7 @@ def read_piece(x, table, layers, cache):  # (B, L, E), (max_length, E), a list o
 
 
 check.read_piece(read_piece)
+
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -863,6 +864,46 @@ check.read_piece(read_piece)
 #         scores = query @ key.mT / math.sqrt(x.shape[-1])  # (B, L, S)
 #         x = x + scores.masked_fill(~seen, -math.inf).softmax(dim=-1) @ value
 #     return x
+# ```
+#
+# </details>
+#
+# ### Exercise 4 · hard · 12 minutes
+#
+# Break our sampler: write the *test* of exercise 2. `nucleus(logits, temperature, top_p)` is somebody's version of it.
+# Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong. Your
+# test has to accept every right version and reject each of 27 faulty ones; you are told which survive. No two of your
+# logits should be equal.
+
+# %%
+def test_nucleus(nucleus):  # a version to be tested
+    raise NotImplementedError  # AssertionError, or nothing
+
+
+check.test_nucleus(test_nucleus)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# The definition is short for a single character: it is kept if all likelier ones have less than `top_p` together.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Two texts at least, one of them with a character that alone reaches `top_p`; logits in no order; a temperature below 1
+# and one above.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def test_nucleus(nucleus):
+#     logits = torch.tensor([[0.3, 1.2, -0.9, 0.6, 0.0], [-1.0, 0.2, 4.0, -0.3, 0.5]])  # the second has a clear favourite
+#     for temperature, top_p in ((0.5, 0.7), (2.0, 0.5), (1.0, 0.9)):
+#         p = (logits / temperature).softmax(dim=-1)  # (B, V)
+#         likelier = p[:, None, :] > p[:, :, None]  # (B, V, V): is the last one likelier than the one before it?
+#         kept = p * ((likelier * p[:, None, :]).sum(dim=-1) < top_p)
+#         torch.testing.assert_close(nucleus(logits, temperature, top_p), kept / kept.sum(dim=-1, keepdim=True))
 # ```
 #
 # </details>

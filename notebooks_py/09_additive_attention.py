@@ -35,6 +35,7 @@ from dataclasses import replace
 import ipywidgets
 import matplotlib.pyplot as plt
 import torch
+import torch.nn.functional as F  # noqa: F401, for the exercises
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -589,7 +590,7 @@ check.bahdanau(bahdanau)
 #
 # $$y_{id} = \sigma(q_{id})\,\frac{\sum_{j \le i} e^{k_{jd}}\, v_{jd}}{\sum_{j \le i} e^{k_{jd}}}$$
 #
-# Use prefix sums. The keys are tame; no maximum is needed.
+# Use prefix sums; a loop over the words is right, too, but slow. The keys are so small that no exponential overflows.
 
 # %%
 def causal_aft(query, key, value):  # (L, D) each
@@ -623,8 +624,9 @@ check.causal_aft(causal_aft)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# One step of generation that survives **any** scores. It takes what you keep of the past (None at the first token; no more than
-# D + 2 numbers), the new token's score and value, and returns what to keep, and the output.
+# One step of generation that survives **any** finite score, also ones whose exponential overflows. It takes what you
+# keep of the past (None at the first token; no more than D + 2 numbers), the new token's score and value, and returns
+# what to keep, and the output: the mean of all values so far, weighted by $e^{\text{score}}$.
 
 # %%
 def read_token(past, score, value):  # yours, (), (D,)

@@ -718,7 +718,9 @@ plt.show()
 #
 # ### Exercise 1 · easy · 6 minutes
 #
-# The Lorentzian well, $E = w/(1 + \alpha d^2)$, in the stated form: at which distance is $e^{-d \cdot E}$ lowest, and how low?
+# The Lorentzian well, $E = w/(1 + \alpha d^2)$, in the stated form: the attention weight of a key at distance $d$ is in
+# proportion to $e^{-d \cdot E}$. At which distance is this lowest, and how low? $w$ and $\alpha$ are tensors with one
+# number each.
 
 # %%
 def lorentzian_moat(weight, alpha):  # w and α, a number each
@@ -751,8 +753,8 @@ check.lorentzian_moat(lorentzian_moat)
 #
 # ### Exercise 2 · middle · 10 minutes
 #
-# Gaussian wells with an importance for each key: weights in proportion to $w_j\,e^{-\alpha_h d_{ij}^2}$, rows summing to 1.
-# Keys may be so far away that every energy rounds to 0.
+# Gaussian wells with an importance $w_j > 0$ for each key: weights in proportion to $w_j\,e^{-\alpha_h d_{ij}^2}$, rows
+# summing to 1. Keys may be so far away that every energy rounds to 0.
 
 # %%
 def far_field(query, key, weight, alpha):  # (H, L, D), (H, S, D), (S,), (H,)
@@ -786,8 +788,9 @@ check.far_field(far_field)
 #
 # ### Exercise 3 · hard · 12 minutes
 #
-# Stated scores of the softmax-exponential well, $-d\,E$, that tell a query nothing about keys it may not attend to. What you
-# put at those keys is ignored.
+# The softmax-exponential well gives each key its share of $e^{-\alpha d}$: $E_{ij} = e^{-\alpha_h d_{ij}} / \sum_k
+# e^{-\alpha_h d_{ik}}$. Its stated scores are $-d\,E$. The sum must run over the keys that the query may attend to, and
+# no others, or it tells the query about them. What you put at the others is ignored.
 
 # %%
 def fair_shares(distance, alpha, attn_mask):  # (H, L, S), (H,), (L, S) with True = may attend

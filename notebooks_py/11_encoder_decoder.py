@@ -36,6 +36,7 @@ from functools import partial
 import ipywidgets
 import matplotlib.pyplot as plt
 import torch
+import torch.nn.functional as F  # noqa: F401, for the exercises
 from torch import nn
 
 from sciformer import DecoderBlock, DistanceBiasedScore, FeedForward, MultiHeadAttention, Transformer, attend
@@ -590,8 +591,8 @@ for name, (written, iso) in tests.items():
 #
 # ### Exercise 1 · easy · 6 minutes
 #
-# The loss of a batch under teacher forcing: the mean of $-\log p$ of each next token, padding left out. `logits` are the model's for
-# all of `target` but its last token.
+# The loss of a batch under teacher forcing: the mean of $-\log p$ of each next token, over all tokens of the batch that
+# are not padding. `logits[:, t]` predict `target[:, t + 1]`, so there is no logit after the last token.
 
 # %%
 def answer_loss(logits, target, pad):  # (B, L, V), (B, L + 1) with start, end and padding, a token
@@ -625,7 +626,8 @@ check.answer_loss(answer_loss)
 #
 # ### Exercise 2 · middle · 10 minutes
 #
-# Cross-attention of one head, for sources of different lengths in one batch. No loop is needed.
+# Cross-attention of one head, scaled by $1/\sqrt D$, for sources of different lengths in one batch: source $b$ has
+# `lengths[b]` real positions, and the rest is padding that nobody may see. No loop is needed.
 
 # %%
 def look_across(x, encoded, lengths, w_q, w_k, w_v):  # (B, L, E), (B, S, E), (B,), (E, D) each
@@ -660,8 +662,9 @@ check.look_across(look_across)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# One step of beam search for one source: from K targets, the K best continuations, best first. A target that has ended is kept as it
-# is: it goes on with `pad`, at no cost.
+# One step of beam search for one source: from $K$ targets, whose log-probabilities so far are `log_p`, the $K$ best
+# continuations, best first. A continuation's log-probability is the target's plus that of its new token. A target that
+# has ended is kept as it is: it goes on with `pad`, at no cost, and with nothing else.
 
 # %%
 def widen_and_keep(log_p, logits, ended, pad):  # (K,) so far, (K, V) of the next token, (K,) True = has ended, a token

@@ -625,7 +625,8 @@ for name, call in bad.items():
 #
 # ### Exercise 1 · easy · 4 minutes
 #
-# The mean squared error over the pixels of the hidden patches.
+# The mean squared error over the pixels of the hidden patches, all images together: one mean over every hidden pixel of
+# the batch.
 
 # %%
 def hidden_loss(predicted, patches, visible):  # (B, L, P), (B, L, P), (B, L) with True = visible
@@ -657,8 +658,8 @@ check.hidden_loss(hidden_loss)
 #
 # ### Exercise 2 · middle · 8 minutes
 #
-# A mask from given noise. In each row, round(hidden_share · L) patches are hidden, those with the **largest** noise. The paper
-# does it by sorting; try it without `topk`.
+# A mask from given noise. In each row, `round(hidden_share * L)` patches are hidden (Python's `round`; it may be 0),
+# those with the **largest** noise. The paper does it by sorting; try it without `topk`.
 
 # %%
 def choose_visible(noise, hidden_share):  # (B, L), no two numbers of a row alike
@@ -692,8 +693,8 @@ check.choose_visible(choose_visible)
 #
 # ### Exercise 3 · middle · 6 minutes
 #
-# Features for a probe: from a **frozen** encoder, standardised (mean 0, deviation 1, by `.std`) without a look at the test
-# set.
+# Features for a probe from a **frozen** encoder: no gradient may reach it. Each of the F features is standardised by
+# its own mean and deviation (`.std`) over the training images, and the test features by the same numbers.
 
 # %%
 def frozen_features(encoder, train, test):  # a function from images to (N, F), images, images

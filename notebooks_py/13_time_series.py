@@ -643,7 +643,8 @@ plt.show()
 #
 # ### Exercise 1 · easy · 6 minutes
 #
-# The seasonal naive forecast of a level: the last season of each window comes again, as often as needed.
+# The seasonal naive forecast: the last `season` months of each window come again, in order, as often as needed and cut
+# off at `horizon` months. N windows of C months are given; F is `horizon`.
 
 # %%
 def seasonal_naive(past, season, horizon):  # (N, C), months in a season, months to forecast
@@ -676,8 +677,9 @@ check.seasonal_naive(seasonal_naive)
 #
 # ### Exercise 2 · middle · 10 minutes
 #
-# Windows without a leak, each past and future in one row, standardised (`mean`, `std`). Training ends before month `cut`; the
-# test forecasts month `cut` and all that follow it, each window wholly.
+# Windows without a leak: every stretch of `context + horizon` months in a row, one beginning at each month. Training
+# windows end before month `cut`. Test windows forecast month `cut` or later ones, each wholly; their context may reach
+# back before it. All are standardised by `mean` and `std` of the months before `cut`.
 
 # %%
 def honest_windows(series, context, horizon, cut):  # (T,), three numbers
@@ -712,8 +714,9 @@ check.honest_windows(honest_windows)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# One head of cross-attention from months ahead to months back, and how far it looks: the mean weight at each lag, over all
-# windows and all pairs of months that many steps apart. The newest month is the last key.
+# One head of cross-attention from months ahead to months back, scaled by $1/\sqrt D$, and how far it looks: the mean
+# weight at each lag, over all windows and all pairs of months that many steps apart. The newest month is the last key,
+# one step before the first query.
 
 # %%
 def cross_lags(future, past, w_query, w_key):  # (B, L, E), (B, S, E), (E, D), (E, D)

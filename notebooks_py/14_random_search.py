@@ -524,7 +524,8 @@ plt.show()
 #
 # ### Exercise 1 · easy · 4 minutes
 #
-# Turn even draws `u` from 0 to 1 into draws from `low` to `high` whose **logarithm** is even.
+# `u` is uniform between 0 and 1. Turn it into draws from `low` to `high` whose **logarithm** is uniform: `u` = 0 gives
+# `low`, `u` = 1 gives `high`.
 
 # %%
 def log_uniform(u, low, high):  # (N,), two numbers above 0
@@ -556,8 +557,9 @@ check.log_uniform(log_uniform)
 #
 # ### Exercise 2 · middle · 12 minutes
 #
-# Row n of `curves` holds the accuracies that trial n would have at its looks. Run them one after another under the median rule; the
-# first `free` ones run to their end. At the last look nobody is given up. How many looks does each trial get?
+# Row n of `curves` holds the accuracies that trial n would have at its looks; trials run one after another. The median
+# rule gives a trial up after a look if its best accuracy so far is below the median, at this look, of the trials that
+# ran to their end. It spares the first `free` trials and the last look. How many looks does each trial get?
 
 # %%
 def looks_given(curves, free):  # (N, T), at least 1

@@ -686,8 +686,9 @@ check.two_slopes_mod(two_slopes_mod)
 #
 # ### Exercise 2 · middle · 8 minutes
 #
-# The keys lie on two machines. Each gives the output over its own half, and the logarithm of its summed weights,
-# $t = \log \sum_j e^{s_j}$. Merge them into the output and the $t$ over all keys. Scores may be large.
+# The keys lie on two machines. Each gives the output over its own half, and the logarithm of its summed weights, $t =
+# \log \sum_j e^{s_j}$. Merge them into the output and the $t$ over all keys. Scores may be large, of either sign, and
+# in one half far above those in the other.
 
 # %%
 def merge_halves(first, first_log, second, second_log):  # (L, D), (L,), (L, D), (L,)
@@ -721,8 +722,8 @@ check.merge_halves(merge_halves)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# The backward pass without kept weights: the gradients of query, key and value, from the six given. `log_total` is $t$, `gradient` that
-# of the output.
+# The backward pass without kept weights: the gradients of query, key and value, from the six given. The scores are
+# $s_{ij} = q_i \cdot k_j/\sqrt D$, `log_total` is $t_i = \log \sum_j e^{s_{ij}}$, and `gradient` is that of the output.
 
 # %%
 def gradients_by_hand(query, key, value, output, log_total, gradient):  # (L, D), (S, D), (S, D), (L, D), (L,), (L, D)

@@ -352,7 +352,7 @@ for (name, x), chance in sorted(zip(t.items(), corrected, strict=True), key=lamb
 #
 # ### Exercise 1 · easy · 4 minutes
 #
-# Mean and standard error of each score over its seeds.
+# Mean and standard error of each score over its $R$ seeds. The seeds are a sample, so the variance divides by $R - 1$.
 
 # %%
 def seed_spread(values):  # (A, R): scores, seeds
@@ -384,7 +384,8 @@ check.seed_spread(seed_spread)
 #
 # ### Exercise 2 · middle · 6 minutes
 #
-# Two models, trained with the same seeds: the mean gain of ours over theirs, and its standard error.
+# Two models, trained with the same seeds: the mean gain of ours over theirs, a difference and no ratio, and its
+# standard error.
 
 # %%
 def paired_gain(ours, theirs):  # (R,) each, seed by seed
@@ -417,8 +418,8 @@ check.paired_gain(paired_gain)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# Holm's correction: the smallest of $M$ p-values times $M$, the next times $M - 1$, …, the largest times 1; none below one before
-# it, none above 1. Each result stands where its p-value stood.
+# Holm's correction: the smallest of $M$ p-values times $M$, the next times $M - 1$, …, the largest times 1. None may be
+# below one before it in this order, and none above 1. Each result stands where its p-value stood.
 
 # %%
 def holm(p):  # (M,)
@@ -426,6 +427,7 @@ def holm(p):  # (M,)
 
 
 check.holm(holm)
+
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -446,6 +448,46 @@ check.holm(holm)
 #     factor = torch.arange(len(p), 0, -1, device=p.device)  # M, M - 1, ..., 1
 #     adjusted = (factor * p[order]).cummax(dim=0).values.clamp(max=1)
 #     return adjusted[order.argsort()]  # back to where each stood
+# ```
+#
+# </details>
+#
+# ### Exercise 4 · hard · 12 minutes
+#
+# Break our statistics: write the *test* of exercise 3. `holm(p)` is somebody's version of it. Raise an AssertionError
+# (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong. Your test has to accept every
+# right version and reject each of 15 faulty ones; you are told which survive. No two of your p-values should be equal.
+
+# %%
+def test_holm(holm):  # a version to be tested
+    raise NotImplementedError  # AssertionError, or nothing
+
+
+check.test_holm(test_holm)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Three or four p-values can be corrected with pencil and paper. Two such examples are a test.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# What does each step do: sort, multiply, running maximum, cut off at 1, put back? Find an example for each in which
+# leaving it out changes the result.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def test_holm(holm):
+#     by_hand = {
+#         (0.02, 0.01, 0.30, 0.04): (0.06, 0.04, 0.30, 0.08),  # times 3, 4, 1 and 2
+#         (0.90, 0.011, 0.35, 0.010, 0.02): (0.90, 0.05, 0.70, 0.05, 0.06),  # 4 · 0.011 is below 5 · 0.010
+#         (0.7, 0.6, 0.4): (1.0, 1.0, 1.0),
+#     }
+#     for p, corrected in by_hand.items():
+#         torch.testing.assert_close(holm(torch.tensor(p)), torch.tensor(corrected))
 # ```
 #
 # </details>

@@ -383,7 +383,8 @@ mine = capstone.report(MyScore, device=device)
 #
 # ### Exercise 1 · easy · 5 minutes
 #
-# Scores are $\cos/\tau$, over so many keys. How large can one weight be at most, whatever the vectors?
+# Scores are $\cos/\tau$, and the weights are their softmax over `keys` keys, whose vectors you may choose as you like.
+# How large can one weight be at most?
 
 # %%
 def largest_share(temperature, keys):  # a tensor with one number; a whole number
@@ -415,7 +416,8 @@ check.largest_share(largest_share)
 #
 # ### Exercise 2 · middle · 8 minutes
 #
-# The low-rank score of the table. Each head has two matrices, `left` for queries and `right` for keys, that take D numbers to R.
+# The low-rank score of the table, divided by $\sqrt R$. Each head has two matrices, `left` for queries and `right` for
+# keys, that take D features to R.
 
 # %%
 def low_rank_scores(query, key, left, right):  # (B, H, L, D), (B, H, S, D), (H, D, R), (H, D, R)
@@ -448,8 +450,9 @@ check.low_rank_scores(low_rank_scores)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# A property that the suite lacks. A score is *pairwise* if each number depends on its own query and key alone; then it can leak
-# nothing. Write the test: given a score, a function of queries and keys, is it pairwise on these?
+# A property that the suite lacks. A score is *pairwise* if each number depends on its own query and key alone; then it
+# can leak nothing. Write the test: given a score, a function of queries and keys, is it pairwise on these? Differences
+# below 1e-4 are rounding.
 
 # %%
 def is_pairwise(score, query, key):  # a function of (L, D) and (S, D) that gives (L, S); (L, D); (S, D)

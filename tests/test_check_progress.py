@@ -129,8 +129,8 @@ def test_the_command_shows_what_is_solved(kept, capsys):
     capsys.readouterr()
     assert main(["progress"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert "02  ◧■□     masked_weights, future_leaks" in out
-    assert out[-1].startswith("1 of 55 exercises solved, 2 of ")
+    assert "02  ◧■□□    masked_weights, future_leaks, test_attention" in out
+    assert out[-1].startswith("1 of 59 exercises solved, 2 of ")
 
 
 def test_a_review_asks_about_mistakes_that_were_made(kept, capsys):

@@ -168,7 +168,7 @@ def lists_of(name, actions):
     """Argument lists of a subcommand: every option with every value by itself, and 60 mixtures."""
     draw = random.Random(name)
     required = [action for action in actions if not action.option_strings and action.nargs != "?"]
-    fill = {"task": ["mnist", "shakespeare"], "notebooks": ["text"], "files": ["text"]}
+    fill = {"task": ["mnist", "shakespeare"], "notebooks": ["text"], "files": ["text"], "report": ["text"]}
     options = [action for action in actions if action.option_strings and action.dest != "compile"]
     start = [name, *SMALL.get(name, [])]
 

@@ -72,7 +72,9 @@ def test_set_up_is_the_same_everywhere(notebook):
 
 def test_cells_are_small(notebook):
     cells = code(notebook)
-    assert 15 <= len(cells) <= 50  # 45 to read, and some to write in
+    to_read = [cell for cell in cells if "raise NotImplementedError" not in cell.source]
+    assert len(cells) >= 15
+    assert len(to_read) <= 47  # and some to write in
     assert max(len(cell.source.splitlines()) for cell in cells) <= 25
     for text in texts(notebook):
         prose = re.sub(r"<details>.*?</details>", "", text, flags=re.S)

@@ -20,25 +20,29 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from textwrap import fill
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from sciformer.check import progress, settings
 from sciformer.check.causes import Fault, find_cause
+from sciformer.check.closer_look import line_that_writes, look_closer
 from sciformer.check.gradients import agree, gradients
 from sciformer.check.limits import TimeUp, limited
-from sciformer.check.symptoms import probes, symptom
-from sciformer.check.tracing import first_wrong_line
+from sciformer.check.symptoms import symptom
 from sciformer.check.values import kind_of, plain, same, table
 
 Level = Literal["easy", "middle", "hard"]
+T = TypeVar("T")
 POINTS: dict[Level, int] = {"easy": 1, "middle": 2, "hard": 3}
 
 #: Files whose lines are not the student's own.
 _NOT_THEIRS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parents[1]), sysconfig.get_paths()["stdlib"])
 
+#: Lines of a message, so that it can be taken in at a glance.
+LONGEST = 15
+_SMALLEST = "\n  the smallest input"
 _OUT = "Something takes them out of the graph: .item(), .detach(), .data, torch.tensor(...), torch.no_grad()."
 
 #: What to tell the student when the backward pass stops with one of torch's own messages.
@@ -262,44 +266,83 @@ class Exercise:
         diagnosis = self.judge(cases, seen, seed)
         if diagnosis.kind in ("wrong numbers", "likely mistake", "known mistake", "NaN"):
             return self._located(diagnosis, answer, cases, seen, seed)
+        if diagnosis.kind == "changes its input":
+            return self._with_the_line_that_writes(diagnosis, answer, cases, seed)
         return diagnosis
 
     def _located(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
-        """The same diagnosis with what only further calls of the answer can tell: an input, a line."""
+        """The same diagnosis with what only further calls of the answer can tell: a smaller input, a line."""
         wrong = [
             n
             for n, call in enumerate(seen.calls)
             if not same(call.output, self._numbers(self.reference, cases[n], seed))
         ]
         case, last = cases[wrong[0]], cases[wrong[-1]]
-
-        def run(one: Any, inputs: dict[str, Any]) -> Any:
-            return plain(self._run(one, Case("", inputs), seed)[1])
-
-        def look() -> list[str | None]:
-            line = first_wrong_line(
-                lambda: run(answer, case.inputs),
-                lambda: run(self.reference, case.inputs),
-                list(case.inputs.values()),
+        look = self._safely(
+            lambda: look_closer(
+                partial(self._plainly, answer, seed=seed),
+                partial(self._plainly, self.reference, seed=seed),
+                case.inputs,
+                last.inputs if diagnosis.kind == "wrong numbers" else None,
                 lambda code: _is_own(code.co_filename),
             )
-            found = None
-            if diagnosis.kind == "wrong numbers":
-                found = probes(partial(run, answer), partial(run, self.reference), last.inputs)
-            return [found, line]
-
-        try:
-            with torch.random.fork_rng(devices=[]):
-                sentences = [sentence for sentence in limited(look, self.seconds) if sentence]
-        except BaseException:
-            return diagnosis  # the answer does not bear being called so; what is known stands
-        more = "".join(f"\n{fill(sentence, 96, initial_indent='  ', subsequent_indent='  ')}" for sentence in sentences)
+        )
+        if look is None:
+            return diagnosis
+        name = case.name if look.inputs is case.inputs else f"cut from {case.name}"
+        more = "".join(f"\n{fill(s, 96, initial_indent='  ', subsequent_indent='  ')}" for s in look.sentences)
 
         def inserted(message: str) -> str:
-            first, rest = message.split("\n  the smallest input", 1)
-            return f"{first}{more}\n  the smallest input{rest}"
+            first, rest = message.split(_SMALLEST, 1)
+            last = rest[rest.rindex("\n  read again") :]
+            most = LONGEST - 1 - sum(part.count("\n") for part in (first, more, last, _SMALLEST))
+            return f"{first}{more}{self._shown(name, look.inputs, look.expected, look.got, most)}{last}"
 
         return replace(diagnosis, message=inserted(diagnosis.message), symptom=inserted(diagnosis.symptom))
+
+    def _with_the_line_that_writes(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int) -> Diagnosis:
+        def run(inputs: dict[str, Any]) -> Any:
+            return self._call(answer, inputs)  # not a copy, for once
+
+        def look() -> str | None:
+            for case in cases:
+                inputs = {name: _copy(x, False) for name, x in case.inputs.items()}
+                if line := line_that_writes(run, inputs, lambda code: _is_own(code.co_filename)):
+                    return line
+            return None
+
+        line = self._safely(look)
+        if line is None:
+            return diagnosis
+        message = diagnosis.message.replace("\n    before", f"\n  in your line: {line}\n    before", 1)
+        return replace(diagnosis, message=message, symptom=message)
+
+    def _safely(self, look: Callable[[], T]) -> T | None:
+        """What a closer look finds; None where the answer does not bear being called so."""
+        try:
+            with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return limited(look, self.seconds)
+        except BaseException:
+            return None
+
+    def _plainly(self, one: Any, inputs: dict[str, Any], *, seed: int) -> Any:
+        return plain(self._run(one, Case("", inputs), seed)[1])
+
+    def _shown(self, name: str, inputs: dict[str, Any], expected: Any, got: Any, most: int = 8) -> str:
+        """The smallest input, with what is right and what the answer gives, in so many lines at most.
+
+        Of several results the first that is wrong is shown.
+        """
+        several = (
+            isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got) == len(self.returns)
+        )
+        wrong = [n for n in range(len(expected)) if not same(expected[n], got[n])] if several else []
+        if wrong and len(expected) > 1:
+            name = f"{name} ({self.returns[wrong[0]]})"
+            expected, got = expected[wrong[0]], got[wrong[0]]
+        rows = {given: plain(x) for given, x in inputs.items()} | {"expected": expected, "got": got}
+        return f"{_SMALLEST} that shows it: {name}{table(rows, most)}"
 
     def draw(self, seed: int, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu") -> list[Case]:
         """The cases of a seed.
@@ -391,12 +434,7 @@ class Exercise:
         if not wrong:
             return self._without_difference(len(got) == len(cases), problem or self._of_gradients(cases, seen, seed))
         first = wrong[0]
-        kind, says = symptom([case.inputs for case in cases], expected, got, self.returns)
-        rows = {name: plain(x) for name, x in cases[first].inputs.items()} | {"expected": expected[first]}
-        shown = f"\n  the smallest input that shows it: {cases[first].name}{table(rows | {'got': got[first]})}"
-        right = [case.name for n, case in enumerate(cases[: len(got)]) if n not in wrong]
-        if kind == "wrong numbers" and right and "right only" not in says:
-            says += f" They are right for: {'; '.join(right)}."
+        kind, says, shown = self._evidence(cases, expected, got, wrong)
         told = self._message(says, shown)
         cause = find_cause(
             self,
@@ -407,6 +445,18 @@ class Exercise:
             return Diagnosis(self.name, kind, says, told, symptom=told)
         message = self._message(cause.says, shown, see=cause.see)
         return Diagnosis(self.name, cause.kind, cause.says, message, cause.faults, told)
+
+    def _evidence(
+        self, cases: list[Case], expected: list[Any], got: list[Any], wrong: list[int]
+    ) -> tuple[str, str, str]:
+        """Kind and sentences of what is wrong with the outputs, and the smallest input that shows it."""
+        kind, says = symptom([case.inputs for case in cases], expected, got, self.returns)
+        case = cases[wrong[0]]
+        shown = self._shown(case.name, case.inputs, expected[wrong[0]], got[wrong[0]])
+        right = [case.name for n, case in enumerate(cases[: len(got)]) if n not in wrong]
+        if kind == "wrong numbers" and right and "right only" not in says:
+            says += f" They are right for: {'; '.join(right)}."
+        return kind, says, shown
 
     def _without_difference(self, finished: bool, problem: Problem | None) -> Diagnosis:
         if finished and problem is None:
@@ -520,7 +570,8 @@ def _regular(cases: list[Case], seen: Observation) -> tuple[list[Any], Problem |
         changed = [name for name, x in case.inputs.items() if not same(plain(x), call.inputs.get(name))]
         if changed:
             says = f"The answer changes its input `{changed[0]}`. Work on a copy, or do not assign into it."
-            return outputs, Problem("changes its input", says)
+            rows = {"before": plain(case.inputs[changed[0]]), "after": call.inputs.get(changed[0])}
+            return outputs, Problem("changes its input", says + table(rows))
         if not same(call.output, call.again):
             says = "Called twice with the same input, the answer gives different results. Is something kept, or drawn?"
             return outputs, Problem("not repeatable", says)

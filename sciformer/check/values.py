@@ -1,5 +1,6 @@
 """What an answer returns, as plain values: made, compared and written down."""
 
+import re
 from typing import Any
 
 import torch
@@ -52,11 +53,56 @@ def kind_of(value: Any) -> str:
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
-def table(rows: dict[str, Any]) -> str:
-    """Plain values below one another, each with its name, indented as a checker's message is."""
+#: So long may a matrix be that is written on one line.
+_ONE_LINE = 64
+
+
+def table(rows: dict[str, Any], most: int = 12) -> str:
+    """Plain values below one another, each with its name, indented as a checker's message is.
+
+    Where the expected result and the student's would read the same, only the first entry that differs is shown.
+
+    Args:
+        most: how many lines there may be; large inputs are then told by their shape, and the last are left out.
+    """
+    rows = _first_difference(rows)
+    if left_out := len(rows) - max(4, most):
+        rows = _without_some(rows, left_out + 1) if left_out > 0 else rows
     width = max(map(len, rows)) + 6
-    alike = "got" in rows and _text(rows["expected"], 0, 3) == _text(rows["got"], 0, 3)
-    return "".join(f"\n    {name:{width - 4}}{_text(x, width, 7 if alike else 3)}" for name, x in rows.items())
+    decimals = dict.fromkeys(rows, 3) | dict.fromkeys(list(rows)[-2:], 7 if _alike(rows) else 3)
+    texts = {name: _text(x, width, decimals[name]) for name, x in rows.items()}
+    largest = sorted(texts, key=lambda name: -texts[name].count("\n"))
+    for name in largest:
+        if sum(text.count("\n") + 1 for text in texts.values()) > most and isinstance(rows[name], Tensor):
+            texts[name] = _in_short(rows[name], width, decimals[name])
+    return "".join(f"\n    {name:{width - 4}}{text}" for name, text in texts.items())
+
+
+def _without_some(rows: dict[str, Any], left_out: int) -> dict[str, Any]:
+    """The rows without the last inputs, and a row that counts them."""
+    *inputs, expected, got = rows.items()
+    return dict([*inputs[:-left_out], ("...", {"type": f"and {left_out} more inputs"}), expected, got])
+
+
+def _alike(rows: dict[str, Any]) -> bool:
+    """Whether the last two rows, expected and got, would read the same."""
+    expected, got = list(rows.values())[-2:] if len(rows) > 1 else (0, 1)
+    return _text(expected, 0, 3) == _text(got, 0, 3)
+
+
+def _first_difference(rows: dict[str, Any]) -> dict[str, Any]:
+    """The rows, with the first entry that differs in place of two tensors that would read the same."""
+    expected, got = rows.get("expected"), rows.get("got")
+    if not isinstance(expected, Tensor) or not isinstance(got, Tensor) or expected.shape != got.shape:
+        return rows
+    differs = (expected != got).nonzero()
+    if not _alike(rows) or expected.numel() < 2 or not len(differs):
+        return rows
+    size = (expected.double() - got.double()).abs().nan_to_num(torch.inf)
+    index = tuple(max(differs.tolist(), key=lambda place: size[tuple(place)].item()))
+    where = str(list(index))
+    inputs = {name: x for name, x in rows.items() if name not in ("expected", "got")}
+    return inputs | {f"expected{where}": expected[index], f"got{where}": got[index]}
 
 
 def _text(value: Any, indent: int, decimals: int) -> str:
@@ -66,7 +112,7 @@ def _text(value: Any, indent: int, decimals: int) -> str:
     if not isinstance(value, Tensor):
         return value["type"] if isinstance(value, dict) else repr(value)
     if value.numel() > 32:
-        return f"shape {tuple(value.shape)}, beginning {_text(value.flatten()[:4], indent, decimals)}"
+        return _in_short(value, indent, decimals)
     numbers = [number(x, decimals) for x in value.flatten().tolist()]
     width = max(map(len, numbers), default=0)
     words = iter(numbers)
@@ -77,7 +123,13 @@ def _text(value: Any, indent: int, decimals: int) -> str:
         separator = ", " if x.dim() == 1 else ",\n" + " " * (indent + depth + 1)
         return "[" + separator.join(nested(part, depth + 1) for part in x) + "]"
 
-    return nested(value, 0)
+    text = nested(value, 0)
+    one_line = re.sub(r"\n +", " ", text)
+    return one_line if len(one_line) <= _ONE_LINE else text
+
+
+def _in_short(value: Tensor, indent: int, decimals: int) -> str:
+    return f"shape {tuple(value.shape)}, beginning {_text(value.flatten()[:4], indent, decimals)}"
 
 
 def number(x: float | int | bool, decimals: int = 3) -> str:

@@ -1,4 +1,4 @@
-"""``python -m sciformer``: train, record, claims, search, speedrun, progress, assignment, grade, data, doctor."""
+"""``python -m sciformer``: train, record, claims, search, speedrun, progress, assignment, grade, class, data, doctor."""
 
 import argparse
 import io
@@ -18,6 +18,7 @@ from sciformer import data
 from sciformer.check import EXERCISES, grading, progress
 from sciformer.check.assignment import write_assignment
 from sciformer.check.command import run_grade
+from sciformer.cli.classes import add_class
 from sciformer.cli.errors import PACKAGE, drop_output, is_user_error, one_line
 from sciformer.cli.options import (
     LARGEST,
@@ -95,6 +96,7 @@ def parser() -> argparse.ArgumentParser:
     for command in (_add_assignment(commands), _add_grade(commands)):
         command.add_argument("--exercises", type=Path, metavar="FILE.py", help="exercises of your own")
     add_speedrun(commands)
+    add_class(commands)
     _add_data(commands)
     own = commands.add_parser("progress", help="which exercises are solved, in the folder of the notebooks")
     own.add_argument("--folder", type=Path, default=Path(), help="where the notebooks are (default: here)")

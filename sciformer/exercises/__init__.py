@@ -4,6 +4,7 @@ from sciformer.check.exercise import Exercise
 from sciformer.exercises import (
     additive_attention,
     bake_off,
+    break_it,
     character_model,
     distance_bias,
     encoder_decoder,
@@ -44,6 +45,7 @@ EXERCISES: dict[str, Exercise] = {
         fast_attention,
         bake_off,
         your_own_score,
+        break_it,
     )
     for exercise in module.EXERCISES
 }

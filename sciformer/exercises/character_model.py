@@ -429,6 +429,7 @@ def read_piece(
     *,
     recall: Callable[..., Tensor] = lambda cache, x: x,
     start: Callable[..., int] = lambda read, length: read,
+    kept_start: Callable[..., int] = lambda cache, first, length: first,
     add_positions: Callable[..., Tensor] = lambda x, positions, n: x + positions if n == 0 else x,
     slot: Callable[[int], int] = lambda n: n,
     join_keys: Callable[..., Tensor] = _appended,
@@ -441,7 +442,7 @@ def read_piece(
     """The states (B, L, E) of a chunk of text behind attention layers that remember the chunks before."""
     length, width = x.shape[1:]
     x = recall(cache, x)
-    first = start(cache.get("read", 0), x.shape[1])
+    first = kept_start(cache, start(cache.get("read", 0), x.shape[1]), x.shape[1])
     cache["read"] = cache.get("read", 0) + length
     positions = table[first : first + x.shape[1]]
     for n, layer in enumerate(layers):
@@ -492,6 +493,12 @@ def _read_piece_cases(draw: Draw) -> Iterator[Case]:
 
 
 _READ_PIECE_FAULTS = (
+    Fault(
+        "positions kept by length",
+        "The rows of the table are kept under the length of the chunk, so the next chunk of this length gets those of "
+        "the first. They depend on where the chunk begins, too.",
+        kept_start=lambda cache, first, length: cache.setdefault(("first", length), first),
+    ),
     Fault(
         "read again from the start",
         "The states are right, but every chunk sends the whole text through the layers again. Keep keys and values, "

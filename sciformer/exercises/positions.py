@@ -42,6 +42,11 @@ def _attend_in_order_cases(draw: Draw) -> Iterator[Case]:
 
 _ATTEND_IN_ORDER_FAULTS = (
     Fault(
+        "batch and words exchanged",
+        "The axes of batch and words are exchanged, so that words of different sentences look at one another.",
+        attend=lambda attention, x: attention(x.transpose(0, 1)).transpose(0, 1),
+    ),
+    Fault(
         "not added",
         "The positions have no effect: the numbers are those of attention over the bare words.",
         combine=lambda x, p: x,
@@ -200,6 +205,12 @@ def _sinusoidal_table_cases(draw: Draw) -> Iterator[Case]:
 
 
 _SINUSOIDAL_TABLE_FAULTS = (
+    Fault(
+        "two slashes",
+        "The factor in the exponent is rounded to a whole number: in `a / b // 2` the `//` is worked off last. Put "
+        "parentheses around `embed_dim // 2`.",
+        exponent=lambda pair, E: -pair * ((-math.log(10000.0) / E) // 2) / math.log(10000.0),
+    ),
     Fault(
         "sine and cosine exchanged",
         "Sines and cosines are exchanged: even columns hold the sine, odd ones the cosine.",

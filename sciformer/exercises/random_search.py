@@ -155,6 +155,10 @@ _TELLING = (
 )
 
 
+#: The second trial is above the first's values at both looks only if its best so far counts, not its first look.
+_RISING = ((1.5, 3.5, 5.0), (2.0, 4.0, 5.5), (2.0, 3.0, 4.0))
+
+
 def _looks_given_cases(draw: Draw) -> Iterator[Case]:
     def shifted(rows: tuple[tuple[float, ...], ...], free: int) -> Case:
         shift = draw.integers(-8, 9, 1).to(draw.dtype) / 4
@@ -169,6 +173,7 @@ def _looks_given_cases(draw: Draw) -> Iterator[Case]:
         return Case(name, {"curves": (4 * (level + rise + noise)).round() / 4, "free": free})
 
     yield shifted(_FEW, 2)
+    yield shifted(_RISING, 1)
     yield shifted(_TELLING, 3)
     yield case("9 trials of 4 looks, 3 free", 9, 4, 3)
     yield case("30 trials of 5 looks, 4 free", 30, 5, 4)

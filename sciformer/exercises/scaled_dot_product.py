@@ -40,6 +40,14 @@ _MASK_FAULTS = (
         mask=lambda scores, mask: scores.masked_fill(mask, -1e9),
     ),
     Fault(
+        "mask inverted, empty rows 0",
+        "The mask is the wrong way round: True means 'may attend', as it does for torch's "
+        "scaled_dot_product_attention. Rows that this leaves without a key are 0.",
+        see=_MASKS,
+        mask=lambda scores, mask: scores.masked_fill(mask, -math.inf),
+        hide=lambda weights, mask: weights.nan_to_num(0.0),
+    ),
+    Fault(
         "mask ignored",
         "The mask has no effect: the numbers are those of attention without a mask.",
         see=_MASKS,
@@ -51,6 +59,14 @@ _MASK_FAULTS = (
         see=_BREAK,
         mask=lambda scores, mask: scores,
         hide=lambda weights, mask: weights * mask,
+    ),
+    Fault(
+        "−∞ after the softmax",
+        "The mask writes −∞ into the weights. It belongs before the softmax, which makes a weight of 0 of a score of "
+        "−∞.",
+        see=_BREAK,
+        mask=lambda scores, mask: scores,
+        hide=lambda weights, mask: weights.masked_fill(~mask, -math.inf),
     ),
     Fault(
         "zero in place of −∞",
@@ -132,7 +148,7 @@ def scaled_dot_product(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attn_mask: Tensor | None,
+    attn_mask: Tensor | None = None,
     *,
     product: Callable[..., Tensor] = lambda query, key: query @ key.T,
     scale: Callable[..., Tensor] = lambda scores, query: scores / math.sqrt(query.shape[-1]),
@@ -258,6 +274,7 @@ def _attentions() -> dict[str, Callable[[Tensor], Tensor]]:
         "masked after the softmax": with_mask(lambda scores, mask: scores.softmax(dim=-1) * mask),
         "no mask": with_mask(lambda scores, mask: scores.softmax(dim=-1)),
         "a running sum": lambda x: x.cumsum(dim=0),
+        "each word minus the next": lambda x: x - F.pad(x[1:], (0, 0, 0, 1)),
         "a running sum from the end": lambda x: x.flip(0).cumsum(dim=0).flip(0),
         "each word by itself": torch.tanh,
         "one output that looks one word ahead": sum_and_one_more(1, 2),
@@ -328,6 +345,11 @@ _FUTURE_LEAKS_FAULTS = (
         "It adds derivatives with their signs, or changes all features of a word alike, and changes of opposite signs "
         "can cancel. Take absolute values or squares first, or change one feature at a time.",
         size=lambda jacobian: jacobian.sum(dim=(1, 3)).where(jacobian.sum(dim=(1, 3)).abs() > 1e-5, 0.0),
+    ),
+    Fault(
+        "positive derivatives only",
+        "It counts positive derivatives only. An output may fall when a later word grows: take absolute values.",
+        size=lambda jacobian: jacobian.relu().sum(dim=(1, 3)),
     ),
     Fault(
         "answer turned round",

@@ -247,6 +247,8 @@ def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         "divided by the largest of the column": over_queries,
         "a key and the one before it": with_the_key_before,
         "one pair that looks at a third token": one_pair,
+        "plus the last query": lambda query, key: query @ key.T + query[-1].sum(),
+        "plus the last key": lambda query, key: query @ key.T + key[-1].sum(),
         "keys minus their mean": lambda query, key: query @ (key - key.mean(dim=0)).T,
         "divided by the largest of all": over_everything,
         "squared distance": lambda query, key: -(query[:, None] - key).square().sum(dim=-1),

@@ -1,8 +1,9 @@
 import math
 
 import torch
+import torch.nn.functional as F
 
-from sciformer import masked_softmax
+from sciformer import causal_mask, masked_softmax
 
 
 def masked_weights(scores, attn_mask):
@@ -74,3 +75,26 @@ def future_leaks__change_a_word(attention, x):
         if not torch.equal(attention(changed)[:j], before[:j]):
             return True
     return False
+
+
+def test_attention(attention):
+    for L, S, D in ((5, 7, 3), (4, 4, 2)):
+        query, key, value = torch.randn(L, D), torch.randn(S, D), torch.randn(S, D)
+        for attn_mask in (None, causal_mask(L, S)):
+            expected = F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask)
+            torch.testing.assert_close(attention(query, key, value, attn_mask), expected)
+
+
+def test_attention__by_its_properties(attention):
+    """No second implementation: with unit vectors as values the output is the weights, and those have a formula."""
+    L, S, D = 4, 6, 3
+    query, key, value = torch.randn(L, D), torch.randn(S, D), torch.randn(S, D)
+    scores = query @ key.T / D**0.5
+    for attn_mask in (torch.ones(L, S).bool(), torch.ones(L, S).tril().bool()):
+        weights = attention(query, key, torch.eye(S), attn_mask)
+        assert weights.shape == (L, S)
+        assert (weights[~attn_mask] == 0).all()
+        torch.testing.assert_close(weights.sum(dim=-1), torch.ones(L))
+        ratios = (weights / weights[:, :1]).log()[attn_mask]
+        torch.testing.assert_close(ratios, (scores - scores[:, :1])[attn_mask], rtol=1e-3, atol=1e-4)
+        torch.testing.assert_close(attention(query, key, value, attn_mask), weights @ value)

@@ -88,3 +88,26 @@ def grouped_attention__torch(query, key, value, w_o, num_heads):
     q, k, v = (x.unflatten(-1, (-1, D)).transpose(1, 2) for x in (query, key, value))
     output = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
     return F.linear(output.transpose(1, 2).flatten(-2), w_o.T)
+
+
+def test_heads(attention):
+    B, L, S, H, G, D = 2, 5, 7, 6, 2, 3
+    query, key, value = torch.randn(B, L, H * D), torch.randn(B, S, G * D), torch.randn(B, S, G * D)
+    w_o = torch.randn(H * D, H * D)
+    heads = []
+    for h in range(H):
+        mine, shared = slice(h * D, (h + 1) * D), slice(h // (H // G) * D, (h // (H // G) + 1) * D)
+        scores = query[..., mine] @ key[..., shared].transpose(-2, -1) / math.sqrt(D)  # (B, L, S)
+        heads.append(scores.softmax(dim=-1) @ value[..., shared])  # (B, L, D)
+    torch.testing.assert_close(attention(query, key, value, w_o, H), torch.cat(heads, dim=-1) @ w_o)
+
+
+def test_heads__with_the_package(attention):
+    """Repeated key heads make it the usual multi-head attention, whose heads are torch's."""
+    H, G, D = 4, 2, 5
+    query, key, value = torch.randn(3, 6, H * D), torch.randn(3, 2, G * D), torch.randn(3, 2, G * D)
+    w_o = torch.randn(H * D, H * D)
+    q, k, v = (x.view(*x.shape[:2], -1, D).transpose(1, 2) for x in (query, key, value))
+    k, v = k[:, [0, 0, 1, 1]], v[:, [0, 0, 1, 1]]
+    expected = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(query.shape) @ w_o
+    assert (attention(query, key, value, w_o, H) - expected).abs().max() < 1e-3

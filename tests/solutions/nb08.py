@@ -127,3 +127,26 @@ def read_piece__double(x, table, layers, cache):
         later = rank > torch.arange(scores.shape[-2], device=x.device)[:, None]
         x = x + ((scores - 1e30 * later).softmax(dim=-1) @ memory[n][1]).to(x.dtype)
     return x
+
+
+def test_nucleus(nucleus):
+    logits = torch.tensor([[0.3, 1.2, -0.9, 0.6, 0.0], [-1.0, 0.2, 4.0, -0.3, 0.5]])  # the second has a clear favourite
+    for temperature, top_p in ((0.5, 0.7), (2.0, 0.5), (1.0, 0.9)):
+        p = (logits / temperature).softmax(dim=-1)  # (B, V)
+        likelier = p[:, None, :] > p[:, :, None]  # (B, V, V): is the last one likelier than the one before it?
+        kept = p * ((likelier * p[:, None, :]).sum(dim=-1) < top_p)
+        torch.testing.assert_close(nucleus(logits, temperature, top_p), kept / kept.sum(dim=-1, keepdim=True))
+
+
+def test_nucleus__by_hand(nucleus):
+    """Probabilities that can be added up by hand: 0.1, 0.6, 0.3 and 0.95, 0.01, 0.04."""
+    p = torch.tensor([[0.1, 0.6, 0.3], [0.95, 0.01, 0.04], [0.3, 0.1, 0.6]])
+    expected = {
+        0.5: [[0, 1, 0], [1, 0, 0], [0, 0, 1]],
+        0.8: [[0, 2 / 3, 1 / 3], [1, 0, 0], [1 / 3, 0, 2 / 3]],
+        0.97: [[0.1, 0.6, 0.3], [0.95 / 0.99, 0, 0.04 / 0.99], [0.3, 0.1, 0.6]],
+    }
+    for temperature in (0.25, 1.0, 3.0):
+        logits = temperature * p.log() + 0.5
+        for top_p, result in expected.items():
+            torch.testing.assert_close(nucleus(logits, temperature, top_p), torch.tensor(result).float())

@@ -59,3 +59,21 @@ def holm__pairwise(p):
     times = p * (distinct[None, :] >= distinct[:, None]).sum(dim=1)
     below = distinct[None, :] <= distinct[:, None]
     return torch.where(below, times[None, :], 0.0).amax(dim=1).clamp(max=1)
+
+
+def test_holm(holm):
+    by_hand = {
+        (0.02, 0.01, 0.30, 0.04): (0.06, 0.04, 0.30, 0.08),  # times 3, 4, 1 and 2
+        (0.90, 0.011, 0.35, 0.010, 0.02): (0.90, 0.05, 0.70, 0.05, 0.06),  # 4 · 0.011 is below 5 · 0.010
+        (0.7, 0.6, 0.4): (1.0, 1.0, 1.0),
+    }
+    for p, corrected in by_hand.items():
+        torch.testing.assert_close(holm(torch.tensor(p)), torch.tensor(corrected))
+
+
+def test_holm__one_by_one(holm):
+    p = torch.tensor([0.30, 0.011, 0.9, 0.010, 0.02, 0.6])
+    highest = 0.0
+    for rank, index in enumerate(p.argsort()):
+        highest = max(highest, min(1.0, (len(p) - rank) * p[index].item()))
+        assert abs(holm(p)[index].item() - highest) < 1e-5

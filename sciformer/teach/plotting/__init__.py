@@ -4,6 +4,7 @@ Colours: viridis for what is positive, a red-blue map centred on 0 for what is s
 lines. All three stay legible to colour-blind readers.
 """
 
+from sciformer.teach.plotting.classes import mistakes
 from sciformer.teach.plotting.lines import (
     bands,
     bars,
@@ -37,6 +38,7 @@ __all__ = [
     "heatmap",
     "images",
     "landscapes",
+    "mistakes",
     "parallel_coordinates",
     "plane",
     "regions",

@@ -1,0 +1,90 @@
+"""Exercises in which the reader writes the test: it has to accept every right version and reject every faulty one.
+
+This is mutation testing turned round (DeMillo, Lipton & Sayward 1978): the versions are known, and the test is judged.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from textwrap import fill
+from typing import Any
+
+from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Observation, WrongType
+from sciformer.check.values import kind_of, plain
+
+#: Of so many survivors the mistake is told in full; of the others, the name.
+IN_FULL = 2
+
+
+class WrittenTest(Exercise):
+    """An exercise whose answer is a test: ``answer(version)`` raises an AssertionError where a version is faulty.
+
+    The faulty versions are the known mistakes of another exercise, which are there with a name and a sentence each.
+
+    Args:
+        reference: a good test, with each part that a test can lack as a keyword argument.
+        of: the exercise whose mistakes are to be found; its answer has to be a function.
+        right: versions that are right, by what they do otherwise.
+        options: as for every exercise.
+    """
+
+    def __init__(
+        self,
+        reference: Callable[..., None],
+        *,
+        of: Exercise,
+        right: Mapping[str, Callable[..., Any]],
+        **options: Any,
+    ):
+        self.right = dict(right)
+        self.faulty = {fault.name: of.wrong_answer(fault) for fault in of.faults}
+        self.sentences = {fault.name: fault.says for fault in of.faults}
+        super().__init__(reference, cases=self._versions, call=self._accepts, differentiable=False, **options)
+
+    def _versions(self, draw: Draw) -> Iterator[Case]:
+        for name, version in (self.right | self.faulty).items():
+            yield Case(name, {"version": version})
+
+    def _accepts(self, answer: Callable[..., Any], version: Callable[..., Any]) -> bool:
+        """Whether a test accepts a version. Whatever a faulty one makes a test raise counts as a rejection."""
+        try:
+            returned = answer(version)
+        except AssertionError:
+            return False
+        except NotImplementedError as error:
+            if str(error):
+                return False
+            raise
+        except Exception:
+            if version in self.right.values():
+                raise
+            return False
+        if returned is not None:
+            says = f"A test rejects with `assert` and returns nothing. This one returns {kind_of(plain(returned))}."
+            raise WrongType(says)
+        return True
+
+    def _evidence(
+        self, cases: list[Case], expected: list[Any], got: list[Any], wrong: list[int]
+    ) -> tuple[str, str, str]:
+        """Kind, sentences and list of the versions that are misjudged; a version may stand in several cases."""
+        misjudged = {cases[n].name for n in wrong}
+        survivors = [name for name in self.faulty if name in misjudged]
+        rejected = [name for name in self.right if name in misjudged]
+        says, shown = [], ""
+        if survivors:
+            says.append(f"{len(survivors)} of {len(self.faulty)} faulty versions survive your test.")
+            if len(survivors) == len(self.faulty):
+                says.append("Nothing is asserted about the numbers: write `assert` before a comparison.")
+            shown += "\n  faulty versions that it accepts:"
+            told = [f"{name}: {self.sentences[name]}" for name in survivors[:IN_FULL]]
+            others = survivors[IN_FULL:]
+            for line in [*told, *(["also: " + "; ".join(others)] if others else [])]:
+                shown += "\n" + fill(line, 96, initial_indent="    ", subsequent_indent="      ")
+        if rejected:
+            says.append(f"It rejects {len(rejected)} of {len(self.right)} right versions.")
+            says.append("Is a number that it expects wrong, or does it ask for more digits than rounding leaves?")
+            names = "; ".join(rejected)
+            shown += "\n" + fill(f"right versions that it rejects: {names}", 96, initial_indent="  ")
+        return ("false alarm" if rejected else "survivors"), " ".join(says), shown
+
+    def _located(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
+        return diagnosis  # what is wrong with a test is not in its numbers

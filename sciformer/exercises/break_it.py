@@ -1,0 +1,437 @@
+"""Exercises of notebooks 02, 03, 08 and 16 in which the reader writes the test, which faulty versions have to fail."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sciformer.check.causes import Fault
+from sciformer.check.written_tests import WrittenTest
+from sciformer.exercises import bake_off, character_model, multi_head, scaled_dot_product
+
+Version = Callable[..., Any]
+Judge = Callable[[Any, Tensor], object]
+
+
+def _equal_shape(got: Any, expected: Tensor) -> None:
+    assert got.shape == expected.shape
+
+
+def _equal_bits(got: Any, expected: Tensor) -> None:
+    assert torch.equal(got, expected)
+
+
+def _equal_rows(got: Any, expected: Tensor) -> None:
+    torch.testing.assert_close(got.sum(dim=-1), expected.sum(dim=-1))
+
+
+# Ways to judge a result that find too little, or too much: the same in every test.
+_NOTHING_ASSERTED = Fault(
+    "nothing asserted",
+    "Nothing is asserted about the numbers, so every version passes. Write `assert` before a comparison, or use "
+    "torch.testing.assert_close.",
+    judge=lambda got, expected: None,
+)
+_SHAPE_ONLY = Fault(
+    "shape only",
+    "It looks at the shape only, and wrong numbers have the right shape. Compare the numbers.",
+    judge=_equal_shape,
+)
+_EQUAL_BITS = Fault(
+    "equal to the last bit",
+    "It asks for numbers that are equal to the last bit. A right version that adds in another order rounds "
+    "otherwise: compare with a tolerance, as torch.testing.assert_close does.",
+    judge=_equal_bits,
+)
+
+
+def _one_query_at_a_time(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    rows = []
+    for i in range(len(query)):
+        seen = slice(None) if attn_mask is None else attn_mask[i]
+        weights = (key[seen] @ query[i] / math.sqrt(query.shape[-1])).softmax(dim=0)
+        rows.append((weights[:, None] * value[seen]).sum(dim=0))
+    return torch.stack(rows)
+
+
+def _in_float64(query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None) -> Tensor:
+    return _one_query_at_a_time(query.double(), key.double(), value.double(), attn_mask).to(query)
+
+
+def _some_hidden(length: int, key_length: int) -> Tensor:
+    """Hides some keys from each query, and never all of them or its own."""
+    keep = torch.rand(length, key_length) > 0.5
+    positions = torch.arange(length)
+    keep[positions, positions % key_length] = True
+    keep[positions, (positions + 1) % key_length] = False
+    return keep
+
+
+def test_attention(
+    attention: Version,
+    *,
+    sizes: tuple[tuple[int, int, int], ...] = ((5, 7, 3), (4, 4, 2)),
+    inputs: Callable[..., Any] = lambda L, S, D: (torch.randn(L, D), torch.randn(S, D), torch.randn(S, D)),
+    masks: Callable[..., Any] = lambda L, S: (None, _some_hidden(L, S)),
+    judge: Judge = torch.testing.assert_close,
+) -> None:
+    """Compare a version of scaled dot-product attention with torch's, with a mask and without."""
+    for L, S, D in sizes:
+        query, key, value = inputs(L, S, D)
+        for attn_mask in masks(L, S):
+            expected = F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask)
+            judge(attention(query, key, value, attn_mask), expected)
+
+
+_ATTENTION_FAULTS = (
+    _NOTHING_ASSERTED,
+    _SHAPE_ONLY,
+    _EQUAL_BITS,
+    Fault(
+        "no mask",
+        "It never gives a mask, so whatever is wrong with the mask survives.",
+        masks=lambda L, S: (None,),
+    ),
+    Fault(
+        "nothing hidden",
+        "Its mask hides nothing, and then a mask without any effect is right, too. Let some entries be False.",
+        masks=lambda L, S: (None, torch.ones(L, S, dtype=torch.bool)),
+    ),
+    Fault(
+        "head size 1",
+        "Its head size is 1. √1 is 1, so no mistake in the scale shows. Let D be 3, or any number that is not 1.",
+        sizes=((5, 7, 1), (4, 4, 1)),
+    ),
+    Fault(
+        "one tensor three times",
+        "Query, key and value are the same tensor, so a version that takes one for another is not noticed.",
+        sizes=((5, 5, 3), (4, 4, 2)),
+        inputs=lambda L, S, D: (torch.randn(L, D),) * 3,
+    ),
+    Fault(
+        "values of 1",
+        "All values are 1. Then every row whose weights sum to 1 gives 1, whichever keys it looks at.",
+        inputs=lambda L, S, D: (torch.randn(L, D), torch.randn(S, D), torch.ones(S, D)),
+    ),
+    Fault(
+        "all inputs equal",
+        "All queries and all keys are equal, so all scores are, and a mistake in them does not show. Draw them: "
+        "torch.randn.",
+        inputs=lambda L, S, D: (torch.ones(L, D), torch.ones(S, D), torch.randn(S, D)),
+    ),
+    Fault(
+        "one query",
+        "There is one query only. What rows have to do with one another shows with two at least.",
+        sizes=((1, 7, 3), (1, 4, 2)),
+    ),
+)
+
+
+def _heads_by_loop(query: Tensor, key: Tensor, value: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
+    D = query.shape[-1] // num_heads
+    shared = query.shape[-1] // key.shape[-1]
+    heads = []
+    for h in range(num_heads):
+        mine, theirs = slice(h * D, (h + 1) * D), slice(h // shared * D, (h // shared + 1) * D)
+        scores = query[..., mine] @ key[..., theirs].mT / math.sqrt(D)
+        heads.append(scores.softmax(dim=-1) @ value[..., theirs])
+    return torch.cat(heads, dim=-1) @ w_o
+
+
+def _heads_in_float64(query: Tensor, key: Tensor, value: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
+    return _heads_by_loop(query.double(), key.double(), value.double(), w_o.double(), num_heads).to(query)
+
+
+def _heads_by_torch(query: Tensor, key: Tensor, value: Tensor, w_o: Tensor, num_heads: int) -> Tensor:
+    D = query.shape[-1] // num_heads
+    q, k, v = (x.unflatten(-1, (-1, D)).transpose(1, 2) for x in (query, key, value))
+    return F.scaled_dot_product_attention(q, k, v, enable_gqa=True).transpose(1, 2).flatten(-2) @ w_o
+
+
+def test_heads(
+    attention: Version,
+    *,
+    sizes: tuple[tuple[int, ...], ...] = ((2, 5, 7, 6, 2, 3), (3, 4, 4, 4, 2, 2)),
+    project: Callable[..., Tensor] = lambda E: torch.randn(E, E),
+    inputs: Callable[..., Tensor] = torch.randn,
+    judge: Judge = torch.testing.assert_close,
+) -> None:
+    """Compare a version of attention with shared key heads with one head after the other."""
+    for B, L, S, H, G, D in sizes:
+        query, key, value = inputs(B, L, H * D), inputs(B, S, G * D), inputs(B, S, G * D)
+        w_o = project(H * D)
+        judge(attention(query, key, value, w_o, H), _heads_by_loop(query, key, value, w_o, H))
+
+
+_HEADS_FAULTS = (
+    _NOTHING_ASSERTED,
+    _SHAPE_ONLY,
+    _EQUAL_BITS,
+    Fault(
+        "one head",
+        "There is one head only, so nothing that can go wrong between heads shows. Take several, and fewer key heads.",
+        sizes=((2, 5, 7, 1, 1, 3), (3, 4, 4, 1, 1, 2)),
+    ),
+    Fault(
+        "as many key heads",
+        "There are as many key heads as query heads, so none is shared. Take fewer key heads, and more than one: six "
+        "and two, for instance.",
+        sizes=((2, 5, 7, 6, 6, 3), (3, 4, 4, 2, 2, 2)),
+    ),
+    Fault(
+        "one key head",
+        "There is one key head for all query heads, and then it does not matter which head gets which. Take two or "
+        "three.",
+        sizes=((2, 5, 7, 6, 1, 3), (3, 4, 4, 2, 1, 2)),
+    ),
+    Fault(
+        "heads of size 1",
+        "The heads have one feature each. √1 is 1, so a missing scale does not show.",
+        sizes=((2, 5, 7, 6, 2, 1), (3, 4, 4, 4, 2, 1)),
+    ),
+    Fault(
+        "identity as projection",
+        "The output projection is the identity, so a version without it, or with its transpose, is not noticed.",
+        project=torch.eye,
+    ),
+    Fault(
+        "projection of 1",
+        "All entries of the output projection are 1. It adds up the features, in whatever order they stand.",
+        project=lambda E: torch.ones(E, E),
+    ),
+)
+
+
+def _whole_vocabulary(logits: Tensor, temperature: float, top_p: float) -> Tensor:
+    """A character is kept if all that are likelier have less than ``top_p`` together."""
+    p = (logits.double() / temperature).softmax(dim=-1)
+    likelier = (p[:, None, :] > p[:, :, None]) * p[:, None, :]
+    kept = p * (likelier.sum(dim=-1) < top_p)
+    return (kept / kept.sum(dim=-1, keepdim=True)).to(logits)
+
+
+def _one_text_at_a_time(logits: Tensor, temperature: float, top_p: float) -> Tensor:
+    rows = []
+    for p in (logits / temperature).softmax(dim=-1):
+        kept, total = torch.zeros_like(p), 0.0
+        for v in p.argsort(descending=True).tolist():
+            if total < top_p:
+                kept[v] = p[v]
+                total += p[v].item()
+        rows.append(kept / kept.sum())
+    return torch.stack(rows)
+
+
+#: One row is nearly even, in the other one character has nearly everything.
+_LOGITS = ((0.3, 1.2, -0.9, 0.6, 0.0), (-1.0, 0.2, 4.0, -0.3, 0.5), (1.5, -0.6, 0.9, 0.1, -1.2))
+
+
+def _sorted_rows(logits: Tensor) -> Tensor:
+    return logits.sort(dim=-1, descending=True).values
+
+
+def test_nucleus(
+    nucleus: Version,
+    *,
+    change: Callable[[Tensor], Tensor] = lambda logits: logits,
+    settings: tuple[tuple[float, float], ...] = ((0.5, 0.7), (2.0, 0.5), (1.0, 0.9)),
+    judge: Judge = torch.testing.assert_close,
+) -> None:
+    """Compare a version of nucleus sampling's probabilities with the definition, applied to each character."""
+    logits = change(torch.tensor(_LOGITS))
+    for temperature, top_p in settings:
+        judge(nucleus(logits, temperature, top_p), _whole_vocabulary(logits, temperature, top_p))
+
+
+_NUCLEUS_FAULTS = (
+    _NOTHING_ASSERTED,
+    _EQUAL_BITS,
+    Fault(
+        "sums only",
+        "It looks only whether the probabilities of each text sum to 1. Which characters have them matters more.",
+        judge=_equal_rows,
+    ),
+    Fault(
+        "temperature 1",
+        "The temperature is always 1, and then it does not matter where it stands, or whether it does.",
+        settings=((1.0, 0.7), (1.0, 0.5)),
+    ),
+    Fault(
+        "nothing cut off",
+        "Its `top_p` is always 1, so no character is cut off.",
+        settings=((0.5, 1.0), (2.0, 1.0)),
+    ),
+    Fault(
+        "one text",
+        "There is one text only. A version that mixes up texts, or treats them alike, needs two to be noticed.",
+        change=lambda logits: logits[:1],
+    ),
+    Fault(
+        "sorted logits",
+        "The logits are sorted already, so a version that leaves them in sorted order is right. Shuffle them.",
+        change=_sorted_rows,
+    ),
+)
+
+
+def _holm_by_loop(p: Tensor) -> Tensor:
+    result, highest = torch.zeros_like(p), 0.0
+    for rank, index in enumerate(p.argsort().tolist()):
+        highest = max(highest, (len(p) - rank) * p[index].item())
+        result[index] = min(1.0, highest)
+    return result
+
+
+def _holm_in_float64(p: Tensor) -> Tensor:
+    """The largest of what all p-values that are no larger get, each times how many are no smaller."""
+    wide = p.double()
+    times = wide * (wide[None, :] >= wide[:, None]).sum(dim=1)
+    below = wide[None, :] <= wide[:, None]
+    return torch.where(below, times[None, :], 0.0).amax(dim=1).clamp(max=1).to(p)
+
+
+#: By hand: p-values, and what Holm's correction makes of them.
+_BY_HAND = (
+    ((0.02, 0.01, 0.30, 0.04), (0.06, 0.04, 0.30, 0.08)),
+    ((0.90, 0.011, 0.35, 0.010, 0.02), (0.90, 0.05, 0.70, 0.05, 0.06)),
+    ((0.7, 0.6, 0.4), (1.0, 1.0, 1.0)),
+)
+
+
+def test_holm(
+    holm: Version,
+    *,
+    examples: tuple[Any, ...] = _BY_HAND,
+    judge: Judge = torch.testing.assert_close,
+) -> None:
+    """Compare a version of Holm's correction with examples that were worked out by hand."""
+    for p, corrected in examples:
+        judge(holm(torch.tensor(p)), torch.tensor(corrected))
+
+
+def _none_smaller(got: Any, expected: Tensor) -> None:
+    assert bool((got > 0).all())
+    assert bool((got <= 1).all())
+
+
+_HOLM_FAULTS = (
+    _NOTHING_ASSERTED,
+    Fault(
+        "range only",
+        "It looks only whether the results lie between 0 and 1. Work out an example by hand and compare with it.",
+        judge=_none_smaller,
+    ),
+    Fault(
+        "sorted p-values",
+        "The p-values are sorted already, so a version that leaves the results in sorted order is not noticed.",
+        examples=(((0.01, 0.02, 0.04, 0.30), (0.04, 0.06, 0.08, 0.30)), ((0.4, 0.6, 0.7), (1.0, 1.0, 1.0))),
+    ),
+    Fault(
+        "one p-value",
+        "There is one p-value only, and one needs no correction. Take three or more.",
+        examples=(((0.03,), (0.03,)), ((0.7,), (0.7,))),
+    ),
+    Fault(
+        "rising by themselves",
+        "In its examples the products rise by themselves, so a version without the running maximum is right. Put two "
+        "p-values close together.",
+        examples=(_BY_HAND[0], ((0.9, 0.5, 0.2), (1.0, 1.0, 0.6))),
+    ),
+    Fault(
+        "never above 1",
+        "In its examples no product is above 1, so a version that does not cut off at 1 is right.",
+        examples=_BY_HAND[:2],
+    ),
+)
+
+
+EXERCISES = (
+    WrittenTest(
+        test_attention,
+        of=scaled_dot_product.EXERCISES[1],
+        right={
+            "all at once": scaled_dot_product.scaled_dot_product,
+            "torch's own": lambda q, k, v, attn_mask=None: F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask),
+            "one query at a time": _one_query_at_a_time,
+            "one query at a time, in float64": _in_float64,
+        },
+        notebook="02",
+        section="Break it: three classic mistakes",
+        level="hard",
+        minutes=12,
+        hints=(
+            "A result to compare with can come from torch: `F.scaled_dot_product_attention(query, key, value, "
+            "attn_mask=mask)` has our masks.",
+            "For each step of the formula, ask on which inputs nobody would notice that it is missing. Take others: "
+            "L, S and D all different, a mask that hides something.",
+        ),
+        faults=_ATTENTION_FAULTS,
+        seconds=20.0,
+    ),
+    WrittenTest(
+        test_heads,
+        of=multi_head.EXERCISES[2],
+        right={
+            "all heads at once": multi_head.grouped_attention,
+            "torch's own": _heads_by_torch,
+            "one head at a time": _heads_by_loop,
+            "one head at a time, in float64": _heads_in_float64,
+        },
+        notebook="03",
+        section="All heads at once",
+        level="hard",
+        minutes=15,
+        hints=(
+            "A loop over the heads is slow and hard to get wrong. Compare with it: it takes slices of the features, "
+            "and no `view` or `transpose`.",
+            "With one head, with one key head or with heads of one feature, some mistakes cannot be seen. Let B, L, S, "
+            "H, G and D all differ.",
+        ),
+        faults=_HEADS_FAULTS,
+        seconds=20.0,
+    ),
+    WrittenTest(
+        test_nucleus,
+        of=character_model.EXERCISES[1],
+        right={
+            "sorted": character_model.nucleus,
+            "character by character": _one_text_at_a_time,
+            "by the definition, in float64": _whole_vocabulary,
+        },
+        notebook="08",
+        section="Only the likeliest",
+        level="hard",
+        minutes=12,
+        hints=(
+            "The definition is short for a single character: it is kept if all likelier ones have less than `top_p` "
+            "together.",
+            "Two texts at least, one of them with a character that alone reaches `top_p`; logits in no order; a "
+            "temperature below 1 and one above.",
+        ),
+        faults=_NUCLEUS_FAULTS,
+        seconds=20.0,
+    ),
+    WrittenTest(
+        test_holm,
+        of=bake_off.EXERCISES[2],
+        right={
+            "sorted": bake_off.holm,
+            "one comparison at a time": _holm_by_loop,
+            "from pairs, in float64": _holm_in_float64,
+        },
+        notebook="16",
+        section="Break it: many comparisons",
+        level="hard",
+        minutes=12,
+        hints=(
+            "Three or four p-values can be corrected with pencil and paper. Two such examples are a test.",
+            "What does each step do: sort, multiply, running maximum, cut off at 1, put back? Find an example for each "
+            "in which leaving it out changes the result.",
+        ),
+        faults=_HOLM_FAULTS,
+        seconds=20.0,
+    ),
+)

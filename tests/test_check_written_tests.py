@@ -1,0 +1,121 @@
+"""Tests that readers write: which versions they misjudge is told by name, and what the matter is where it is known."""
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from sciformer import check
+from sciformer.check import EXERCISES
+from sciformer.check.written_tests import WrittenTest
+
+WRITTEN = [exercise for exercise in EXERCISES.values() if isinstance(exercise, WrittenTest)]
+NAMED = {"ids": lambda exercise: exercise.name}
+
+
+def told(answer, exercise=check.test_attention):
+    diagnosis = exercise.diagnose(answer, seed=0)
+    return diagnosis.kind, " ".join(diagnosis.message.split())
+
+
+def test_they_stand_in_the_four_notebooks():
+    assert [exercise.notebook for exercise in WRITTEN] == ["02", "03", "08", "16"]
+
+
+@pytest.mark.parametrize("exercise", WRITTEN, **NAMED)
+def test_every_right_version_is_right_and_every_faulty_one_is_a_mistake_of_the_other_exercise(exercise):
+    of = next(e for e in EXERCISES.values() if {f.name for f in e.faults} == exercise.faulty.keys())
+    assert len(exercise.right) >= 3
+    assert len(exercise.faulty) >= 12
+    for version in exercise.right.values():
+        assert of.diagnose(version, seed=0).correct
+    for name, version in exercise.faulty.items():
+        assert of.diagnose(version, seed=0).faults == (name,)
+
+
+@pytest.mark.parametrize("exercise", WRITTEN, **NAMED)
+@pytest.mark.parametrize("accepts", [True, False])
+def test_whoever_accepts_all_or_nothing_is_told_so(exercise, accepts):
+    def answer(version):
+        assert accepts
+
+    kind, message = told(answer, exercise)
+    if accepts:
+        assert f"also: {'; '.join(list(exercise.faulty)[2:])}" in message
+        assert "Nothing is asserted about the numbers" in message
+    else:
+        assert kind == "false alarm"
+        assert f"It rejects {len(exercise.right)} of {len(exercise.right)} right versions." in message
+        assert f"right versions that it rejects: {'; '.join(exercise.right)}" in message
+
+
+def test_survivors_are_named_and_the_first_are_explained():
+    def answer(attention):
+        """Sees whether rows sum to 1, and no more."""
+        output = attention(torch.randn(3, 2), torch.randn(4, 2), torch.ones(4, 2), torch.ones(3, 4).tril(1).bool())
+        torch.testing.assert_close(output, torch.ones(3, 2))
+
+    kind, message = told(answer)
+    assert kind == "survivors"
+    assert "10 of 24 faulty versions survive your test. faulty versions that it accepts:" in message
+    assert "query and key exchanged" not in message, "its rows have another length"
+    assert "no scale: The scores are not divided by √D" in message
+    assert "also: multiplied by √D; scaled by the length; scaled by the number of queries" in message
+    assert "read again: notebook 02" in message
+
+
+def test_a_good_test_may_be_written_without_a_mask_argument_where_none_is_wanted():
+    def answer(attention):
+        query, key, value = torch.randn(2, 3), torch.randn(4, 3), torch.randn(4, 3)
+        torch.testing.assert_close(attention(query, key, value), F.scaled_dot_product_attention(query, key, value))
+
+    _, message = told(answer)
+    assert "It never gives a mask" in message
+    assert "9 of 24" not in message, "the cause stands in place of the count"
+    assert "mask inverted: The mask is the wrong way round" in message
+
+
+def test_an_error_of_the_test_s_own_is_told_with_its_line():
+    def answer(attention):
+        attention(torch.randn(2, 3), torch.randn(4, 5), torch.randn(4, 5), None)
+
+    kind, message = told(answer)
+    assert kind == "raises"
+    assert "in your line: attention(torch.randn(2, 3), torch.randn(4, 5), torch.randn(4, 5), None)" in message
+
+
+@pytest.mark.parametrize("returned", [True, torch.tensor(True)])
+def test_a_test_that_returns_its_verdict_is_told_to_assert(returned):
+    kind, message = told(lambda attention: returned)
+    assert kind == "wrong type"
+    assert "A test rejects with `assert` and returns nothing. This one returns" in message
+
+
+def test_the_stub_is_not_attempted_and_no_version_hides_it():
+    def answer(attention):
+        raise NotImplementedError
+
+    assert told(answer)[0] == "not attempted"
+
+
+def test_a_message_is_short():
+    for exercise in WRITTEN:
+        assert len(exercise.diagnose(lambda version: None, seed=0).message.splitlines()) <= 15
+
+
+def test_a_loop_that_never_ends_is_cut_off(monkeypatch):
+    monkeypatch.setattr(check.test_holm, "seconds", 0.3)
+
+    def answer(holm):
+        while True:
+            math.sqrt(2)
+
+    assert told(answer, check.test_holm)[0] == "too slow"
+
+
+@pytest.mark.parametrize("exercise", WRITTEN, **NAMED)
+def test_the_notebook_says_how_many_faulty_versions_there_are(exercise):
+    (script,) = (Path(__file__).parents[1] / "notebooks_py").glob(f"{exercise.notebook}_*.py")
+    assert f"reject each of {len(exercise.faulty)} faulty ones" in script.read_text().replace("\n# ", " ")
