@@ -12,18 +12,24 @@ from sciformer import cli
 from sciformer.data.files import written_whole
 from sciformer.lab import records, trainers
 from sciformer.lab.experiments import MNIST_IMAGE_TRANSFORMER, MNIST_PIXELS, SHAKESPEARE, SHAKESPEARE_CELL
+from sciformer.lab.settings import SMALL_MOVES
 
 ROOT = Path(__file__).parents[1]
 RUNS = ROOT / "runs" / "playground"
 
-_STUDENT = SHAKESPEARE_CELL["quick"]
+_STUDENT, _PIXELS = SHAKESPEARE_CELL["quick"], MNIST_PIXELS["quick"]["distance"]
 #: The setting of each model, how it is trained, and the number type of its weights in the page.
 PLAYGROUND = {
     # Notebook 06's image transformer.
     "reader": (MNIST_IMAGE_TRANSFORMER["quick"], trainers.train_image_transformer, "float16"),
-    # One slope for all directions and a mean over the tokens: the half-turn theorem of notebook 07 holds.
+    # One slope for both sides, pixels in a row, and a mean over the tokens: the half-turn theorem of notebook 07 holds.
     "turner": (
-        replace(MNIST_PIXELS["quick"]["distance"], score_options={"width": 14}),
+        replace(
+            _PIXELS,
+            score_options={"start": (0.02, 0.07, 0.3, 1.0)},
+            augmentation=SMALL_MOVES,
+            train=_PIXELS.train.with_steps(1500),
+        ),
         trainers.train_pixel_transformer,
         "float16",
     ),
