@@ -185,6 +185,7 @@ def assemble(
     scripts: Sequence[Path],
     data: Mapping[str, Any],
     start: str,
+    style: str = "",
     header: str = "<span>A model of the course sciformer</span>",
     footer: str = "Made with sciformer, a course that teaches attention by building it.",
 ) -> str:
@@ -194,6 +195,7 @@ def assemble(
         scripts: what comes after the forward pass and the charts.
         data: JSON for each name; a script reads it with ``data(name)``.
         start: the last line of the script.
+        style: rules of CSS beside those of all pages.
         header: what stands above the title, beside the switch for light and dark.
     """
     names = [HERE / name for name in ("forward.js", "decoding.js", "charts.js")]
@@ -201,7 +203,7 @@ def assemble(
     code += "\nconst data = (name) => JSON.parse(document.getElementById(`data-${name}`).textContent);\n" + start
     parts = {
         "title": html.escape(title),
-        "style": (HERE / "style.css").read_text(encoding="utf-8"),
+        "style": (HERE / "style.css").read_text(encoding="utf-8") + style,
         "header": header,
         "body": body,
         "footer": footer,

@@ -15,6 +15,7 @@ function element(tag, attributes = {}, ...children) {
 const find = (id) => document.getElementById(id);
 const percent = (share) => `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)} %`;
 const named = (value) => (typeof value === "number" && !Number.isInteger(value) ? Number(value.toPrecision(4)).toString() : String(value));
+const on_axis = (value) => (Math.abs(value) >= 1e5 ? value.toExponential(0).replace("e+", "e") : named(value));
 
 const softmax = (logits) => Array.from(masked_softmax(new Matrix(1, logits.length, Float32Array.from(logits))).row(0));
 
@@ -39,9 +40,7 @@ function draw_curves(figure, series, { xlabel, ylabel, log = false, marks = fals
   const scale = (values, low, high, logarithmic) => {
     const f = logarithmic ? Math.log10 : (v) => v, [from, to] = [f(Math.min(...values)), f(Math.max(...values))];
     const span = to - from || 1;
-    const ticks = logarithmic
-      ? Array.from({ length: Math.floor(to) - Math.ceil(from) + 1 }, (_, n) => 10 ** (Math.ceil(from) + n))
-      : nice_ticks(from, to);
+    const ticks = logarithmic ? decades(from, to) : nice_ticks(from, to);
     return { at: (v) => low + ((f(v) - from) / span) * (high - low), ticks };
   };
   const points = Object.values(series).flat(), xs = points.map((p) => p[0]), ys = points.map((p) => p[1]);
@@ -49,9 +48,9 @@ function draw_curves(figure, series, { xlabel, ylabel, log = false, marks = fals
   const said = Object.entries(series).map(([name, line]) => `${name}: from ${named(line[0][1])} at ${named(line[0][0])} to ${named(line[line.length - 1][1])} at ${named(line[line.length - 1][0])}`);
   const svg = element("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${ylabel} against ${xlabel}. ${said.join("; ")}.` });
   for (const tick of x.ticks) svg.append(element("line", { class: "grid", x1: x.at(tick), x2: x.at(tick), y1: top, y2: height - bottom }),
-    element("text", { x: x.at(tick), y: height - bottom + 16, "text-anchor": "middle" }, named(tick)));
+    element("text", { x: x.at(tick), y: height - bottom + 16, "text-anchor": "middle" }, on_axis(tick)));
   for (const tick of y.ticks) svg.append(element("line", { class: "grid", x1: left, x2: width - right, y1: y.at(tick), y2: y.at(tick) }),
-    element("text", { x: left - 6, y: y.at(tick) + 4, "text-anchor": "end" }, named(tick)));
+    element("text", { x: left - 6, y: y.at(tick) + 4, "text-anchor": "end" }, on_axis(tick)));
   svg.append(element("path", { class: "axis", d: `M${left} ${top}V${height - bottom}H${width - right}` }),
     element("text", { x: (left + width) / 2, y: height - 8, "text-anchor": "middle" }, xlabel),
     element("text", { x: 14, y: height / 2, transform: `rotate(-90 14 ${height / 2})`, "text-anchor": "middle" }, ylabel));
@@ -63,6 +62,12 @@ function draw_curves(figure, series, { xlabel, ylabel, log = false, marks = fals
   const legend = element("figcaption", {}, ...Object.keys(series).map((name, n) =>
     element("span", { style: "margin-right: 1.2rem; white-space: nowrap" }, element("span", { "aria-hidden": "true", style: `display: inline-block; width: 1.4rem; border-top: 3px ${["solid", "dashed", "dotted", "dashed"][n % 4]} var(--${"abcd"[n % 4]}); vertical-align: middle; margin-right: .4rem` }), name)));
   figure.replaceChildren(svg, legend);
+}
+
+// Powers of ten, and on a short axis also twice and five times them.
+function decades(from, to) {
+  const within = (v) => Math.log10(v) >= from - 1e-9 && Math.log10(v) <= to + 1e-9, steps = to - from < 2.5 ? [1, 2, 5] : [1];
+  return Array.from({ length: Math.floor(to) - Math.floor(from) + 1 }, (_, n) => steps.map((s) => s * 10 ** (Math.floor(from) + n))).flat().filter(within);
 }
 
 function nice_ticks(from, to) {
