@@ -1,6 +1,10 @@
 """The site's settings for Sphinx. ``tools/build_site.py`` puts its sources together and runs it; see there."""
 
 import importlib.metadata
+import importlib.util
+from pathlib import Path
+
+from sphinx.util.fileutil import copy_asset
 
 project = "sciformer"
 author = "The sciformer authors"
@@ -11,8 +15,7 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
-    "sphinx_mathjax_offline",
+    "sphinx.ext.mathjax",
 ]
 exclude_patterns = ["playground", "models", "_static"]
 
@@ -36,6 +39,7 @@ html_theme = "sphinx_book_theme"
 html_title = "sciformer"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["site.js"]
 html_extra_path = ["extra"]
 html_copy_source = False
 html_show_sphinx = False
@@ -45,10 +49,30 @@ html_theme_options = {
     "use_download_button": False,
     "use_fullscreen_button": False,
     "home_page_in_toc": True,
+    "navbar_persistent": [],  # the sidebar has the search
     "show_toc_level": 2,
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
+
+# MathJax comes from a package, so that no page asks a network for it; of its 24 MB the site needs one script and fonts.
+MATHJAX = Path(importlib.util.find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax"
+mathjax_path = "mathjax/tex-chtml.js"
+
+
+def copy_mathjax(app, exception):
+    """Copy the script and its fonts into a site that was built."""
+    if exception is None:
+        target = Path(app.outdir) / "_static" / "mathjax"
+        copy_asset(str(MATHJAX / "tex-chtml.js"), str(target))
+        fonts = Path("output") / "chtml" / "fonts" / "woff-v2"
+        copy_asset(str(MATHJAX / fonts), str(target / fonts))
+
+
+def setup(app):
+    """What Sphinx calls when it has read these settings."""
+    app.connect("build-finished", copy_mathjax)
+
 
 # What the notebooks and the pages of the repository link to beyond the site stays a link to the repository.
 suppress_warnings = ["myst.xref_missing", "mystnb.unknown_mime_type", "misc.highlighting_failure", "myst.header"]

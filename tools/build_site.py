@@ -53,6 +53,8 @@ def stage() -> None:
     shutil.rmtree(STAGE, ignore_errors=True)
     shutil.copytree(SITE, STAGE, ignore=shutil.ignore_patterns("playground", "models"))
     (STAGE / "notebooks").mkdir()
+    (STAGE / "pictures").mkdir()
+    shutil.copytree(ROOT / "docs" / "playground", STAGE / "_static" / "playground")
     for path in notebooks():
         copied = path.read_text(encoding="utf-8").replace(COLAB_BADGE, "../_static/colab-badge.svg")
         (STAGE / "notebooks" / path.name).write_text(copied, encoding="utf-8")
@@ -63,9 +65,6 @@ def stage() -> None:
     for name, heading, title in (("start", "Start", "Start"), ("instructors", "In an assignment", "For instructors")):
         text = f"# {title}\n\n{section(readme, heading)}"
         (STAGE / f"{name}.md").write_text(with_links(text, Path()), encoding="utf-8")
-    (STAGE / "pictures").mkdir()
-    for picture in (ROOT / "docs" / "playground").glob("*.png"):
-        shutil.copy(picture, STAGE / "pictures")
     pictures.bake_off(STAGE / "pictures" / "bake_off.svg")
     pictures.claims(STAGE / "pictures" / "claims.svg")
     pages.write_playground(STAGE / "extra" / "playground")
@@ -104,6 +103,9 @@ def with_links(text: str, folder: Path) -> str:
         if not target.exists():
             return found[0]
         path = target.relative_to(ROOT.resolve()).as_posix()
+        if target.suffix == ".png":  # a picture is carried along
+            shutil.copy(target, STAGE / "pictures")
+            return f"](pictures/{target.name})"
         return f"]({shown.get(path, f'{REPOSITORY}/blob/main/{path}')}{found[2] or ''})"
 
     return re.sub(r"\]\(([^)#:\s]+)(#[^)\s]*)?\)", link, text)
@@ -161,16 +163,11 @@ def playground_cards() -> str:
     """A card with a picture for each page of the playground."""
     cards = []
     for name, (title, _) in pages.TITLES.items():
-        picture = f'<img src="_images/{name}.png" alt="" loading="lazy">' if picture_of(name).exists() else ""
+        picture = f'<img src="_static/playground/{name}.png" alt="" loading="lazy">'
         cards.append(
             f'<li><a href="playground/{name}.html">{picture}<span>{title}</span></a><p>{INVITATIONS[name]}</p></li>'
         )
     return "\n".join(['<ul class="cards">', *cards, "</ul>"])
-
-
-def picture_of(name: str) -> Path:
-    """The small screenshot of a page of the playground."""
-    return ROOT / "docs" / "playground" / f"{name}.png"
 
 
 def model_rows() -> Iterator[str]:
