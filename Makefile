@@ -36,7 +36,7 @@ check:
 
 # The constraints keep the versions that are installed; uv adds the hashes of every wheel of them.
 lock: .venv/dev-installed
-	$(BIN)/python -m pip install --quiet -e '.[bench]'
+	$(BIN)/python -m pip install --quiet -e '.[bench,site]'
 	$(BIN)/python -m pip freeze --exclude-editable > .venv/tested.txt
 	$(BIN)/uv pip compile --quiet --python $(BIN)/python --all-extras --constraint .venv/tested.txt --generate-hashes \
 	    --no-annotate --custom-compile-command 'make lock' --no-emit-index-url --no-emit-find-links --output-file requirements.lock pyproject.toml

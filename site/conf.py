@@ -36,6 +36,7 @@ napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
 html_theme = "sphinx_book_theme"
+html_context = {"default_mode": "auto"}
 html_title = "sciformer"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]

@@ -20,13 +20,14 @@ matplotlib.use("svg")
 
 import pages_of_playground as pages
 import pictures
+from address import HOST, present_address
 
 from sciformer.lab.claims import CLAIMS
 from sciformer.lab.claims.tables import bake_off_table, claims_table
 
 ROOT = Path(__file__).parents[1]
 SITE, STAGE, BUILT = ROOT / "site", ROOT / "build" / "site-source", ROOT / "build" / "site"
-REPOSITORY = "https://github.com/sciformer/sciformer"
+REPOSITORY = HOST + present_address(ROOT)
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 #: The course in parts, each with the number of its first notebook.
 PARTS = {
