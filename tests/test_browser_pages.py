@@ -4,8 +4,11 @@ They run only when asked for, ``pytest -m browser``, and need Chromium and its d
 """
 
 import json
+import re
 import shutil
+import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +17,9 @@ from test_teach_export import rounded, stirred
 from sciformer import data
 from sciformer.lab.experiments import MNIST_IMAGE_TRANSFORMER, SHAKESPEARE
 from sciformer.teach.export import export_html
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+import pages_of_playground
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -140,3 +146,79 @@ def test_a_text_is_gone_on_with_the_same_for_the_same_seed(browser, tmp_path):
         browser.execute_script("find('speed').textContent = ''")
     assert texts[0] == texts[1] != texts[2]
     assert len(texts[0]) == len("ROMEO:\n") + 30
+
+
+@pytest.fixture(scope="module")
+def playground(tmp_path_factory):
+    """The pages of the playground by name."""
+    folder = tmp_path_factory.mktemp("playground")
+    return {path.stem: path for path in pages_of_playground.write_playground(folder)}
+
+
+def until(browser, condition, seconds=120):
+    """What a JavaScript expression gives, once that is true."""
+    end = time.monotonic() + seconds
+    while not (result := browser.execute_script(f"return {condition}")):
+        assert time.monotonic() < end, f"waited {seconds} s for {condition}"
+        time.sleep(0.2)
+    return result
+
+
+@pytest.mark.parametrize("name", pages_of_playground.TITLES)
+def test_pages_of_the_playground_ask_for_nothing_and_have_no_errors(name, playground, browser):
+    assert opened(browser, playground[name]) == ([], [])
+    time.sleep(1)
+    assert requests(browser, playground[name]) == []
+
+
+def test_the_shipped_models_are_quick_enough(playground, browser):
+    opened(browser, playground["draw"])
+    script = """const shown = page.seen(); for (let n = 0; n < 20; n++) page.read(shown);
+        const started = performance.now(); for (let n = 0; n < 100; n++) page.read(shown);
+        return (performance.now() - started) / 100"""
+    ms = browser.execute_script(script)
+    opened(browser, playground["write"])
+    script = """const stream = generate(page.model, page.prompt(), {temperature: 0.8, random: seeded(0)});
+        for (let n = 0; n < 40; n++) stream.next();
+        const started = performance.now(); for (let n = 0; n < 300; n++) stream.next();
+        return 300000 / (performance.now() - started)"""
+    speed = browser.execute_script(script)
+    print(f"the reader takes {ms:.2f} ms a digit, the writer writes {speed:.0f} characters a second")
+    assert ms <= MS_A_DIGIT
+    assert speed >= CHARACTERS_A_SECOND
+
+
+def test_a_word_is_moved_by_keyboard_and_asks(playground, browser):
+    from selenium.webdriver.common.action_chains import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    opened(browser, playground["words"])
+    before = browser.execute_script("return page.points[2][0]")
+    browser.execute_script("page.handles[2].focus()")
+    ActionChains(browser).send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ENTER).perform()
+    assert browser.execute_script("return page.points[2][0]") == pytest.approx(before + 0.2)
+    assert browser.find_element("id", "query").get_attribute("value") == "2"
+    rows = browser.execute_script("return [...document.querySelectorAll('#cancels tr')].map(row => row.innerText)")
+    changes = {row.split("\t")[0]: row.split("\t")[1] for row in rows}
+    assert changes["separable"] == "0.0 %"
+    assert changes["dot"] != "0.0 %"
+
+
+def test_an_inverted_mask_costs_the_writer_and_not_the_reader(playground, browser):
+    opened(browser, playground["break"])
+    sound = until(browser, "find('said').textContent.startsWith('Nothing is broken') && page.sound")
+    browser.find_element("id", "inverted").click()
+    until(browser, "find('said').textContent.startsWith('With inverted mask')")
+    numbers = "[...find(id).querySelectorAll('.value')].map(value => parseFloat(value.textContent))"
+    shares = browser.execute_script(f"return ['accuracy', 'losses'].map(id => {numbers})")
+    assert shares[0][0] == shares[0][1] >= 96
+    assert shares[1][0] == pytest.approx(sound["loss"], abs=0.01)
+    assert shares[1][1] > shares[1][0] + 1
+
+
+def test_the_two_slopes_are_two_and_one(playground, browser):
+    opened(browser, playground["slopes"])
+    said = until(browser, "find('said').textContent.startsWith('Slopes') && find('said').textContent")
+    pairs, running = (float(number) for number in re.findall(r"(\d\.\d\d) for", said))
+    assert 1.6 < pairs < 2.4
+    assert 0.6 < running < 1.4
