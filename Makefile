@@ -2,6 +2,7 @@
 # make test   the package's tests and every notebook
 # make lint   format, rules, the import contract, and every notebook in step with its script; nothing is changed
 # make types  the types of the package and of the benchmarks
+# make site   the course as a site, build/site/index.html, offline and without running a notebook
 # make check  everything that CI runs, the three above included: .ci/run
 # make lock   requirements.lock anew: what .venv holds, with hashes
 # Each makes the virtual environment .venv first if it is not there. In a container, as root: make lab FLAGS=--allow-root
@@ -9,7 +10,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: lab test lint types check lock clean
+.PHONY: lab test lint types site check lock clean
 
 lab: .venv/installed
 	$(BIN)/jupyter lab --LabApp.app_settings_dir=tools/lab $(FLAGS) notebooks/00_welcome.ipynb
@@ -27,12 +28,15 @@ lint: .venv/dev-installed
 types: .venv/dev-installed
 	$(BIN)/mypy
 
+site: .venv/site-installed
+	$(BIN)/python tools/build_site.py
+
 check:
 	bash .ci/run
 
 # The constraints keep the versions that are installed; uv adds the hashes of every wheel of them.
 lock: .venv/dev-installed
-	$(BIN)/python -m pip install --quiet -e '.[bench]'
+	$(BIN)/python -m pip install --quiet -e '.[bench,site]'
 	$(BIN)/python -m pip freeze --exclude-editable > .venv/tested.txt
 	$(BIN)/uv pip compile --quiet --python $(BIN)/python --all-extras --constraint .venv/tested.txt --generate-hashes \
 	    --no-annotate --custom-compile-command 'make lock' --no-emit-index-url --no-emit-find-links --output-file requirements.lock pyproject.toml
@@ -48,5 +52,9 @@ lock: .venv/dev-installed
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
 	@touch $@
 
+.venv/site-installed: .venv/installed
+	$(BIN)/python -m pip install --quiet -e '.[site]'
+	@touch $@
+
 clean:
-	rm -rf .venv .venv-colab
+	rm -rf .venv .venv-colab build

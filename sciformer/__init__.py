@@ -2,13 +2,13 @@
 
 The mechanisms, blocks and models stand here by name. Everything else is a module of its own that is imported when it is
 first used, so that ``import sciformer`` stays light: ``data``, ``training``, ``metrics``, ``plotting``, ``explore``,
-``course``, ``experiments``, ``records``, ``properties``, ``capstone``.
+``course``, ``experiments``, ``records``, ``properties``, ``capstone``, and the function ``export_html``.
 """
 
 import importlib
 import os
 import sys
-from types import ModuleType
+from typing import Any
 
 # `python -m sciformer grade` must import nothing from the current folder, where the submissions may be.
 if sys.argv[:1] == ["-m"] and "grade" in sys.argv and not sys.flags.safe_path:
@@ -126,7 +126,9 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> ModuleType:
+def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"sciformer.{_MODULES[name]}")
+    if name == "export_html":  # a function, but of a module that is imported when it is first used, like those above
+        return importlib.import_module("sciformer.teach.export").export_html
     raise AttributeError(f"module 'sciformer' has no attribute {name!r}")

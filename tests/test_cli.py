@@ -506,7 +506,8 @@ def test_output_that_nobody_reads_on_is_no_error(monkeypatch, capsys):
 
 @pytest.mark.attack
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
-def test_a_terminal_that_lacks_letters_shows_what_it_can(monkeypatch, encoding):
+def test_a_terminal_that_lacks_letters_shows_what_it_can(monkeypatch, tmp_path, encoding):
+    monkeypatch.setenv("SCIFORMER_PROGRESS", str(tmp_path / "none.json"))  # other tests have solved all exercises
     shown = io.BytesIO()
     with io.TextIOWrapper(shown, encoding=encoding) as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)

@@ -1,4 +1,4 @@
-"""``python -m sciformer``: train, record, claims, search, speedrun, progress, assignment, grade, class, data, doctor."""
+"""``python -m sciformer``: the commands by which models are trained, measured and shown, and answers graded."""
 
 import argparse
 import io
@@ -20,6 +20,7 @@ from sciformer.check.assignment import write_assignment
 from sciformer.check.command import run_grade
 from sciformer.cli.classes import add_class
 from sciformer.cli.errors import PACKAGE, drop_output, is_user_error, one_line
+from sciformer.cli.export import add_export
 from sciformer.cli.options import (
     LARGEST,
     PROCESSES,
@@ -92,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
     for command in (_add_train(commands), _add_record(commands), _add_search(commands)):
         command.add_argument("--profile", choices=get_args(Profile), help="size of the experiment")
         command.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add_export(commands)
     _add_claims(commands)
     for command in (_add_assignment(commands), _add_grade(commands)):
         command.add_argument("--exercises", type=Path, metavar="FILE.py", help="exercises of your own")

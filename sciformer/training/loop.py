@@ -40,7 +40,7 @@ def fit(
     and all start from it.
 
     Args:
-        batches: yields (*inputs, target); started again when it runs out, as a DataLoader is after an epoch.
+        batches: yields ``(*inputs, target)``; started again when it runs out, as a DataLoader is after an epoch.
         loss_fn: ``loss_fn(model(*inputs), target)``, the mean over the batch.
         on_step: called as ``on_step(number of steps done, model)``; a mapping it returns goes into the history.
         checkpoint: file to save to every ``checkpoint_every`` steps. If it is there already, training goes on from it

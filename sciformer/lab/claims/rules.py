@@ -35,12 +35,16 @@ class Finding:
         holds: None if it is not recorded yet.
         setting: which record, or what was computed.
         condition: under what it was measured; completes "holds only …". Needed where a claim has several findings.
+        gain: by how much two arms differ, positive on the claim's side; None if it is no such comparison.
+        error: the standard error of that difference.
     """
 
     holds: bool | None
     measured: str
     setting: str
     condition: str = ""
+    gain: float | None = None
+    error: float | None = None
 
 
 def verdict(findings: Sequence[Finding]) -> str:
@@ -98,10 +102,22 @@ def against(
     """
     known = known_metric(metric)
     differences = [a - b for a, b in zip(ours, theirs, strict=True)]
-    mean, error = mean_and_error(differences)
-    gain = mean if relation == "higher" else -mean if relation == "lower" else known.gain(mean)
+    gain, error = gain_and_error(ours, theirs, metric, relation)
     holds = gain >= -ERRORS * error if relation == "no worse" else gain > ERRORS * error
     return holds, f"{known.describe(ours)} against {known.describe(theirs)}: {known.describe_differences(differences)}"
+
+
+def gain_and_error(
+    ours: Sequence[float], theirs: Sequence[float], metric: str, relation: Relation = "better"
+) -> tuple[float, float]:
+    """The mean of the differences, pair by pair and positive on the side of the relation, and its standard error.
+
+    Raises:
+        InputError: if there is no such metric, or it has no better side and the relation needs one.
+    """
+    mean, error = mean_and_error([a - b for a, b in zip(ours, theirs, strict=True)])
+    gain = mean if relation == "higher" else -mean if relation == "lower" else known_metric(metric).gain(mean)
+    return gain, error
 
 
 def compare(
@@ -119,7 +135,8 @@ def compare(
     if content is None:
         return Finding(None, NOT_RECORDED, f"`{name}`", condition)
     ours, theirs = recorded_metric(content, metric, arm), recorded_metric(content, other_metric or metric, other)
-    return Finding(*against(ours, theirs, metric, relation), described(content), condition)
+    difference = gain_and_error(ours, theirs, metric, relation)
+    return Finding(*against(ours, theirs, metric, relation), described(content), condition, *difference)
 
 
 def reach(

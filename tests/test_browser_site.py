@@ -1,0 +1,157 @@
+"""The built site in Chromium: no page asks a network for anything, none has an error, and axe finds no violation.
+
+They run only when asked for, ``pytest -m browser``, and need the extra ``site``, Chromium and its driver; axe comes
+from npm.
+"""
+
+import importlib.util
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+from test_browser_pages import CHROMIUM, DRIVER, browser  # noqa: F401 - a fixture
+
+ROOT = Path(__file__).parents[1]
+AXE = "axe-core@4.14.1"
+NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme")
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs Chromium and chromedriver on the path"),
+    pytest.mark.skipif(
+        any(importlib.util.find_spec(name) is None for name in NEEDED), reason="needs pip install -e '.[site]'"
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    """The site, built anew."""
+    out = tmp_path_factory.mktemp("site")
+    subprocess.run([sys.executable, ROOT / "tools" / "build_site.py", "--out", out], check=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory):
+    """The script of axe-core."""
+    npm, folder = shutil.which("npm"), tmp_path_factory.mktemp("axe")
+    if npm is None:
+        pytest.skip("needs npm on the path")
+    subprocess.run([npm, "install", "--silent", "--no-audit", "--prefix", folder, AXE], check=True)
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text(encoding="utf-8")
+
+
+def pages(site):
+    return sorted(path for path in site.rglob("*.html") if "_static" not in path.parts)
+
+
+#: One page of each kind, and every page of the playground, for what takes long.
+KINDS = (
+    "index",
+    "playground",
+    "results",
+    "start",
+    "06_image_transformer",
+    "08_character_model",
+    "functional",
+    "search",
+)
+
+
+def some_pages(site):
+    return [path for path in pages(site) if path.stem in KINDS or path.parent.name == "playground"]
+
+
+class References(HTMLParser):
+    """The addresses and the anchors of a page."""
+
+    def __init__(self):
+        super().__init__()
+        self.links, self.anchors = [], set()
+
+    def handle_starttag(self, tag, attributes):
+        for name, value in attributes:
+            if name in ("href", "src") and value:
+                self.links.append(value)
+            if name in ("id", "name"):
+                self.anchors.add(value)
+
+
+def test_every_link_within_the_site_leads_somewhere(site):
+    read = {}
+    for path in pages(site):
+        read[path] = References()
+        read[path].feed(path.read_text(encoding="utf-8"))
+    broken = []
+    for path, references in read.items():
+        for link in references.links:
+            if re.match(r"[a-z]+:|//", link):
+                continue
+            address, _, anchor = unquote(link).partition("#")
+            target = (path.parent / address.partition("?")[0]).resolve() if address else path
+            target = target / "index.html" if target.is_dir() else target
+            found = target.exists() and (not anchor or target not in read or anchor in read[target].anchors)
+            broken += [] if found else [f"{path.relative_to(site)}: {link}"]
+    assert broken == []
+
+
+def test_no_page_asks_a_network_and_none_has_an_error(site, browser):  # noqa: F811
+    assert len(pages(site)) > 40
+    asked, wrong = [], []
+    for path in pages(site):
+        browser.get_log("performance"), browser.get_log("browser")
+        browser.get(path.as_uri())
+        sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+        urls = [m["params"]["request"]["url"] for m in sent if m["method"] == "Network.requestWillBeSent"]
+        asked += [f"{path.stem}: {url}" for url in urls if not re.match(r"file:|data:|blob:", url)]
+        wrong += [f"{path.stem}: {e['message']}" for e in browser.get_log("browser") if e["level"] == "SEVERE"]
+    assert asked == []
+    assert wrong == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_violation(theme, site, axe, browser):  # noqa: F811
+    found = []
+    for path in some_pages(site):
+        browser.get(path.as_uri())
+        browser.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
+        browser.execute_script(axe)
+        time.sleep(0.5)  # colours fade over
+        violations = browser.execute_async_script(
+            "const done = arguments[0]; axe.run().then(result => done(result.violations), error => done(String(error)))"
+        )
+        found += [
+            f"{path.relative_to(site)}: {violation['id']}, {len(violation['nodes'])} times, first "
+            f"{violation['nodes'][0]['html'][:200]}: {violation['nodes'][0]['failureSummary'][:300]}"
+            for violation in violations
+        ]
+    assert found == [], "\n".join(found)
+
+
+def test_nothing_is_wider_than_a_phone(site, browser):  # noqa: F811
+    phone = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    try:
+        wide = []
+        for path in some_pages(site):
+            browser.get(path.as_uri())
+            if (width := browser.execute_script("return document.documentElement.scrollWidth")) > 390:
+                wide.append(f"{path.relative_to(site)}: {width}")
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert wide == []
+
+
+def test_the_search_finds_a_word(site, browser):  # noqa: F811
+    browser.get((site / "search.html").as_uri() + "?q=softmax")
+    browser.implicitly_wait(20)
+    assert browser.find_elements("css selector", "#search-results li a")
+    browser.implicitly_wait(0)
