@@ -196,5 +196,7 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=BUILT)
     options = parser.parse_args()
     stage()
+    if options.out == BUILT:  # pages of an earlier build must not stay
+        shutil.rmtree(BUILT, ignore_errors=True)
     build(options.out)
     print(f"built: {options.out / 'index.html'}")
