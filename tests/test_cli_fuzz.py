@@ -4,12 +4,13 @@ import argparse
 import contextlib
 import errno
 import io
+import json
 import os
 import random
 import resource
 import signal
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,9 @@ import pytest
 from sciformer import cli
 from sciformer.data import fetching
 from sciformer.lab import claims, records, search, settings, trainers
+from sciformer.lab.experiments import MNIST_IMAGE_TRANSFORMER
 from sciformer.training import fit
+from sciformer.training.weights import save_weights
 
 pytestmark = [
     pytest.mark.attack,
@@ -85,8 +88,17 @@ def stubbed(monkeypatch, tmp_path):
     (folder / "loop").symlink_to("loop")
     (folder / "dangling").symlink_to("nothing")
     os.mkfifo(folder / "pipe")
+    trained(folder / "run")
     monkeypatch.chdir(folder)
     return folder
+
+
+def trained(folder):
+    """What ``train`` leaves behind, of a tiny model."""
+    setting = replace(MNIST_IMAGE_TRANSFORMER["quick"], embed_dim=8, num_heads=2, num_layers=1)
+    save_weights(setting.model(), folder / "model.safetensors")
+    history = {"seed": 0, "config": asdict(setting), "metrics": {}, "loss": [1.0], "curves": {}, "seconds": 1.0}
+    (folder / "history.json").write_text(json.dumps(history))
 
 
 def fetching_digits(split):
@@ -168,7 +180,14 @@ def lists_of(name, actions):
     """Argument lists of a subcommand: every option with every value by itself, and 60 mixtures."""
     draw = random.Random(name)
     required = [action for action in actions if not action.option_strings and action.nargs != "?"]
-    fill = {"task": ["mnist", "shakespeare"], "notebooks": ["text"], "files": ["text"], "report": ["text"]}
+    fill = {
+        "task": ["mnist", "shakespeare"],
+        "notebooks": ["text"],
+        "files": ["text"],
+        "report": ["text"],
+        "file": ["text"],
+        "run": ["run", "folder", "text"],
+    }
     options = [action for action in actions if action.option_strings and action.dest != "compile"]
     start = [name, *SMALL.get(name, [])]
 

@@ -69,6 +69,9 @@ def test_pictures_are_drawn_from_the_records(tmp_path):
     assert all((tmp_path / name).stat().st_size > 10_000 for name in ("a.svg", "b.svg"))
 
 
+needs_git = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs git's list of what belongs here")
+
+
 @pytest.fixture
 def copied(tmp_path):
     """A copy of all that git knows and that can name the address."""
@@ -84,6 +87,7 @@ def copied(tmp_path):
     return tmp_path
 
 
+@needs_git
 def test_the_address_is_changed_everywhere(copied):
     old = address.present_address(ROOT)
     changed = address.move(copied, "someone/else.where")

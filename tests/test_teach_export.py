@@ -104,7 +104,7 @@ WRAPPED = [
 
 
 @needs_node
-@pytest.mark.parametrize("score", [*FORMS, *FIXED_WELLS, *WRAPPED], ids=str)
+@pytest.mark.parametrize("score", [*FORMS, *FIXED_WELLS, *WRAPPED])
 def test_scores_with_options_are_computed_as_torch_does(score, tmp_path):
     assert_page_agrees(tiny_image_model(score=score), tmp_path)
     assert_page_agrees(tiny_text_model(score=score), tmp_path)

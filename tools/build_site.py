@@ -116,7 +116,7 @@ def filled(text: str) -> str:
     """A page with its gaps filled."""
     parts = {
         "count": str(len(notebooks())),
-        "claims": claims_table() if text.startswith("# Results") else str(len(CLAIMS)),
+        "claims": claims_table() if "\n# Results\n" in text else str(len(CLAIMS)),
         "bake_off": bake_off_table(),
         "map": course_map(),
         "playground": playground_cards(),
@@ -196,5 +196,7 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=BUILT)
     options = parser.parse_args()
     stage()
+    if options.out == BUILT:  # pages of an earlier build must not stay
+        shutil.rmtree(BUILT, ignore_errors=True)
     build(options.out)
     print(f"built: {options.out / 'index.html'}")

@@ -60,7 +60,7 @@ def claims(path: Path) -> None:
     for label, (_, finding) in zip(axis.get_yticklabels(), rows, strict=True):
         label.set_fontweight("bold" if finding is None else "normal")
     axis.set_xlabel(
-        f"standard errors on the claim's side (diamonds: {EDGE} or more); blue: the finding holds, orange: not"
+        f"standard errors on the claim's side (diamonds: {EDGE} or more)\nblue: the finding holds, orange: it does not"
     )
     axis.grid(axis="x", alpha=0.3)
     figure.savefig(path)

@@ -119,6 +119,13 @@ function draw_facts(packed) {
   draw_table(find("settings"), packed.facts);
 }
 
+// Why the page's logits are not torch's to the last digit.
+function rounding({ facts }) {
+  const dtype = Object.fromEntries(facts)["weights in this page"];
+  const rounded = dtype === "float32" ? "" : `The weights in this page are rounded to ${dtype}. `;
+  return `${rounded}With the same weights the two agree to 0.0001; the tests of the course hold them to it.`;
+}
+
 const darkens = matchMedia("(prefers-color-scheme: dark)");
 const shade = (theme) => document.documentElement.setAttribute("data-theme", theme);
 shade(darkens.matches ? "dark" : "light");

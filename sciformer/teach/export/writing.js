@@ -127,6 +127,6 @@ class TextPage {
   show_check() {
     const { logits } = this.model.forward(this.encode(this.packed.input.prompt)), last = logits.row(logits.rows - 1);
     const apart = Math.max(...this.packed.torch.map((z, v) => Math.abs(z - last[v])));
-    find("check").textContent = `The page computes what torch does: behind “${this.packed.input.prompt.trim()}” no logit is further than ${apart.toExponential(1)} from torch's.`;
+    find("check").textContent = `Beside torch: behind “${this.packed.input.prompt.trim()}” no logit is further than ${apart.toExponential(1)} from that of torch with the weights as they were trained. ${rounding(this.packed)}`;
   }
 }
