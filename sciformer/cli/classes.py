@@ -7,7 +7,7 @@ from typing import Any, get_args
 from sciformer.check import EXERCISES, classbook, progress
 from sciformer.check.command import show
 from sciformer.check.report import read_report
-from sciformer.cli.options import probability
+from sciformer.cli.options import FileEndingIn, probability
 from sciformer.data.files import check_regular, check_writable, written_whole
 from sciformer.functional import InputError
 
@@ -18,10 +18,12 @@ def add_class(commands: Any) -> None:
     own.add_argument("report", type=Path, help="what grade wrote")
     own.add_argument("--keep", choices=get_args(classbook.Keep), default="best", help="which counts of several")
     own.add_argument("--late", type=probability, default=1.0, help="what a late submission is worth, from 0 to 1")
-    own.add_argument("--picture", type=Path, metavar="FILE.png", help="draw the mistakes")
+    own.add_argument("--picture", type=FileEndingIn(".png"), metavar="FILE.png", help="draw the mistakes")
     own.add_argument("--roster", type=Path, metavar="FILE.csv", help="Canvas's gradebook or Moodle's grading worksheet")
     own.add_argument("--column", default="sciformer", help="name of the assignment in Canvas's gradebook")
-    own.add_argument("--out", type=Path, metavar="FILE.csv", help="the roster with the points filled in")
+    own.add_argument(
+        "--out", type=FileEndingIn(".csv"), metavar="FILE.csv", help="the roster with the points filled in"
+    )
     own.set_defaults(command=run_class)
 
 
@@ -29,7 +31,9 @@ def add_progress(commands: Any) -> None:
     """The command and its options."""
     own = commands.add_parser("progress", help="which exercises are solved, in the folder of the notebooks")
     own.add_argument("--folder", type=Path, default=Path(), help="where the notebooks are (default: here)")
-    own.add_argument("--picture", type=Path, metavar="FILE.png", help="draw the course with what is solved")
+    own.add_argument(
+        "--picture", type=FileEndingIn(".png"), metavar="FILE.png", help="draw the course with what is solved"
+    )
     own.set_defaults(command=run_progress)
 
 
