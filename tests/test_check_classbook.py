@@ -148,6 +148,14 @@ def test_the_command_shows_draws_and_fills_in(tmp_path, capsys):
     assert [row[-1] for row in csv.reader(out.open(newline=""))][-3:] == ["10", "2.5", "7"]
 
 
+@pytest.mark.parametrize("option", ["--picture", "--out"])
+def test_a_file_of_another_kind_is_not_replaced(tmp_path, capsys, option):
+    write_report(CLASS, 3, tmp_path / "grades.json")
+    with pytest.raises(SystemExit):
+        main(["class", str(tmp_path / "grades.json"), option, str(tmp_path / "thesis.tex")])
+    assert "does not end in ." in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("arguments", [["--roster", "export.csv"], ["--out", "import.csv"]])
 def test_a_roster_and_where_to_write_it_go_together(tmp_path, capsys, arguments):
     write_report(CLASS, 3, tmp_path / "grades.json")

@@ -23,7 +23,7 @@ from sciformer.cli import main
 NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "02_scaled_dot_product.ipynb"
 #: For the commands: with a sandbox wherever there can be one.
 HOW = [] if bubblewrap.WORKS else ["--unsandboxed"]
-RIGHT = Path(solutions.nb02.__file__).read_text()
+RIGHT = Path(solutions.nb02.__file__).read_text().split("\n\n\ndef test_attention")[0]
 NAMES = ["masked_weights", "scaled_dot_product", "future_leaks"]
 
 
@@ -51,8 +51,8 @@ def test_a_student_version_is_a_notebook_that_knows_its_exercises(tmp_path):
     path, count = write_assignment(NOTEBOOK, tmp_path / "handed out", EXERCISES)
     student = nbformat.read(path, as_version=4)
     nbformat.validate(student)
-    assert count == 3
-    assert student.metadata["sciformer"]["exercises"] == NAMES
+    assert count == 4
+    assert student.metadata["sciformer"]["exercises"] == [*NAMES, "test_attention"]
     assert list(tmp_path.iterdir()) == [tmp_path / "handed out"]
 
 
@@ -88,7 +88,7 @@ def test_nbgrader_gets_an_answer_cell_and_a_locked_test_cell():
     student = student_version(read_notebook(NOTEBOOK), EXERCISES, nbgrader=True)
     nbformat.validate(nbformat.from_dict(student))
     marked = [c for c in student["cells"] if "nbgrader" in c["metadata"]]
-    assert len(marked) == 6
+    assert len(marked) == 8
     answer, test = marked[2], marked[3]
     assert answer["metadata"]["nbgrader"] == {
         "grade": False,

@@ -133,6 +133,21 @@ def test_the_command_shows_what_is_solved(kept, capsys):
     assert out[-1].startswith("1 of 59 exercises solved, 2 of ")
 
 
+def test_the_command_draws_the_course(kept, capsys, tmp_path):
+    check.scaled_dot_product(right)
+    picture = tmp_path / "course.png"
+    assert main(["progress", "--picture", str(picture)]) == 0
+    assert capsys.readouterr().out.endswith(f"written: {picture}\n")
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    found = progress.states(EXERCISES)
+    assert found["02"] == {
+        "masked_weights": "open",
+        "scaled_dot_product": "solved",
+        "future_leaks": "open",
+        "test_attention": "open",
+    }
+
+
 def test_a_review_asks_about_mistakes_that_were_made(kept, capsys):
     check.review()
     assert capsys.readouterr().out.startswith("There is nothing to review yet")

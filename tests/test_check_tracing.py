@@ -18,13 +18,13 @@ def late(query, key, value, attn_mask=None):
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -math.inf)
     weights = scores.softmax(dim=-1)
-    weights = weights + 0.1
-    return weights @ value
+    weights = (weights + 0.1) / 3
+    return weights @ value * 2
 
 
 def early(query, key, value, attn_mask=None):
     scores = query @ key.T
-    scores = scores / query.shape[-1] ** 0.3
+    scores = scores / (1 + query.shape[-1] ** 0.3)
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -math.inf)
     return scores.softmax(dim=-1) @ value
@@ -33,8 +33,8 @@ def early(query, key, value, attn_mask=None):
 @pytest.mark.parametrize(
     ("answer", "right", "wrong"),
     [
-        (late, "`weights = scores.softmax(dim=-1)`", "`weights = weights + 0.1`"),
-        (early, "`scores = query @ key.T`", "`scores = scores / query.shape[-1] ** 0.3`"),
+        (late, "`weights = scores.softmax(dim=-1)`", "`weights = (weights + 0.1) / 3`"),
+        (early, "`scores = query @ key.T`", "`scores = scores / (1 + query.shape[-1] ** 0.3)`"),
     ],
 )
 def test_the_line_is_named(answer, right, wrong):

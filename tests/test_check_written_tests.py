@@ -1,5 +1,6 @@
 """Tests that readers write: which versions they misjudge is told by name, and what the matter is where it is known."""
 
+import json
 import math
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import torch.nn.functional as F
 
 from sciformer import check
 from sciformer.check import EXERCISES
+from sciformer.check.wire import decode_observation, encode_observation
 from sciformer.check.written_tests import WrittenTest
 
 WRITTEN = [exercise for exercise in EXERCISES.values() if isinstance(exercise, WrittenTest)]
@@ -119,3 +121,13 @@ def test_a_loop_that_never_ends_is_cut_off(monkeypatch):
 def test_the_notebook_says_how_many_faulty_versions_there_are(exercise):
     (script,) = (Path(__file__).parents[1] / "notebooks_py").glob(f"{exercise.notebook}_*.py")
     assert f"reject each of {len(exercise.faulty)} faulty ones" in script.read_text().replace("\n# ", " ")
+
+
+def test_a_grader_judges_from_what_a_worker_says():
+    exercise = check.test_attention
+    cases = exercise.draw(5)
+    seen = exercise.observe(lambda attention: None, cases, 5)
+    said = json.loads(json.dumps(encode_observation(seen)))
+    diagnosis = exercise.judge(exercise.draw(5), decode_observation(said), 5)
+    assert diagnosis.kind == "survivors"
+    assert diagnosis.message == exercise.diagnose(lambda attention: None, seed=5).message

@@ -14,8 +14,8 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "museum.md"
 HEAD = """# A museum of real bugs
 
 Each of these {count} mistakes shipped: in a course, a library, a published model or a test. Most ran without an error,
-and some of the models trained well enough. Nobody here did worse than the rest of us: the links lead to people who
-looked closely and said so in public.
+and some of the models trained well enough. Such mistakes happen to everybody who writes attention. The links lead to
+people who looked closely and said so in public.
 
 Each bug is shown as small as it gets, in the notation of the course, as an answer to one of its exercises. The
 original is written otherwise, and the link has it. **Find the bug before you unfold the diagnosis.** Then mend it:

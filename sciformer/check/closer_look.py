@@ -21,12 +21,15 @@ class Look:
     """What was found.
 
     Args:
+        probe: what an input has to do with the mistake.
+        line: the first of the student's lines with wrong numbers.
         inputs: the smallest that show the mistake.
         expected: the right result for them.
         got: the student's.
     """
 
-    sentences: tuple[str, ...]
+    probe: str | None
+    line: str | None
     inputs: Inputs
     expected: Any
     got: Any
@@ -51,19 +54,19 @@ def look_closer(
     line = first_wrong_line(lambda: run(first), lambda: reference(first), list(first.values()), is_own)
     found = probes(run, reference, last) if last is not None else None
     inputs = shrunk(first, lambda cut: _still_differs(run, reference, cut))
-    return Look(tuple(s for s in (found, line) if s), inputs, reference(inputs), run(inputs))
+    return Look(found, line, inputs, reference(inputs), run(inputs))
 
 
 def _still_differs(run: Callable[[Inputs], Any], reference: Callable[[Inputs], Any], inputs: Inputs) -> bool:
     try:
         wanted = reference(inputs)
-        return _is_plain_to_see(wanted) and not same(wanted, run(inputs))
+        return is_finite(wanted) and not same(wanted, run(inputs))
     except Exception:
         return False  # the inputs are none of this exercise's any more
 
 
-def _is_plain_to_see(result: Any) -> bool:
-    """Whether a result has numbers, and none that only inputs without a meaning give."""
+def is_finite(result: Any) -> bool:
+    """Whether a result has numbers, and neither NaN nor ∞ among them."""
     parts = result if isinstance(result, list) else [result]
     tensors = [x for x in parts if isinstance(x, Tensor)]
     return all(x.numel() and bool(torch.isfinite(x.double()).all()) for x in tensors)

@@ -27,9 +27,10 @@ from torch import Tensor
 
 from sciformer.check import progress, settings
 from sciformer.check.causes import Fault, find_cause
-from sciformer.check.closer_look import line_that_writes, look_closer
+from sciformer.check.closer_look import is_finite, line_that_writes, look_closer
 from sciformer.check.gradients import agree, gradients
 from sciformer.check.limits import TimeUp, limited
+from sciformer.check.repairing import Change, one_change
 from sciformer.check.symptoms import symptom
 from sciformer.check.values import kind_of, plain, same, table
 
@@ -43,6 +44,8 @@ _NOT_THEIRS = (str(Path(__file__).parents[1]), str(Path(torch.__file__).parents[
 #: Lines of a message, so that it can be taken in at a glance.
 LONGEST = 15
 _SMALLEST = "\n  the smallest input"
+#: Kinds of what is wrong with a result.
+_OF_NUMBERS = ("wrong numbers", "wrong shape", "NaN", "likely mistake", "known mistake")
 _OUT = "Something takes them out of the graph: .item(), .detach(), .data, torch.tensor(...), torch.no_grad()."
 
 #: What to tell the student when the backward pass stops with one of torch's own messages.
@@ -140,7 +143,7 @@ class Diagnosis:
     """The judgement of one answer.
 
     Args:
-        kind: "correct", "not attempted", "known mistake", "likely mistake", or what else went wrong.
+        kind: "correct", "unstable", "not attempted", "known mistake", "likely mistake", or what else went wrong.
         says: the judgement in words.
         message: all that a student can read: the judgement, the smallest input, the section to read again.
         faults: names of the mistakes that were recognised.
@@ -156,8 +159,8 @@ class Diagnosis:
 
     @property
     def correct(self) -> bool:
-        """Whether the answer is right."""
-        return self.kind == "correct"
+        """Whether the answer is right, if only for inputs of a usual size."""
+        return self.kind in ("correct", "unstable")
 
 
 class Exercise:
@@ -174,6 +177,8 @@ class Exercise:
         seconds: how long all calls together may take.
         solution: what :meth:`use` goes on with where there is no right answer yet; by default ``reference``.
         hints: for :meth:`hint`, the gentlest first.
+        large: inputs that may be a thousand times as large as in the cases; a right answer whose exponentials then
+            overflow is told so.
     """
 
     def __init__(
@@ -192,6 +197,7 @@ class Exercise:
         seconds: float = 5.0,
         solution: Callable[..., Any] | None = None,
         hints: tuple[str, ...] = (),
+        large: tuple[str, ...] = (),
     ):
         self.name = reference.__name__
         self.reference, self.notebook, self.section, self.level = reference, notebook, section, level
@@ -199,7 +205,7 @@ class Exercise:
         self.faults = tuple(faults)
         self.differentiable, self.seconds = differentiable, seconds
         self.solution, self.hints = solution or reference, hints
-        self._hinted = 0
+        self._hinted, self.large = 0, large
 
     @property
     def points(self) -> int:
@@ -236,12 +242,10 @@ class Exercise:
     def use(self, answer: Any) -> Any:
         """The answer if it is right, and the solution otherwise; prints which, so that a notebook can go on with it."""
         diagnosis = self.diagnose(answer)
-        if diagnosis.correct:
-            print(f"{self._told(diagnosis)}; the notebook goes on with yours")
-            return answer
-        separator = "; " if diagnosis.kind == "not attempted" else "\n"
-        print(f"{self._told(diagnosis)}{separator}the notebook goes on with the solution")
-        return self.solution
+        said = self._told(diagnosis)
+        separator = "; " if diagnosis.kind in ("correct", "not attempted") else "\n"
+        print(f"{said}{separator}the notebook goes on with {'yours' if diagnosis.correct else 'the solution'}")
+        return answer if diagnosis.correct else self.solution
 
     def hint(self) -> None:
         """Print the next hint; after the last, where the solution is."""
@@ -264,14 +268,58 @@ class Exercise:
         cases = self.draw(seed, dtype, device)
         seen = self.observe(answer, cases, seed)
         diagnosis = self.judge(cases, seen, seed)
-        if diagnosis.kind in ("wrong numbers", "likely mistake", "known mistake", "NaN"):
-            return self._located(diagnosis, answer, cases, seen, seed)
+        if diagnosis.correct:
+            return self._if_stable(diagnosis, answer, cases, seed)
+        if diagnosis.kind in _OF_NUMBERS or diagnosis.kind == "raises":
+            change = self._change(answer, cases, seed)
+            told = _told(change, known=diagnosis.kind in ("known mistake", "likely mistake"))
+            if diagnosis.kind in _OF_NUMBERS and _SMALLEST in diagnosis.message:
+                return self._located(diagnosis, answer, cases, seen, seed, told)
+            at = diagnosis.message.rindex("\n  read again")
+            return replace(diagnosis, message=diagnosis.message[:at] + told + diagnosis.message[at:])
         if diagnosis.kind == "changes its input":
             return self._with_the_line_that_writes(diagnosis, answer, cases, seed)
         return diagnosis
 
-    def _located(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
-        """The same diagnosis with what only further calls of the answer can tell: a smaller input, a line."""
+    def _if_stable(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int) -> Diagnosis:
+        """The diagnosis of a right answer, which says so if large inputs make its exponentials overflow."""
+        for case in cases if self.large else ():
+            inputs = case.inputs | {name: 1000 * case.inputs[name] for name in self.large}
+            wanted = self._plainly(self.reference, inputs, seed=seed)
+            got = self._safely(partial(self._plainly, answer, inputs, seed=seed))
+            if not is_finite(wanted) or is_finite(got):
+                continue
+            says = (
+                f"With `{'` and `'.join(self.large)}` 1000 times as large, an exponential overflows or all round to 0."
+            )
+            advice = "Subtract the largest score of a row before you take exponentials, as torch's softmax does."
+            rows = table({name: plain(x) for name, x in inputs.items()} | {"expected": wanted, "got": got}, 8)
+            more = fill(f"{says} {advice}", 96, initial_indent="  ", subsequent_indent="  ")
+            message = f"{diagnosis.message}, but unstable\n{more}\n  {case.name}, enlarged:{rows}"
+            return replace(diagnosis, kind="unstable", says=says, message=message, symptom=message)
+        return diagnosis
+
+    def _change(self, answer: Any, cases: list[Case], seed: int) -> Change | None:
+        """The one change of the student's own program that makes it right, if there is one."""
+        expected = [self._numbers(self.reference, case, seed) for case in cases]
+
+        def is_right(candidate: Any) -> bool:
+            try:
+                numbers = (self._numbers(candidate, case, seed) for case in cases)
+                return all(same(got, right) for got, right in zip(numbers, expected, strict=True))
+            except Exception:
+                return False
+
+        return self._safely(lambda: one_change(answer, is_right))
+
+    def _located(
+        self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int, change: str
+    ) -> Diagnosis:
+        """The same diagnosis with what only further calls of the answer can tell: a smaller input, and a line.
+
+        Args:
+            change: the line that has the mistake, as it is told, or nothing.
+        """
         wrong = [
             n
             for n, call in enumerate(seen.calls)
@@ -290,15 +338,17 @@ class Exercise:
         if look is None:
             return diagnosis
         name = case.name if look.inputs is case.inputs else f"cut from {case.name}"
-        more = "".join(f"\n{fill(s, 96, initial_indent='  ', subsequent_indent='  ')}" for s in look.sentences)
+        told = [sentence for sentence in (look.probe, "" if change else look.line) if sentence]
+        sentences = "".join(f"\n{fill(s, 96, initial_indent='  ', subsequent_indent='  ')}" for s in told)
 
-        def inserted(message: str) -> str:
+        def inserted(message: str, more: str) -> str:
             first, rest = message.split(_SMALLEST, 1)
             last = rest[rest.rindex("\n  read again") :]
             most = LONGEST - 1 - sum(part.count("\n") for part in (first, more, last, _SMALLEST))
             return f"{first}{more}{self._shown(name, look.inputs, look.expected, look.got, most)}{last}"
 
-        return replace(diagnosis, message=inserted(diagnosis.message), symptom=inserted(diagnosis.symptom))
+        message = inserted(diagnosis.message, sentences + change)
+        return replace(diagnosis, message=message, symptom=inserted(diagnosis.symptom, sentences))
 
     def _with_the_line_that_writes(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int) -> Diagnosis:
         def run(inputs: dict[str, Any]) -> Any:
@@ -521,6 +571,13 @@ class Exercise:
         # JupyterLab shows about 100 characters in a line and breaks longer ones within words.
         lines = [fill(f"{self.name}: not right yet. {sentence}", 96, subsequent_indent="  "), *more]
         return "\n".join(lines) + f"{shown}\n  read again: notebook {self.notebook}, '{see or self.section}'"
+
+
+def _told(change: Change | None, *, known: bool) -> str:
+    """A change in a message: only its line where the mistake is known, so that something is left to do."""
+    if change is None:
+        return ""
+    return f"\n  in your line: {change.old}" if known else change.told()
 
 
 def parameter(module: Any, name: str) -> Tensor:

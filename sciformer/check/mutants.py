@@ -28,17 +28,19 @@ class Mutant:
     Args:
         says: the slip, as a sentence.
         answer: takes the steps of the right answer as it does.
+        text: the program, without annotations and docstrings.
     """
 
     says: str
     answer: Callable[..., Any]
+    text: str
 
 
 @cache
 def mutants(reference: Callable[..., Any]) -> tuple[Mutant, ...]:
     """All mutants of a right answer that are programs; none where its source cannot be read."""
     try:
-        program = _program(reference)
+        program = program_of(reference)
     except (OSError, TypeError, SyntaxError):
         return ()
     scope = _scope(reference)
@@ -52,7 +54,7 @@ def mutants(reference: Callable[..., Any]) -> tuple[Mutant, ...]:
                 if text not in found:
                     own = dict(scope)
                     exec(compile(program, f"<mutant of {reference.__name__}>", "exec"), own)
-                    found[text] = Mutant(says, own[reference.__name__])
+                    found[text] = Mutant(says, own[reference.__name__], text)
             except (SyntaxError, ValueError, TypeError):
                 pass  # this slip is no program here
             finally:
@@ -66,7 +68,7 @@ def _scope(reference: Callable[..., Any]) -> dict[str, Any]:
     return vars(module) if module else {}
 
 
-def _program(reference: Callable[..., Any]) -> ast.Module:
+def program_of(reference: Callable[..., Any]) -> ast.Module:
     """The right answer and the functions of its own file that it uses, without annotations and docstrings."""
     scope = _scope(reference)
     trees: dict[str, ast.stmt] = {}

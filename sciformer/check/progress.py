@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from sciformer.data.files import written_whole
 
@@ -60,18 +60,29 @@ def keep(diagnosis: "Diagnosis") -> int:
     return int(entry["wrong"])
 
 
+State = Literal["solved", "tried", "open"]
+_MARKS: dict[State, str] = {"solved": "■", "tried": "◧", "open": "□"}
+
+
+def states(exercises: Mapping[str, "Exercise"], folder: Path | None = None) -> dict[str, dict[str, State]]:
+    """By notebook, each exercise and whether it is solved, tried or open."""
+    kept = load(folder)
+    found: dict[str, dict[str, State]] = {}
+    for name, exercise in exercises.items():
+        state: State = "solved" if kept.get(name, {}).get("solved") else "tried" if name in kept else "open"
+        found.setdefault(exercise.notebook, {})[name] = state
+    return found
+
+
 def overview(exercises: Mapping[str, "Exercise"], folder: Path | None = None) -> str:
     """A line for each notebook: ■ solved, ◧ tried, □ open, then what is open."""
-    kept = load(folder)
-    notebooks: dict[str, list[str]] = {}
-    for name, exercise in exercises.items():
-        notebooks.setdefault(exercise.notebook, []).append(name)
+    found = states(exercises, folder)
     lines = []
-    for notebook, names in notebooks.items():
-        marks = "".join("■" if kept.get(n, {}).get("solved") else "◧" if n in kept else "□" for n in names)
-        open_ones = [name for name in names if not kept.get(name, {}).get("solved")]
-        lines.append(f"{notebook}  {marks:8}{', '.join(open_ones)}".rstrip())
-    solved = [name for name in exercises if kept.get(name, {}).get("solved")]
+    for notebook, of in found.items():
+        marks = "".join(_MARKS[state] for state in of.values())
+        unsolved = ", ".join(name for name, state in of.items() if state != "solved")
+        lines.append(f"{notebook}  {marks:8}{unsolved}".rstrip())
+    solved = [name for of in found.values() for name, state in of.items() if state == "solved"]
     points = (sum(exercises[n].points for n in names) for names in (solved, exercises))
     lines.append("{} of {} exercises solved, {} of {} points".format(len(solved), len(exercises), *points))
     return "\n".join(lines)

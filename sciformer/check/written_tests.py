@@ -86,5 +86,10 @@ class WrittenTest(Exercise):
             shown += "\n" + fill(f"right versions that it rejects: {names}", 96, initial_indent="  ")
         return ("false alarm" if rejected else "survivors"), " ".join(says), shown
 
-    def _located(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
+    def _change(self, answer: Any, cases: list[Case], seed: int) -> None:
+        return None  # a test is not right because a change makes it accept and reject as it should
+
+    def _located(
+        self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int, change: str
+    ) -> Diagnosis:
         return diagnosis  # what is wrong with a test is not in its numbers

@@ -15,10 +15,10 @@ from typing import Any, get_args
 import torch
 
 from sciformer import data
-from sciformer.check import EXERCISES, grading, progress
+from sciformer.check import grading
 from sciformer.check.assignment import write_assignment
 from sciformer.check.command import run_grade
-from sciformer.cli.classes import add_class
+from sciformer.cli.classes import add_class, add_progress
 from sciformer.cli.errors import PACKAGE, drop_output, is_user_error, one_line
 from sciformer.cli.export import add_export
 from sciformer.cli.options import (
@@ -100,9 +100,7 @@ def parser() -> argparse.ArgumentParser:
     add_speedrun(commands)
     add_class(commands)
     _add_data(commands)
-    own = commands.add_parser("progress", help="which exercises are solved, in the folder of the notebooks")
-    own.add_argument("--folder", type=Path, default=Path(), help="where the notebooks are (default: here)")
-    own.set_defaults(command=run_progress)
+    add_progress(commands)
     doctor = commands.add_parser("doctor", help="versions, device, threads, data: paste it into a bug report")
     doctor.set_defaults(command=run_doctor)
     return top
@@ -442,17 +440,6 @@ def run_assignment(options: argparse.Namespace) -> None:
         check_regular(notebook)
         path, count = write_assignment(notebook, options.out, exercises, nbgrader=options.nbgrader)
         print(f"written: {path}, {count} exercises")
-
-
-def run_progress(options: argparse.Namespace) -> None:
-    """Show what is solved.
-
-    Raises:
-        InputError: if the folder does not exist.
-    """
-    if not options.folder.is_dir():
-        raise InputError(f"--folder {options.folder} is no folder")
-    print(progress.overview(EXERCISES, options.folder))
 
 
 def run_data(options: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@ import argparse
 import math
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -60,6 +61,18 @@ def probability(text: str) -> float:
     if not 0 <= (number := float(text)) <= 1:
         raise argparse.ArgumentTypeError(f"{text} does not lie in 0..1")
     return number
+
+
+@dataclass(frozen=True)
+class FileEndingIn:
+    """A path whose name ends so, as an option's type: what is written cannot replace a file of another kind."""
+
+    ending: str
+
+    def __call__(self, text: str) -> Path:
+        if not text.endswith(self.ending) or text == self.ending:
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} does not end in {self.ending}")
+        return Path(text)
 
 
 def check_device(name: str) -> None:

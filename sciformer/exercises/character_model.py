@@ -653,6 +653,7 @@ EXERCISES = (
             "`ordered, order = p.sort(dim=-1, descending=True)`; the inverse is "
             "`torch.zeros_like(p).scatter(-1, order, …)`.",
         ),
+        large=("logits",),
         cases=_nucleus_cases,
         faults=_NUCLEUS_FAULTS,
     ),

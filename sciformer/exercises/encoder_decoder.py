@@ -503,6 +503,7 @@ EXERCISES = (
             "`log_softmax(dim=-1)`, then `gather` the wanted tokens: (B, L, V) becomes (B, L). Then keep the "
             "positions where padding is not wanted.",
         ),
+        large=("logits",),
         cases=_answer_loss_cases,
         faults=_ANSWER_LOSS_FAULTS,
     ),
@@ -516,6 +517,7 @@ EXERCISES = (
             "Who asks, and who answers? Then: which keys may be seen, and on which axis of the scores do they stand?",
             "`torch.arange(S) < lengths[:, None]` is (B, S). The scores are (B, L, S).",
         ),
+        large=("x",),
         cases=_look_across_cases,
         faults=_LOOK_ACROSS_FAULTS,
     ),

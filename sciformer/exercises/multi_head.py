@@ -532,6 +532,7 @@ EXERCISES = (
             "Six query heads and two key heads: they need keys 0, 0, 0, 1, 1, 1. `repeat` and "
             "`repeat_interleave` differ; try both on `torch.arange(2)`.",
         ),
+        large=("query",),
         cases=_grouped_attention_cases,
         faults=_GROUPED_ATTENTION_FAULTS,
     ),

@@ -454,6 +454,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "The temperature divides the scores, before the softmax. Which axis of the scores belongs to the "
             "words that answer?",
         ),
+        large=("x",),
         cases=_tempered_attention_cases,
         faults=_TEMPERED_ATTENTION_FAULTS,
     ),

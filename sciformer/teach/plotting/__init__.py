@@ -4,7 +4,7 @@ Colours: viridis for what is positive, a red-blue map centred on 0 for what is s
 lines. All three stay legible to colour-blind readers.
 """
 
-from sciformer.teach.plotting.classes import mistakes
+from sciformer.teach.plotting.classes import course, mistakes
 from sciformer.teach.plotting.lines import (
     bands,
     bars,
@@ -30,6 +30,7 @@ __all__ = [
     "clusters",
     "confusion",
     "convex_hull",
+    "course",
     "curves",
     "dots_and_curves",
     "figure_of",

@@ -1,6 +1,6 @@
-"""What a class made of its exercises."""
+"""What a class made of its exercises, and how far one reader is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import shorten
 
 import matplotlib.pyplot as plt
@@ -38,4 +38,28 @@ def mistakes(tallies: Sequence[Tally], *, most: int = 3) -> Figure:
     ax.set(xlim=(0, 1), xlabel="share of those who tried", title="What became of each exercise")
     ax.invert_yaxis()
     ax.spines[["top", "right", "left"]].set_visible(False)
+    return figure
+
+
+def course(states: Mapping[str, Mapping[str, str]], titles: Mapping[str, str]) -> Figure:
+    """A row for each notebook, a square for each exercise: solved, tried or open.
+
+    Args:
+        states: by notebook, each exercise's name and state.
+        titles: of the notebooks.
+    """
+    colors = {"solved": COLORS[6], "tried": COLORS[5], "open": "white"}
+    figure, ax = plt.subplots(figsize=(10, 0.9 + 0.36 * len(states)), layout="constrained")
+    for row, of in enumerate(states.values()):
+        for column, (name, state) in enumerate(of.items()):
+            ax.barh(row, 0.94, left=column, height=0.84, color=colors[state], edgecolor="0.6")
+            ax.text(column + 0.47, row, name, ha="center", va="center", fontsize=7)
+        if all(state == "solved" for state in of.values()):
+            ax.text(len(of) + 0.05, row, "done", va="center", fontsize=8)
+    ax.set_yticks(range(len(states)), [f"{notebook}  {titles[notebook]}" for notebook in states], fontsize=8)
+    solved = sum(state == "solved" for of in states.values() for state in of.values())
+    ax.set_title(f"{solved} of {sum(map(len, states.values()))} exercises solved", fontsize=10)
+    ax.invert_yaxis()
+    ax.set_xticks([])
+    ax.spines[:].set_visible(False)
     return figure

@@ -1,0 +1,55 @@
+"""One change of the student's own program that makes it right: which line it is in, and what should stand there.
+
+What is generated from the right answer to find a mistake is generated here from the wrong one to find a repair, as
+programs are repaired automatically (Le Goues, Pradel & Roychoudhury 2019, "Automated program repair").
+"""
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from sciformer.check.mutants import mutants, program_of
+
+#: A line that is longer says too much at once.
+_LONGEST_LINE = 88
+#: What follows a condition is not repaired by never doing it.
+_NO_REPAIR = ("if True", "if False", "elif True", "elif False")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A line of the student's, and what should stand there; nothing where the line is one too many."""
+
+    old: str
+    new: str
+
+    def told(self) -> str:
+        """The change, indented as a message is."""
+        if not self.new:
+            return f"\n  Without this line of yours it would be right:\n    {self.old}"
+        return f"\n  With one change it would be right. In place of your line\n    {self.old}\n  write\n    {self.new}"
+
+
+def one_change(answer: Callable[..., Any], is_right: Callable[[Callable[..., Any]], bool]) -> Change | None:
+    """The one line to change, or None where no single small change helps.
+
+    Args:
+        is_right: whether a changed program is right on every input.
+    """
+    try:
+        before = ast.unparse(program_of(answer)).splitlines()
+        programs = mutants.__wrapped__(answer)
+    except (OSError, TypeError, SyntaxError, ValueError, KeyError, AttributeError):
+        return None  # no function or class with a source of its own
+    for mutant in programs:
+        changed = [
+            lines for lines in zip_longest(before, mutant.text.splitlines(), fillvalue="") if lines[0] != lines[1]
+        ]
+        if len(changed) != 1 or max(map(len, changed[0])) > _LONGEST_LINE:
+            continue
+        old, new = (line.strip() for line in changed[0])
+        if not new.startswith(_NO_REPAIR) and is_right(mutant.answer):
+            return Change(old, "" if new == "pass" else new)
+    return None

@@ -1,0 +1,116 @@
+"""One change of the student's own program: found where it is enough, told in full only where no mistake is known."""
+
+import math
+
+import pytest
+import torch
+
+from sciformer import check
+from sciformer.check.exercise import LONGEST
+from sciformer.check.repairing import Change, one_change
+
+
+def message(exercise, answer):
+    text = exercise.diagnose(answer, seed=0).message
+    assert len(text.splitlines()) <= LONGEST
+    return text
+
+
+def too_late(length, embed_dim):
+    position = torch.arange(length)[:, None]
+    frequency = 10000.0 ** (-torch.arange(1, embed_dim, 2) / embed_dim)
+    angle = position * frequency
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)
+
+
+def too_short(p):
+    order = p.argsort()
+    factor = torch.arange(len(p), 1, -1, device=p.device)
+    adjusted = (factor * p[order]).cummax(dim=0).values.clamp(max=1)
+    return adjusted[order.argsort()]
+
+
+def unscaled(query, key, value, attn_mask=None):
+    scores = query @ key.T / math.sqrt(len(query))
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf)
+    return scores.softmax(dim=-1) @ value
+
+
+def far_off(query, key, value, attn_mask=None):
+    return torch.tanh((query @ key.T).softmax(dim=0)) @ key
+
+
+def test_an_unknown_mistake_is_told_by_the_change_that_mends_it():
+    assert (
+        "\n  With one change it would be right. In place of your line\n"
+        "    frequency = 10000.0 ** (-torch.arange(1, embed_dim, 2) / embed_dim)\n"
+        "  write\n"
+        "    frequency = 10000.0 ** (-torch.arange(0, embed_dim, 2) / embed_dim)\n"
+        "  the smallest input that shows it:"
+    ) in message(check.sinusoidal_table, too_late)
+
+
+def test_the_first_wrong_run_does_not_tell_it():
+    diagnosis = check.sinusoidal_table.diagnose(too_late, seed=0)
+    assert "With one change" not in diagnosis.symptom
+
+
+def test_where_python_stops_the_line_with_the_mistake_may_be_another():
+    text = message(check.holm, too_short)
+    assert "in your line: adjusted = " in text
+    assert "In place of your line\n    factor = torch.arange(len(p), 1, -1, device=p.device)\n  write\n" in text
+
+
+def test_of_a_known_mistake_the_line_is_told_and_not_the_change():
+    diagnosis = check.scaled_dot_product.diagnose(lambda q, k, v, m=None: unscaled(q, k, v, m), seed=0)
+    assert diagnosis.kind == "known mistake"
+    assert "in your line" not in diagnosis.message, "a lambda that calls it has no line with the mistake"
+    text = message(check.scaled_dot_product, lambda *inputs: unscaled(*inputs))
+    assert "with one change" not in text.lower()
+
+
+def test_the_line_of_a_known_mistake():
+    def mine(query, key, value, attn_mask=None):
+        scores = query @ key.T / math.sqrt(query.shape[0])
+        if attn_mask is not None:
+            scores = scores.masked_fill(~attn_mask, -math.inf)
+        return scores.softmax(dim=-1) @ value
+
+    text = message(check.scaled_dot_product, mine)
+    assert "\n  in your line: scores = query @ key.T / math.sqrt(query.shape[0])\n  the smallest input" in text
+    assert "In place of" not in text
+
+
+def test_a_mistake_under_a_condition_is_not_the_condition():
+    def mine(query, key, value, attn_mask=None):
+        if attn_mask is not None:
+            attn_mask = ~attn_mask
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask)
+
+    assert "\n  in your line: attn_mask = ~attn_mask\n" in message(check.scaled_dot_product, mine)
+
+
+def test_nothing_is_said_where_no_single_change_helps():
+    text = message(check.scaled_dot_product, far_off)
+    assert "With one change" not in text
+    assert "in your line" not in text
+
+
+@pytest.mark.parametrize("answer", [len, lambda x: x, 3])
+def test_what_has_no_source_of_its_own_has_no_change(answer):
+    assert one_change(answer, lambda candidate: False) is None
+
+
+def test_a_line_too_many():
+    def twice(x):
+        x = 2 * x
+        x = x + 1
+        return x
+
+    def is_right(candidate):
+        return candidate(3) == 6 and candidate(5) == 10
+
+    change = one_change(twice, is_right)
+    assert change.new in ("", "x = x")
+    assert Change("x = x + 1", "").told() == "\n  Without this line of yours it would be right:\n    x = x + 1"
