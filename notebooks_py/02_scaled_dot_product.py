@@ -946,5 +946,7 @@ check.test_attention(test_attention)
 # - Vaswani et al. 2017, *Attention is all you need*, arXiv:1706.03762: sections 3.2.1 (the formula, and footnote 4 on the
 #   variance) and 3.2.3 (masking).
 # - Press et al. 2022, arXiv:2108.12409, section 3: a bias added to the scores, fixed instead of trained.
+# - The same head in another language, without any library: `sciformer/teach/export/forward.js`, by which the pages of the
+#   playground compute.
 #
 # Next, notebook 03: one head can look for one thing. Several heads look for several, side by side.

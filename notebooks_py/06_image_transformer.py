@@ -34,7 +34,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from sciformer import ImageToSequence, ImageTransformer, NoPositions, TransformerBlock
-from sciformer import check, course, experiments, metrics, plotting, records
+from sciformer import check, course, experiments, export_html, metrics, plotting, records
 from sciformer.data import mnist
 from sciformer.teach import Squares, explore
 from sciformer.training import evaluate, fit
@@ -401,6 +401,17 @@ confidence, _ = logits.softmax(dim=-1).max(dim=-1)
 worst = (confidence * (predicted != labels)).topk(10).indices
 plotting.images(images[worst], [f"{labels[n]} read as {predicted[n]}" for n in worst], columns=5, size=1.3)
 plt.show()
+
+# %% [markdown]
+# ## Your model in a page
+#
+# One call writes the model as a page: weights, loss curve and settings in one file, `my-digits.html` beside this notebook.
+# It opens in any browser, without Python and without a network. Draw a digit in it, and watch what each patch attends to
+# while you draw. The page computes the forward pass itself, in 350 lines of JavaScript that carry the package's names
+# (`sciformer/teach/export/forward.js`).
+
+# %%
+page = export_html(model, "my-digits.html", history=history, setting=setting)
 
 
 # %% [markdown]

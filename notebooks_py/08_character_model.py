@@ -40,7 +40,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from sciformer import POSITIONS, SCORES, CharTransformer, LearnedPositions, NoPositions, RotaryScore, TransformerBlock
-from sciformer import check, course, experiments, metrics, plotting, records
+from sciformer import check, course, experiments, export_html, metrics, plotting, records
 from sciformer import rotate, sample
 from sciformer.data import shakespeare, text_batches
 from sciformer.fast.cache import Cache
@@ -694,7 +694,6 @@ _, ax = plt.subplots(figsize=(10, 2.6), layout="constrained")
 plotting.bars(losses.flatten()[shown], labels, xlabel="", ylabel="loss", title="a line, and how hard each character was", numbers=False, ax=ax)
 plt.show()
 
-# %%
 letter = torch.tensor([c.isalpha() for c in vocabulary.characters])
 place_in_word, so_far = torch.zeros_like(read), torch.zeros(len(read), dtype=torch.int64)
 for t in range(L):
@@ -719,6 +718,17 @@ course.verdict("loss at the first position minus that of counting pairs", first 
 # Hard is what is new: the first letter of a word. The others are easier. And at the first position of a chunk there is no
 # more to go by than a single character, so the loss there is that of pairs. The longer the chunks, the fewer such positions:
 # two losses can only be compared at one length.
+
+# %% [markdown]
+# ## Your model in a page
+#
+# One call writes the model as a page, `my-writer.html` beside this notebook. It opens in any browser, without Python and
+# without a network, and writes on from whatever you type: try temperatures, and see which characters each one looks at. The
+# weights are rounded to eight bits, so that the file stays small; the page says what that changes. It computes by
+# `sciformer/teach/export/forward.js`, which has the package's names.
+
+# %%
+page = export_html(model, "my-writer.html", history=history, setting=setting, dtype="int8")
 
 # %% [markdown]
 # ## What is refused
