@@ -185,6 +185,7 @@ def lists_of(name, actions):
         "notebooks": ["text"],
         "files": ["text"],
         "report": ["text"],
+        "action": ["check"],
         "file": ["text"],
         "run": ["run", "folder", "text"],
     }

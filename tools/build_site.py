@@ -14,10 +14,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("svg")
-
 import pages_of_playground as pages
 import pictures
 from address import HOST, present_address

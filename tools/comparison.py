@@ -353,7 +353,11 @@ def page(counts: dict[str, dict[str, Count]], alarms: dict[str, tuple[int, int]]
     for name, of in counts.items():
         lines += [_row(f"`{name}`, {who}", count, who) for who, count in of.items()]
     rejected = ", ".join(f"{who} {wrong} of {of}" for who, (wrong, of) in alarms.items())
-    lines += ["", f"Right answers that are rejected: {rejected}. Three of torch-judge's are answers that return float64.", ""]
+    lines += [
+        "",
+        f"Right answers that are rejected: {rejected}. Three of torch-judge's are answers that return float64.",
+        "",
+    ]
     lines += [SURVEY, "| notebook " + COLUMNS]
     total = Count()
     for notebook, count in sorted(all_of_ours.items()):
