@@ -1,6 +1,7 @@
 """What the pages for contributors say is there: names, paths, links, commands, counts and shapes."""
 
 import importlib
+import json
 import re
 import subprocess
 import sys
@@ -15,7 +16,8 @@ from sciformer.check import EXERCISES
 from sciformer.lab.experiments import EXPERIMENTS, MNIST_IMAGE_TRANSFORMER
 
 ROOT = Path(__file__).parents[1]
-PAGES = {path: (ROOT / path).read_text() for path in ("CONTRIBUTING.md", "docs/architecture.md", "CHANGELOG.md")}
+NAMES = ("CONTRIBUTING.md", "docs/architecture.md", "docs/glossary.md", "CHANGELOG.md")
+PAGES = {path: (ROOT / path).read_text() for path in NAMES}
 #: Where a page stands for whatever the reader puts there.
 PLACEHOLDER = re.compile(r"NN|NAME|TOPIC|…|\bmy_file\b|MyScore")
 
@@ -150,3 +152,31 @@ def test_every_new_path_of_the_changelog_can_be_imported():
     for _, new in rows:
         for name in re.findall(r"`([\w.]+)`", new):
             assert exists(name), name
+
+
+#: Each entry of the glossary: its term, other names of it in parentheses, the definition, the path of a notebook.
+ENTRY = r"^- \*\*(.+?)\*\*(?: \((.+?)\))?: (.+?) \[Notebook (\d\d)\]\(\.\./(.+?)\)\.$"
+GLOSSARY = PAGES["docs/glossary.md"]
+TERMS = {entry[0]: entry for entry in re.findall(ENTRY, GLOSSARY, flags=re.M | re.S)}
+
+
+def stems(name):
+    """The words of a name without their endings, so that "overfitting" is found in "overfits"."""
+    return [word[:5] for word in re.findall(r"[^\W_]+", name.lower())]
+
+
+def test_the_glossary_is_in_alphabetical_order_and_has_no_term_twice():
+    terms = [re.sub(r"\W+", " ", term.lower()) for term in TERMS]
+    assert len(terms) == len(re.findall(r"^- ", GLOSSARY, flags=re.M)) > 70
+    assert terms == sorted(set(terms))
+    assert re.findall(r"^## (.+)$", GLOSSARY, flags=re.M) == sorted({term[0].upper() for term in terms})
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_a_term_of_the_glossary_occurs_in_its_notebook(term):
+    _, others, _, number, path = TERMS[term]
+    assert re.fullmatch(rf"notebooks/{number}_\w+\.ipynb", path)
+    cells = json.loads((ROOT / path).read_text())["cells"]
+    said = set(stems(" ".join("".join(cell["source"]) for cell in cells)))
+    names = [term, *(name for name in others.split(", ") if len(name) > 1)]
+    assert any(said.issuperset(stems(name)) for name in names)
