@@ -24,9 +24,9 @@ function say(id, text) {
   if (find(id).textContent !== text) find(id).textContent = text;
 }
 
-// Bars as a list: each has its name, its length and its number.
+// Bars as a list: each has its name, its length and its number. A full bar is 100 %, or the largest of other numbers.
 function draw_bars(list, names, shares, chosen = null, value = percent) {
-  const largest = Math.max(...shares, 1e-9);
+  const largest = value === percent ? 1 : Math.max(...shares, 1e-9);
   list.replaceChildren(...names.map((name, n) =>
     element("li", { class: n === chosen ? "chosen" : null },
       element("span", { class: "name" }, name),

@@ -51,7 +51,7 @@ class DigitPage {
   look() {
     const { shown, size, patch, chosen, hidden } = this;
     draw_picture(find("seen"), shown, size, { chosen, hidden, patch });
-    say("patch", chosen === null ? "No patch is chosen yet." : this.describe_patch(chosen));
+    say("patch", chosen === null ? "No patch is chosen yet: the maps show the average over all patches." : this.describe_patch(chosen));
     find("heads").style.setProperty("--heads", Math.min(6, this.weights[0].length)); // a row for each block
     find("heads").replaceChildren(...this.weights.flatMap((heads, layer) => heads.map((map, h) => {
       const weights = chosen === null ? column_means(map) : Array.from(map.row(chosen));
