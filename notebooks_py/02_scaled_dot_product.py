@@ -826,7 +826,8 @@ check.future_leaks(future_leaks)
 # ### Exercise 4 · hard · 12 minutes
 #
 # Break our attention: this time you write the *test*. `attention(query, key, value, attn_mask)` is somebody's version
-# of exercise 2; the mask may be `None`, and each query sees at least one key. Raise an AssertionError (`assert …`, or
+# of exercise 2, scaled dot-product attention of one head: it takes (L, D), (S, D), (S, D) and a mask (L, S), True = may
+# attend, or `None`, and gives (L, D). Each query sees at least one key. Raise an AssertionError (`assert …`, or
 # `torch.testing.assert_close(got, expected)`) where the version is wrong. Your test has to accept every right version
 # and reject each of 24 faulty ones; you are told which survive.
 

@@ -747,7 +747,7 @@ check.TemperedScore(TemperedScore)
 # already. Give the layer's output, after the output projection, which is `heads @ w_o`; no mask.
 
 # %%
-def grouped_attention(query, key, value, w_o, num_heads):  # (B, L, H·D), (B, S, G·D), (B, S, G·D), (E, E)
+def grouped_attention(query, key, value, w_o, num_heads):  # (B, L, E = H·D), (B, S, G·D), (B, S, G·D), (E, E)
     raise NotImplementedError  # (B, L, E)
 
 
@@ -783,8 +783,10 @@ check.grouped_attention(grouped_attention)
 # ### Exercise 4 · hard · 15 minutes
 #
 # Break our heads: write the *test* of exercise 3. `attention(query, key, value, w_o, num_heads)` is somebody's version
-# of it. Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is
-# wrong. Your test has to accept every right version and reject each of 26 faulty ones; you are told which survive.
+# of it: from (B, L, H·D), (B, S, G·D), (B, S, G·D) and (E, E), where E = H·D, it gives (B, L, E). The first H/G query
+# heads share the first key and value head, the next H/G the second, and so on; the result is `heads @ w_o`; there is no
+# mask. Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong.
+# Your test has to accept every right version and reject each of 26 faulty ones; you are told which survive.
 
 # %%
 def test_heads(attention):  # a version to be tested

@@ -881,9 +881,11 @@ check.read_piece(read_piece)
 # ### Exercise 4 · hard · 12 minutes
 #
 # Break our sampler: write the *test* of exercise 2. `nucleus(logits, temperature, top_p)` is somebody's version of it.
-# Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong. Your
-# test has to accept every right version and reject each of 27 faulty ones; you are told which survive. No two of your
-# logits should be equal.
+# From logits (B, V), a temperature T > 0 and 0 < top_p < 1 it gives the probabilities to draw from, (B, V): those of the
+# likeliest characters at this temperature, as few as together reach `top_p`, over their sum in each row; the others
+# have 0. Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong.
+# Your test has to accept every right version and reject each of 27 faulty ones; you are told which survive. No two of
+# your logits should be equal.
 
 # %%
 def test_nucleus(nucleus):  # a version to be tested

@@ -454,9 +454,11 @@ check.holm(holm)
 #
 # ### Exercise 4 · hard · 12 minutes
 #
-# Break our statistics: write the *test* of exercise 3. `holm(p)` is somebody's version of it. Raise an AssertionError
-# (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong. Your test has to accept every
-# right version and reject each of 15 faulty ones; you are told which survive. No two of your p-values should be equal.
+# Break our statistics: write the *test* of exercise 3. `holm(p)` is somebody's version of it. From a tensor of p-values,
+# (M,), in any order, it gives the corrected p-values, (M,), each where its p-value stood: the smallest times M, the next
+# times M − 1, …, none below one before it in this order, none above 1. Raise an AssertionError (`assert …`, or
+# `torch.testing.assert_close(got, expected)`) where the version is wrong. Your test has to accept every right version
+# and reject each of 15 faulty ones; you are told which survive. No two of your p-values should be equal.
 
 # %%
 def test_holm(holm):  # a version to be tested

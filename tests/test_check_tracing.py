@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import torch
 
 from sciformer import check
 
@@ -18,8 +19,8 @@ def late(query, key, value, attn_mask=None):
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -math.inf)
     weights = scores.softmax(dim=-1)
-    weights = (weights + 0.1) / 3
-    return weights @ value * 2
+    mixed = (weights * 0.7).sin() + 0.1
+    return mixed @ value
 
 
 def early(query, key, value, attn_mask=None):
@@ -33,12 +34,80 @@ def early(query, key, value, attn_mask=None):
 @pytest.mark.parametrize(
     ("answer", "right", "wrong"),
     [
-        (late, "`weights = scores.softmax(dim=-1)`", "`weights = (weights + 0.1) / 3`"),
+        (late, "`weights = scores.softmax(dim=-1)`", "`mixed = (weights * 0.7).sin() + 0.1`"),
         (early, "`scores = query @ key.T`", "`scores = scores / (1 + query.shape[-1] ** 0.3)`"),
     ],
 )
 def test_the_line_is_named(answer, right, wrong):
     assert f"Up to your line {right} the numbers are right; those of {wrong} are not." in located(answer)
+
+
+def swapped(query, key, value, attn_mask=None):
+    first = key.contiguous() + 0
+    scores = first @ query.T / math.sqrt(query.shape[-1])
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf)
+    return scores.softmax(dim=-1) @ value
+
+
+def two_mistakes(query, key, value, attn_mask=None):
+    scores = query @ key.T / math.sqrt(query.shape[-1])
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf)
+    weights = (scores.softmax(dim=-1) + 0.1) / 3
+    return weights @ value * 2
+
+
+def symmetric(x, temperature):
+    scores = x @ x.T / temperature
+    weights = torch.softmax(scores, dim=0)  # the transpose of the right one, not the right one
+    return weights @ x
+
+
+def same_matrix(query, key, left, right):
+    q, k = query @ left, key @ left
+    return q @ k.transpose(-2, -1) / math.sqrt(left.shape[-1])
+
+
+def reshaped(logits, tokens):
+    b, length, v = logits.shape
+    scores = logits[:, :-1].reshape(b, v, length - 1)  # its values stand in the same order as the right ones
+    return torch.nn.functional.cross_entropy(scores, tokens[:, 1:]).exp()
+
+
+def all_from_the_first(patches, embedding, positions, blocks, head):
+    tokens = patches @ embedding + positions
+    out = tokens
+    for block in blocks:
+        out = block(tokens)  # right for the first block
+    return out.mean(dim=1) @ head
+
+
+def gathered(logits, temperature, top_p):
+    probs = torch.softmax(logits / temperature, dim=-1)
+    sorted_probs, order = probs.sort(dim=-1, descending=True)
+    keep = sorted_probs.cumsum(dim=-1) - sorted_probs < top_p
+    kept = sorted_probs * keep  # right, on a way that the solution does not take
+    kept = kept / kept.sum(dim=-1, keepdim=True)
+    return kept.gather(1, order)
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "innocent"),
+    [
+        ("tempered_attention", symmetric, "`return weights @ x`"),
+        ("low_rank_scores", same_matrix, "`return"),
+        ("text_perplexity", reshaped, "`return"),
+        ("logits_from_patches", all_from_the_first, "`return"),
+        ("nucleus", gathered, "`kept = sorted_probs * keep`"),
+        ("scaled_dot_product", two_mistakes, "`"),
+        ("scaled_dot_product", swapped, "`first"),
+    ],
+)
+def test_an_innocent_line_is_not_blamed(exercise, answer, innocent):
+    message = " ".join(getattr(check, exercise).diagnose(answer, seed=0).message.split())
+    assert not message.startswith(f"{exercise}: correct")
+    assert f"those of {innocent}" not in message
 
 
 def test_another_way_to_the_result_is_not_blamed():

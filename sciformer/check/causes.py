@@ -53,11 +53,19 @@ class Suspects(Protocol):
         ...
 
 
-def find_cause(exercise: Suspects, agrees: Callable[[Callable[..., Any]], bool], *, singly: bool) -> Cause | None:
+def find_cause(
+    exercise: Suspects,
+    agrees: Callable[[Callable[..., Any]], bool],
+    shows: Callable[[Callable[..., Any]], bool],
+    *,
+    singly: bool,
+) -> Cause | None:
     """The simplest mistake with the answer's numbers on every case.
 
     Args:
         agrees: whether a wrong answer gives the numbers of the student's.
+        shows: whether every result that a wrong answer gets wrong is wrong in the student's as well. Two mistakes that
+            undo each other there explain an answer that has neither.
         singly: whether only single written mistakes are believed: almost anything explains a row of yes and no.
     """
     for fault in exercise.faults:
@@ -70,20 +78,40 @@ def find_cause(exercise: Suspects, agrees: Callable[[Callable[..., Any]], bool],
         if agrees(mutant.answer):
             return Cause("likely mistake", mutant.says)
     end = time.thread_time() + SEARCH_SECONDS
-    for pair in _pairs(exercise.faults, generated):
-        if time.thread_time() > end:
-            return None
-        first, second = pair
+    two: list[tuple[Fault, Fault]] = []
+    for first, second in _pairs(exercise.faults, generated):
+        if time.thread_time() > end or (two and not isinstance(second, Fault)):
+            break
         answer = (
             exercise.wrong_answer(first, second)
             if isinstance(second, Fault)
             else exercise.wrong_answer(first, of=second.answer)
         )
-        if agrees(answer):
-            names = tuple(one.name for one in pair if isinstance(one, Fault))
-            kind = "known mistake" if len(names) == 2 else "likely mistake"
-            return Cause(kind, f"There are two mistakes. {first.says} Also: {second.says}", names, first.see)
-    return None
+        alone = exercise.wrong_answer(second) if isinstance(second, Fault) else second.answer
+        if not agrees(answer) or not shows(exercise.wrong_answer(first)) or not shows(alone):
+            continue
+        if not isinstance(second, Fault):
+            return Cause("likely mistake", _both(first.says, second.says), (first.name,), first.see)
+        two.append((first, second))
+    return _common(two)
+
+
+def _both(first: str, second: str) -> str:
+    return f"There are two mistakes. {first} Also: {second}"
+
+
+def _common(pairs: list[tuple[Fault, Fault]]) -> Cause | None:
+    """Two mistakes, if only these two explain the answer; the one that is certain, if several others go with it."""
+    if len(pairs) == 1:
+        one, two = pairs[0]
+        return Cause("known mistake", _both(one.says, two.says), (one.name, two.name), one.see)
+    certain = [fault for fault in pairs[0] if all(fault in pair for pair in pairs)] if pairs else []
+    if not certain:
+        return None
+    others = [fault for pair in pairs for fault in pair if fault is not certain[0]]
+    other = f"The other one is one of these: {' '.join(one.says for one in others)}" if len(others) == 2 else ""
+    says = f"There are two mistakes. {certain[0].says} {other or 'The checker is not certain of the other one.'}"
+    return Cause("known mistake", says, (certain[0].name,), certain[0].see)
 
 
 def _pairs(faults: tuple[Fault, ...], generated: tuple[Mutant, ...]) -> Iterator[tuple[Fault, Fault | Mutant]]:

@@ -1,4 +1,4 @@
-"""What only further calls of an answer can tell: a smaller input, a line, an input without effect."""
+"""What only further calls of an answer can tell: a smaller input, an input without effect."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sciformer.check.shrinking import shrunk
 from sciformer.check.symptoms import probes
-from sciformer.check.tracing import first_wrong_line, line_that_changes
+from sciformer.check.tracing import line_that_changes
 from sciformer.check.values import same
 
 Inputs = dict[str, Any]
@@ -22,14 +22,12 @@ class Look:
 
     Args:
         probe: what an input has to do with the mistake.
-        line: the first of the student's lines with wrong numbers.
         inputs: the smallest that show the mistake.
         expected: the right result for them.
         got: the student's.
     """
 
     probe: str | None
-    line: str | None
     inputs: Inputs
     expected: Any
     got: Any
@@ -40,7 +38,6 @@ def look_closer(
     reference: Callable[[Inputs], Any],
     first: Inputs,
     last: Inputs | None,
-    is_own: Callable[[CodeType], bool],
 ) -> Look:
     """Call an answer that gives wrong numbers again.
 
@@ -49,12 +46,10 @@ def look_closer(
         reference: the right one, likewise.
         first: the first inputs on which the two differ.
         last: the last of them, to be probed; None where the mistake is known already.
-        is_own: whether code is the student's own.
     """
-    line = first_wrong_line(lambda: run(first), lambda: reference(first), list(first.values()), is_own)
     found = probes(run, reference, last) if last is not None else None
     inputs = shrunk(first, lambda cut: _still_differs(run, reference, cut))
-    return Look(found, line, inputs, reference(inputs), run(inputs))
+    return Look(found, inputs, reference(inputs), run(inputs))
 
 
 def _still_differs(run: Callable[[Inputs], Any], reference: Callable[[Inputs], Any], inputs: Inputs) -> bool:

@@ -32,6 +32,7 @@ from sciformer.check.gradients import agree, gradients
 from sciformer.check.limits import TimeUp, limited
 from sciformer.check.repairing import Change, one_change
 from sciformer.check.symptoms import symptom
+from sciformer.check.tracing import first_wrong_line
 from sciformer.check.values import kind_of, plain, same, table
 
 Level = Literal["easy", "middle", "hard"]
@@ -179,6 +180,7 @@ class Exercise:
         hints: for :meth:`hint`, the gentlest first.
         large: inputs that may be a thousand times as large as in the cases; a right answer whose exponentials then
             overflow is told so.
+        small: inputs that may be a thousand times as small, likewise.
     """
 
     def __init__(
@@ -198,6 +200,7 @@ class Exercise:
         solution: Callable[..., Any] | None = None,
         hints: tuple[str, ...] = (),
         large: tuple[str, ...] = (),
+        small: tuple[str, ...] = (),
     ):
         self.name = reference.__name__
         self.reference, self.notebook, self.section, self.level = reference, notebook, section, level
@@ -205,7 +208,7 @@ class Exercise:
         self.faults = tuple(faults)
         self.differentiable, self.seconds = differentiable, seconds
         self.solution, self.hints = solution or reference, hints
-        self._hinted, self.large = 0, large
+        self._hinted, self.large, self.small = 0, large, small
 
     @property
     def points(self) -> int:
@@ -283,19 +286,19 @@ class Exercise:
 
     def _if_stable(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int) -> Diagnosis:
         """The diagnosis of a right answer, which says so if large inputs make its exponentials overflow."""
-        for case in cases if self.large else ():
-            inputs = case.inputs | {name: 1000 * case.inputs[name] for name in self.large}
+        factors = dict.fromkeys(self.large, 1000) | dict.fromkeys(self.small, 0.001)
+        for case in cases if factors else ():
+            inputs = case.inputs | {name: factor * case.inputs[name] for name, factor in factors.items()}
             wanted = self._plainly(self.reference, inputs, seed=seed)
             got = self._safely(partial(self._plainly, answer, inputs, seed=seed))
-            if not is_finite(wanted) or is_finite(got):
+            if not is_finite(wanted) or (is_finite(got) and not _far(got, wanted)):
                 continue
-            says = (
-                f"With `{'` and `'.join(self.large)}` 1000 times as large, an exponential overflows or all round to 0."
-            )
-            advice = "Subtract the largest score of a row before you take exponentials, as torch's softmax does."
+            size = "large" if self.large else "small"
+            says, advice = _of_extremes(f"With `{'` and `'.join(factors)}` 1000 times as {size}", finite=is_finite(got))
             rows = table({name: plain(x) for name, x in inputs.items()} | {"expected": wanted, "got": got}, 8)
             more = fill(f"{says} {advice}", 96, initial_indent="  ", subsequent_indent="  ")
-            message = f"{diagnosis.message}, but unstable\n{more}\n  {case.name}, enlarged:{rows}"
+            changed = "enlarged" if self.large else "made smaller"
+            message = f"{diagnosis.message}, but unstable\n{more}\n  {case.name}, {changed}:{rows}"
             return replace(diagnosis, kind="unstable", says=says, message=message, symptom=message)
         return diagnosis
 
@@ -332,13 +335,13 @@ class Exercise:
                 partial(self._plainly, self.reference, seed=seed),
                 case.inputs,
                 last.inputs if diagnosis.kind == "wrong numbers" else None,
-                lambda code: _is_own(code.co_filename),
             )
         )
         if look is None:
             return diagnosis
         name = case.name if look.inputs is case.inputs else f"cut from {case.name}"
-        told = [sentence for sentence in (look.probe, "" if change else look.line) if sentence]
+        line = "" if change else self._first_wrong_line(answer, cases, seed)
+        told = [sentence for sentence in (look.probe, line) if sentence]
         sentences = "".join(f"\n{fill(s, 96, initial_indent='  ', subsequent_indent='  ')}" for s in told)
 
         def inserted(message: str, more: str) -> str:
@@ -349,6 +352,12 @@ class Exercise:
 
         message = inserted(diagnosis.message, sentences + change)
         return replace(diagnosis, message=message, symptom=inserted(diagnosis.symptom, sentences))
+
+    def _first_wrong_line(self, answer: Any, cases: list[Case], seed: int) -> str | None:
+        """A sentence about the line that has the mistake, tried on more inputs than these cases'."""
+        inputs = [case.inputs for case in (*cases, *self.draw(seed + 1))]
+        run, reference = (partial(self._plainly, one, seed=seed) for one in (answer, self.reference))
+        return self._safely(lambda: first_wrong_line(run, reference, inputs, lambda code: _is_own(code.co_filename)))
 
     def _with_the_line_that_writes(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int) -> Diagnosis:
         def run(inputs: dict[str, Any]) -> Any:
@@ -489,6 +498,7 @@ class Exercise:
         cause = find_cause(
             self,
             lambda suspect: self._agrees(suspect, cases, got, first, seed),
+            lambda suspect: self._shows(suspect, cases, expected, got, seed),
             singly=all(isinstance(output, bool) for output in expected),
         )
         if cause is None:
@@ -566,11 +576,44 @@ class Exercise:
         except Exception:
             return False  # the mistake raises where the answer does not, or two mistakes cannot be combined
 
+    def _shows(
+        self, suspect: Callable[..., Any], cases: list[Case], expected: list[Any], got: list[Any], seed: int
+    ) -> bool:
+        """Whether each of several results that a wrong answer gets wrong is wrong in the student's as well."""
+        several = all(isinstance(x, list) and len(x) == len(self.returns) > 1 for x in (*expected, *got))
+        if not several:
+            return True
+        try:
+            theirs = [self._numbers(suspect, case, seed) for case in cases[: len(got)]]
+            wrong, wrong_of_student = (
+                {n for x, e in zip(results, expected, strict=False) for n in range(len(e)) if not same(x[n], e[n])}
+                for results in (theirs, got)
+            )
+        except Exception:
+            return False
+        return wrong <= wrong_of_student
+
     def _message(self, says: str, shown: str = "", *, see: str | None = None) -> str:
         sentence, *more = says.split("\n")
         # JupyterLab shows about 100 characters in a line and breaks longer ones within words.
         lines = [fill(f"{self.name}: not right yet. {sentence}", 96, subsequent_indent="  "), *more]
         return "\n".join(lines) + f"{shown}\n  read again: notebook {self.notebook}, '{see or self.section}'"
+
+
+def _far(got: Any, wanted: Any) -> bool:
+    """Whether a result is wrong by more than rounding can do to large numbers."""
+    both_tensors = isinstance(got, Tensor) and isinstance(wanted, Tensor) and got.shape == wanted.shape
+    return both_tensors and bool(((got.double() - wanted.double()).abs() > 0.1 * (1 + wanted.double().abs())).any())
+
+
+def _of_extremes(condition: str, *, finite: bool) -> tuple[str, str]:
+    """What happens to an answer at extreme inputs, and what to do about it."""
+    if finite:
+        return f"{condition}, the numbers are wrong.", "Is a finite number, as −100, taken for minus infinity?"
+    return (
+        f"{condition}, an exponential overflows or all round to 0.",
+        "Subtract the largest score of a row before you take exponentials, as torch's softmax does.",
+    )
 
 
 def _told(change: Change | None, *, known: bool) -> str:

@@ -177,10 +177,10 @@ def _operations(node: ast.BinOp, steps: frozenset[str]) -> Iterator[Slip]:
         case ast.Add():
             yield node.left, says(f"{right} is not added to {left}.", "The second term of a sum is missing.")
             yield node.right, says(f"{left} is not added to {right}.", "The first term of a sum is missing.")
-            yield joined(ast.Sub()), says(f"{right} is subtracted. It should be added.", "A minus should be a plus.")
+            yield joined(ast.Sub()), says(f"{right} is subtracted. It should be added.", "Perhaps a sign is wrong.")
         case ast.Sub():
             yield node.left, says(f"{right} is not subtracted from {left}.", "A subtraction is missing.")
-            yield joined(ast.Add()), says(f"{right} is added. It should be subtracted.", "A plus should be a minus.")
+            yield joined(ast.Add()), says(f"{right} is added. It should be subtracted.", "Perhaps a sign is wrong.")
             generic = "A difference is taken the wrong way round."
             yield turned, says(f"{generic} It should be {left} minus {right}.", generic)
         case ast.Mult():

@@ -238,8 +238,8 @@ def _along(axis: int, index: int) -> Callable[[Tensor], Tensor | None]:
 
 
 def _triangle(keep: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor | None]:
-    """True in a part of the last two axes."""
-    return lambda wrong: keep(torch.ones_like(wrong)).bool() if wrong.dim() >= 2 else None
+    """True in a part of the last two axes; a single row has no diagonal."""
+    return lambda wrong: keep(torch.ones_like(wrong)).bool() if wrong.dim() >= 2 and min(wrong.shape[-2:]) > 1 else None
 
 
 _PARTS: tuple[tuple[str, Callable[[Tensor], Tensor | None]], ...] = (
@@ -269,17 +269,24 @@ def _rows(bad: Tensor) -> str:
 
 
 def _condition(right: list[Inputs], wrong: list[Inputs]) -> str | None:
-    """What tells inputs on which the answer is right from those on which it is wrong, in words."""
-    for says, holds in _conditions(right[0]):
+    """What tells inputs on which the answer is right from those on which it is wrong, in words.
+
+    None where two different quantities would tell them apart, since it may be either.
+    """
+    found: dict[tuple[Any, ...], str] = {}
+    for says, quantity, wanted in _conditions(right[0]):
         try:
-            if all(map(holds, right)) and not any(map(holds, wrong)):
-                return says
+            values = [quantity(case) for case in (*right, *wrong)]
         except (AttributeError, IndexError, TypeError):
             continue
-    return None
+        holds = [wanted(value) for value in values]
+        if all(holds[: len(right)]) and not any(holds[len(right) :]):
+            found.setdefault(tuple(values), says)
+    return next(iter(found.values())) if len(found) == 1 else None
 
 
-Condition = tuple[str, Callable[[Inputs], bool]]
+#: In words; what of a case's inputs it is about; whether it holds for such a value.
+Condition = tuple[str, Callable[[Inputs], Any], Callable[[Any], bool]]
 
 
 def _conditions(inputs: Inputs) -> Iterator[Condition]:
@@ -292,24 +299,28 @@ def _conditions(inputs: Inputs) -> Iterator[Condition]:
 
 
 def _conditions_on_one(name: str, x: Any) -> Iterator[Condition]:
-    yield f"only where `{name}` is None", lambda case: case[name] is None
-    yield f"only where `{name}` is given", lambda case: case[name] is not None
+    yield f"only where `{name}` is None", lambda case: case[name] is None, bool
+    yield f"only where `{name}` is given", lambda case: case[name] is not None, bool
     if isinstance(x, bool | int | str):
-        yield f"only where `{name}` is {x}", lambda case: bool(case[name] == x)
+        yield f"only where `{name}` is {x}", lambda case: case[name], lambda value: bool(value == x)
     if not isinstance(x, Tensor):
         return
     if x.dtype == torch.bool:
-        yield f"only where `{name}` hides nothing", lambda case: bool(case[name].all())
+        yield f"only where `{name}` hides nothing", lambda case: bool(case[name].all()), bool
     if x.dim() >= 3:
-        yield f"only for a batch of 1 (`{name}`)", lambda case: case[name].shape[0] == 1
+        yield f"only for a batch of 1 (`{name}`)", lambda case: case[name].shape[0], lambda size: size == 1
     if x.dim() >= 2:
         shape = f"only where the last two sizes of `{name}` are equal"
-        yield shape, lambda case: case[name].shape[-1] == case[name].shape[-2]
+        yield shape, lambda case: tuple(sorted(case[name].shape[-2:])), _all_equal
 
 
 def _equally_long(one: str, two: str) -> Condition:
     says = f"only where `{one}` and `{two}` are equally long"
-    return says, lambda case: bool(case[one].shape[-2] == case[two].shape[-2])
+    return says, lambda case: tuple(sorted((case[one].shape[-2], case[two].shape[-2]))), _all_equal
+
+
+def _all_equal(sizes: tuple[int, ...]) -> bool:
+    return len(set(sizes)) == 1
 
 
 def probes(run: Callable[[Inputs], Any], reference: Callable[[Inputs], Any], inputs: Inputs) -> str | None:
@@ -325,8 +336,8 @@ def probes(run: Callable[[Inputs], Any], reference: Callable[[Inputs], Any], inp
     for name, x in inputs.items():
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.numel() < 2:
             continue
-        other = inputs | {name: x + torch.randn(x.shape, generator=generator).to(x)}
-        if same(run(other), mine) and not same(reference(other), right):
+        others = [inputs | {name: x + 4**n * torch.randn(x.shape, generator=generator).to(x)} for n in range(6)]
+        if all(same(run(other), mine) for other in others) and not same(reference(others[0]), right):
             return f"`{name}` has no effect on the result, and should have one."
     for name, x in inputs.items():
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() < 3 or len(x) < 2:

@@ -1,9 +1,16 @@
-"""Where an answer goes wrong: the first of its lines whose numbers do not occur in the solution."""
+"""Where an answer goes wrong: the line up to which its numbers are the solution's, and after which they are not.
+
+A line counts as right only if its values are those of a step of the solution on every input, and a line is blamed only
+if the result comes right once its value is replaced by one of the solution's, again on every input. Values that
+coincide on one input prove nothing, and neither do lines that take another way to the result.
+"""
 
 import linecache
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
 from types import CodeType, FrameType
 from typing import Any
 
@@ -12,74 +19,188 @@ from torch import Tensor
 
 from sciformer.check.values import same
 
-#: How many intermediate results are kept of one call; a loop may make very many.
+Inputs = dict[str, Any]
+#: File and number of a line.
+Place = tuple[str, int]
+
+#: Intermediate results of one call; nothing is said of a loop that makes more.
 KEPT = 400
 
 
-def first_wrong_line(
-    mine: Callable[[], Any], solution: Callable[[], Any], inputs: list[Any], is_own: Callable[[CodeType], bool]
-) -> str | None:
-    """A sentence about the student's lines, or None where nothing can be said.
+@dataclass(frozen=True)
+class _Value:
+    """A tensor that a line of some code has made."""
+
+    place: Place
+    value: Tensor
+
+
+@dataclass(frozen=True)
+class _Trace:
+    """What an answer did with one case.
 
     Args:
-        mine: calls the student's answer.
-        solution: calls the right one, on the same inputs.
-        inputs: whose numbers stand in both and say nothing.
+        steps: of the student's lines, without the values that stand in the inputs.
+        numbers: of these steps among all values of the call.
+        known: where each value stands among those of the solution, None where it does not.
+        right: the values of the solution, each once.
+        expected: the right result.
+        is_wrong: whether the answer's differs from it.
+    """
+
+    inputs: Inputs
+    steps: list[_Value]
+    numbers: list[int]
+    known: list[int | None]
+    right: list[Tensor]
+    expected: Any
+    is_wrong: bool
+
+    def first(self, places: set[Place]) -> int | None:
+        """The first step that is unknown to the solution and stands in one of these lines."""
+        return next((n for n, x in enumerate(self.steps) if self.known[n] is None and x.place in places), None)
+
+
+def first_wrong_line(
+    run: Callable[[Inputs], Any],
+    reference: Callable[[Inputs], Any],
+    cases: list[Inputs],
+    is_own: Callable[[CodeType], bool],
+) -> str | None:
+    """A sentence about the student's lines, or None where nothing is certain.
+
+    Args:
+        run: the student's answer as a function of a case's inputs; plain values.
+        reference: the right one, likewise.
+        cases: on which the two are compared; the more, the fewer coincidences.
         is_own: whether code is the student's own.
     """
-    given = [x for x in inputs if isinstance(x, Tensor)]
-    right = [x for _, x in _results(solution, lambda code: "sciformer" in code.co_filename)]
-    found = [(line, x) for line, x in _results(mine, is_own) if line and not any(_alike(x, y) for y in given)]
-    known = [any(_alike(x, y) for y in right) for _, x in found]
-    if True not in known:
+    traces = [_traced(run, reference, inputs, is_own) for inputs in cases]
+    wrong = [trace for trace in traces if trace.is_wrong]
+    unknown = {x.place for t in traces for n, x in enumerate(t.steps) if t.known[n] is None}
+    firsts = [trace.first(unknown) for trace in wrong]
+    if not wrong or any(_is_yes_or_no(trace.expected) for trace in wrong):
+        return None  # a right yes or no may come from anywhere
+    if any(n is None or not all(k is not None for k in t.known[:n]) for t, n in zip(wrong, firsts, strict=True)):
         return None
-    last = len(known) - 1 - known[::-1].index(True)
-    wrong = next((line for line, _ in found[last + 1 :] if line != found[last][0]), None)
-    if False in known[:last] or wrong is None:
-        return None  # another way to the result, or everything right up to the end
-    return f"Up to your line `{found[last][0]}` the numbers are right; those of `{wrong}` are not."
+    blamed = {t.steps[n].place for t, n in zip(wrong, firsts, strict=True) if n is not None}
+    before = [x.place for x in wrong[0].steps[: firsts[0]] if x.place not in blamed]
+    if len(blamed) != 1 or not before or unknown & set(before) or not _in_order(wrong, firsts) or not _text(*blamed):
+        return None
+    if not all(_comes_right(run, t, n, is_own) for t, n in zip(wrong, firsts, strict=True) if n is not None):
+        return None
+    return f"Up to your line `{_text(before[-1])}` the numbers are right; those of `{_text(*blamed)}` are not."
+
+
+def _traced(
+    run: Callable[[Inputs], Any],
+    reference: Callable[[Inputs], Any],
+    inputs: Inputs,
+    is_own: Callable[[CodeType], bool],
+) -> _Trace:
+    given = [x for x in inputs.values() if isinstance(x, Tensor)]
+    expected, got = reference(inputs), run(inputs)
+    right: list[Tensor] = []
+    for x in _results(lambda: reference(inputs), lambda code: "sciformer" in code.co_filename):
+        if _where(x.value, right) is None:
+            right.append(x.value)
+    found = list(enumerate(_results(lambda: run(inputs), is_own)))
+    kept = [(n, x) for n, x in found if _where(x.value, given) is None]
+    known = [_where(x.value, right) for _, x in kept]
+    return _Trace(inputs, [x for _, x in kept], [n for n, _ in kept], known, right, expected, not same(expected, got))
+
+
+def _where(value: Tensor, among: list[Tensor]) -> int | None:
+    return next((n for n, x in enumerate(among) if x.numel() == value.numel() and _alike(value, x)), None)
 
 
 def _alike(one: Tensor, two: Tensor) -> bool:
-    """The same numbers, in this shape, transposed, or laid out otherwise in the same order."""
-    if one.numel() != two.numel() or one.numel() < 2 or one.is_floating_point() != two.is_floating_point():
-        return False
-    one, two = one.float(), two.float()
-    if one.dim() >= 2 and one.mT.shape == two.shape and same(one.mT, two):
-        return True
-    return same(one.flatten(), two.flatten())
+    """The same values in the same shape, but for axes of size 1."""
+    return same(one.squeeze(), two.squeeze())
 
 
-def _results(call: Callable[[], Any], is_own: Callable[[CodeType], bool]) -> list[tuple[str, Tensor]]:
-    """Line and value of every tensor that the local names of some code get, and that it returns, in order."""
-    found: list[tuple[str, Tensor]] = []
-    with _tracing(found, is_own), suppress(Exception):  # what it made before it stopped is what we want to see
+def _is_yes_or_no(result: Any) -> bool:
+    return isinstance(result, bool) or (isinstance(result, list) and any(isinstance(x, bool) for x in result))
+
+
+def _in_order(wrong: list[_Trace], firsts: list[int | None]) -> bool:
+    """Whether right values come in the solution's order, each once: a value in another one's place is no right one."""
+    further: dict[tuple[Place, Place], bool] = {}
+    for trace, n in zip(wrong, firsts, strict=True):
+        for (one, a), (two, b) in pairwise(zip(trace.steps[:n], trace.known[:n], strict=True)):
+            if a is None or b is None or a > b:
+                return False
+            lines = one.place, two.place
+            further[lines] = further.get(lines, False) or a < b
+    return all(further.values())
+
+
+def _comes_right(run: Callable[[Inputs], Any], trace: _Trace, n: int, is_own: Callable[[CodeType], bool]) -> bool:
+    """Whether a value of the solution in place of this one makes the result right."""
+    value = trace.steps[n].value
+    for x in trace.right:
+        if x.squeeze().shape != value.squeeze().shape or x.dtype != value.dtype:
+            continue
+        results: list[Any] = []
+        replacement = trace.numbers[n], x.reshape(value.shape)
+        _results(lambda: results.append(run(trace.inputs)), is_own, replacement)  # noqa: B023
+        if results and same(results[0], trace.expected):
+            return True
+    return False
+
+
+def _text(place: Place) -> str:
+    return linecache.getline(*place).strip()
+
+
+def _results(
+    call: Callable[[], Any], is_own: Callable[[CodeType], bool], replacement: tuple[int, Tensor] | None = None
+) -> list[_Value]:
+    """Line and value of every tensor that the local names of some code get, and that it returns, in order.
+
+    Args:
+        replacement: the number of one of these values, and what to write into it.
+    """
+    found: list[_Value] = []
+    with _tracing(found, is_own, replacement), suppress(Exception):  # what it made before it stopped is what we want
         call()
+    if len(found) == KEPT:
+        raise ValueError(f"more than {KEPT} intermediate results")
     return found
 
 
 @contextmanager
-def _tracing(found: list[tuple[str, Tensor]], is_own: Callable[[CodeType], bool]) -> Iterator[None]:
-    seen: dict[tuple[int, str], Tensor] = {}
+def _tracing(
+    found: list[_Value], is_own: Callable[[CodeType], bool], replacement: tuple[int, Tensor] | None
+) -> Iterator[None]:
+    seen: dict[int, Tensor] = {}  # held, so that no other tensor gets its identity
     lines: dict[int, int] = {}
 
-    def keep(frame: FrameType, name: str, value: Any) -> None:
-        if isinstance(value, Tensor) and seen.get((id(frame), name)) is not value and len(found) < KEPT:
-            seen[id(frame), name] = value  # held, so that no other tensor gets its identity
-            line = linecache.getline(frame.f_code.co_filename, lines.get(id(frame), frame.f_lineno)).strip()
-            found.append((line, value.detach().clone()))
+    def keep(value: Any, place: Place | None) -> None:
+        if not isinstance(value, Tensor) or id(value) in seen:
+            return
+        seen[id(value)] = value
+        if place is None or len(found) == KEPT:
+            return
+        if replacement and replacement[0] == len(found):
+            value.copy_(replacement[1])
+        found.append(_Value(place, value.detach().clone()))
 
     def local(frame: FrameType, event: str, argument: Any) -> Any:
-        for name, value in frame.f_locals.items():
-            keep(frame, name, value)
-        if event == "return":
-            lines[id(frame)] = frame.f_lineno
-            keep(frame, "return", argument)
+        for value in (*frame.f_locals.values(), argument if event == "return" else None):
+            keep(value, (frame.f_code.co_filename, lines[id(frame)]))
         lines[id(frame)] = frame.f_lineno
         return local
 
     def trace(frame: FrameType, event: str, argument: Any) -> Any:
-        return local if is_own(frame.f_code) else None
+        if not is_own(frame.f_code):
+            return None
+        caller = frame.f_back
+        made_by = (caller.f_code.co_filename, caller.f_lineno) if caller and is_own(caller.f_code) else None
+        for value in frame.f_locals.values():
+            keep(value, made_by)
+        lines[id(frame)] = frame.f_lineno
+        return local
 
     with _hooked(trace):
         yield

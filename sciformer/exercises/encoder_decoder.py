@@ -179,12 +179,27 @@ def _look_across_cases(draw: Draw) -> Iterator[Case]:
         return Case(name, inputs)
 
     yield case("2 target tokens, 2 source tokens", [2], 2, 2, 2, 2)
+    yield case("3 target tokens, 3 source tokens, the last of them padding", [2], 3, 3, 2, 2)
     yield case("3 target tokens, 3 source tokens, padding in two of three", [2, 3, 1], 3, 3, 3, 2)
     yield case("4 target tokens, 4 source tokens, padding in one of two", [4, 2], 4, 4, 3, 5)
     yield case("3 target tokens, 5 source tokens, padding in one of two", [3, 5], 3, 5, 4, 3)
 
 
 _LOOK_ACROSS_FAULTS = (
+    Fault(
+        "cut to the longest length",
+        "The sources are cut to the longest one's length, so that shorter ones still show padding. Each has a length "
+        "of its own.",
+        see=_TWO,
+        real=lambda positions, lengths: (positions < lengths.max()).expand(len(lengths), -1),
+    ),
+    Fault(
+        "padding set to 0",
+        "Padding is set to 0, but a score of 0 still takes weight, since e^0 is 1. Hide it before the softmax: −∞.",
+        see=_TWO,
+        mask=lambda scores, real: scores.masked_fill(~real[:, None], 0.0),
+        after=lambda weights, real: weights * real[:, None],
+    ),
     Fault(
         "mask without an axis for the queries",
         "The mask is (B, S), and meets the scores (B, L, S) as if its rows were queries. Give it an axis: (B, 1, S).",

@@ -84,6 +84,12 @@ _TWO_SLOPES_MOD_FAULTS = (
         steps=lambda far, near: far - near,
     ),
     Fault(
+        "no absolute value",
+        "Keys after the query, j > i, gain where they should pay: i − j is negative there. The penalty is the slope "
+        "times |i − j|.",
+        sides=lambda left, right: (left, -right),
+    ),
+    Fault(
         "side without distance",
         "Every key of a side pays the same. The penalty grows with each step between query and key.",
         steps=lambda far, near: (far > near).float(),

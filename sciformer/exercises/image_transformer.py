@@ -473,7 +473,7 @@ _ORDER_MATTERS_FAULTS = (
     ),
     Fault(
         "pixels shuffled",
-        "It shuffles single pixels. The patches have to stay whole, and only their order to change.",
+        "What it shuffles are no patches. Each is a square of P × P pixels with all channels, and has to stay whole.",
         see=_CUT,
         shuffle=lambda images, p, move: images.flatten(2)[:, :, torch.randperm(images[0, 0].numel())].view_as(images),
     ),

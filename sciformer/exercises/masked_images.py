@@ -55,6 +55,9 @@ def _hidden_loss_cases(draw: Draw) -> Iterator[Case]:
     yield case(1, 3, 2, 1)
     yield case(2, 5, 3, 2)
     yield case(3, 7, 5, 2)
+    uneven = torch.arange(4, device=draw.device) < torch.tensor([[1], [3]], device=draw.device)
+    inputs = {"predicted": draw.normal(2, 4, 3), "patches": draw.normal(2, 4, 3), "visible": uneven}
+    yield Case("2 images, 1 of 4 patches visible and 3 of 4", inputs)
 
 
 _HIDDEN_LOSS_FAULTS = (
@@ -97,6 +100,14 @@ _HIDDEN_LOSS_FAULTS = (
         "one sum for each image",
         "The means of the images are summed. One mean over all of them is wanted.",
         average=lambda errors, counted: errors[counted].mean() * len(errors),
+    ),
+    Fault(
+        "mean of the images' means",
+        "Each image has a mean of its own, and the means are averaged. One mean over all hidden pixels weighs an image "
+        "by how many of its patches are hidden.",
+        average=lambda errors, counted: (
+            (errors * counted[..., None]).sum(dim=(1, 2)) / counted.sum(dim=1) / errors.shape[-1]
+        ).mean(),
     ),
     Fault(
         "one number for each patch",
@@ -170,6 +181,7 @@ def _choose_visible_cases(draw: Draw) -> Iterator[Case]:
     yield case(3, 7, 0.6)  # rounded down
     yield case(5, 11, 0.6)
     yield case(7, 23, 0.6)
+    yield case(3, 4, 0.1)  # none is hidden
 
 
 _CHOOSE_VISIBLE_FAULTS = (
@@ -250,6 +262,11 @@ _CHOOSE_VISIBLE_FAULTS = (
         "the first patches",
         "The first patches are visible in every image, whatever the noise says.",
         rank=lambda noise: torch.arange(noise.shape[1], device=noise.device).expand_as(noise),
+    ),
+    Fault(
+        "all hidden where none is",
+        "Where no patch is to be hidden, all are: index -0 is index 0, the first and not the last.",
+        keep=lambda rank, num_visible, noise, share: rank < num_visible % noise.shape[1],
     ),
     Fault(
         "indices in place of a mask",

@@ -297,6 +297,14 @@ def _without_replacement(i: Tensor, n: Tensor, N: int) -> Tensor:
     return choose(i - 1, n - 1) / choose(torch.full_like(n, N), n)
 
 
+def _expected_of_different(values: Tensor) -> Tensor:
+    """The expected best of n draws from the different values, for n = 1, ..., N."""
+    different = values.unique()
+    share = torch.arange(len(different) + 1, device=values.device).to(values.dtype) / len(different)
+    n = torch.arange(1, len(values) + 1, device=values.device)[:, None]
+    return (share[1:] ** n - share[:-1] ** n) @ different
+
+
 def _expected_best_cases(draw: Draw) -> Iterator[Case]:
     def case(name: str, count: int) -> Case:
         values = 0.1 * draw.permutation(3 * count)[:count].to(draw.dtype) + 0.3
@@ -305,6 +313,8 @@ def _expected_best_cases(draw: Draw) -> Iterator[Case]:
     yield case("3 trials", 3)
     yield case("7 trials", 7)
     yield case("13 trials", 13)
+    ties = torch.tensor([0.7, 0.4, 0.7, 0.5, 0.7], device=draw.device, dtype=draw.dtype)
+    yield Case("5 trials, three of them alike", {"values": ties[draw.permutation(5)]})
 
 
 _EXPECTED_BEST_FAULTS = (
@@ -382,6 +392,12 @@ _EXPECTED_BEST_FAULTS = (
         "same for every n",
         "All entries are the mean, which is right for a single draw. The power n is missing.",
         budgets=lambda n: torch.ones_like(n),
+    ),
+    Fault(
+        "ties counted once",
+        "Values that several trials share count once, as after torch.unique. Every trial counts.",
+        order=lambda values: values,
+        collect=lambda weights, values: _expected_of_different(values),
     ),
     Fault(
         "highest of all",

@@ -47,6 +47,7 @@ def _seasonal_naive_cases(draw: Draw) -> Iterator[Case]:
     yield case("1 window of 7 months, a season of 3, 5 months ahead", 1, 7, 3, 5)
     yield case("3 windows of 11 months, a season of 4, 4 months ahead", 3, 11, 4, 4)
     yield case("2 windows of 5 months, a season of 5, 13 months ahead", 2, 5, 5, 13)
+    yield case("2 windows of 8 months, a season of 3, 6 months ahead", 2, 8, 3, 6)
 
 
 _SEASONAL_NAIVE_FAULTS = (
@@ -310,6 +311,20 @@ _HONEST_WINDOWS_FAULTS = (
         stretches=lambda series, length: series.unfold(0, length, length),
     ),
     Fault(
+        "last test window lost",
+        "The last test window is missing: the last beginning is length − context − horizon.",
+        see=_WINDOWS,
+        train_end=lambda cut, context, horizon: cut + 1,
+        stretches=lambda series, length: series.unfold(0, length, 1)[:-1],
+    ),
+    Fault(
+        "test is all the rest",
+        "All windows that are not in training are in the test, also those whose futures begin before the cut. Begin at "
+        "cut - context.",
+        see=_WINDOWS,
+        test_start=lambda cut, context, horizon: cut - context - horizon + 1,
+    ),
+    Fault(
         "last window lost",
         "The last window is missing: there are length − context − horizon + 1 of them.",
         see=_WINDOWS,
@@ -351,6 +366,7 @@ def _cross_lags_cases(draw: Draw) -> Iterator[Case]:
         return Case(name, {"future": future, "past": past, "w_query": w_query, "w_key": w_key})
 
     yield case("1 window, 2 months ahead, 3 back", 1, 2, 3, 2, 2)
+    yield case("1 window, 2 months ahead, 4 back", 1, 2, 4, 3, 2)
     yield case("3 windows, 2 months ahead, 5 back", 3, 2, 5, 3, 2)
     yield case("2 windows, 4 months ahead, 7 back", 2, 4, 7, 3, 5)
 

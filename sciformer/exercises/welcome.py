@@ -335,6 +335,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "S weights that sum to 1, then the sum of weight times vector.",
             "`scores.softmax(dim=0)` gives the weights. Between (S,) and (S, D), `@` multiplies and adds up over S.",
         ),
+        large=("scores",),
         cases=_new_vector_cases,
         faults=_NEW_VECTOR_FAULTS,
     ),

@@ -174,7 +174,8 @@ _LOW_RANK_SCORES_FAULTS = (
     ),
     Fault(
         "heads summed",
-        "The matrices are summed over the heads: in einsum, h is missing behind the arrow. Each head has its own.",
+        "The matrices are summed over the heads, but each head has its own. In einsum, their axis of heads needs the "
+        "letter that it has in the queries, and has to stand behind the arrow.",
         see="The module",
         matrices=lambda left, right: (left.sum(dim=0), right.sum(dim=0)),
     ),
@@ -324,6 +325,7 @@ EXERCISES = (
         faults=_LARGEST_SHARE_FAULTS,
         call=_any_number,
         differentiable=False,
+        small=("temperature",),
     ),
     Exercise(
         low_rank_scores,
