@@ -13,11 +13,10 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from chromium import CHROMIUM, DRIVER, windowless
 
 ROOT = Path(__file__).parents[1]
 WITH_EXPLORERS = [path for path in sorted((ROOT / "notebooks").glob("*.ipynb")) if "explore(" in path.read_text()]
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
 PATIENCE = 900  # seconds for a notebook, on a machine that may be busy
 #: What the keyboard can reach in an explorer: handles of sliders, choices, squares to click.
 HANDLES = ".noUi-handle, .jp-OutputArea select, .widget-gridbox button"
@@ -64,14 +63,7 @@ def lab(tmp_path_factory):
 @pytest.fixture
 def browser():
     """A Chromium without a window."""
-    webdriver = pytest.importorskip("selenium.webdriver")
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1300,1400"):
-        options.add_argument(argument)
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver = windowless("1300,1400")
     driver.set_page_load_timeout(PATIENCE)
     yield driver
     driver.quit()

@@ -5,13 +5,13 @@ They run only when asked for, ``pytest -m browser``, and need Chromium and its d
 
 import json
 import re
-import shutil
 import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
+from chromium import CHROMIUM, DRIVER, windowless
 from test_teach_export import rounded, stirred
 
 from sciformer import data
@@ -21,8 +21,6 @@ from sciformer.teach.export import export_html
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 import pages_of_playground
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
 #: At least so fast, on a machine that may be busy: milliseconds for a digit, characters for a second.
 MS_A_DIGIT, CHARACTERS_A_SECOND = 50, 100
 
@@ -35,15 +33,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def browser():
     """A Chromium without a window that writes down every request."""
-    webdriver = pytest.importorskip("selenium.webdriver")
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--window-size=1200,1600"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver = windowless("1200,1600", loggingPrefs={"performance": "ALL", "browser": "ALL"})
     driver.set_script_timeout(300)
     yield driver
     driver.quit()

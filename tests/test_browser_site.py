@@ -16,7 +16,8 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from test_browser_pages import CHROMIUM, DRIVER, browser  # noqa: F401 - a fixture
+from chromium import CHROMIUM, DRIVER
+from test_browser_pages import browser  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).parents[1]
 AXE = "axe-core@4.14.1"

@@ -1,6 +1,7 @@
 """A submission to the speedrun is trained by itself and held to every rule."""
 
 import json
+from functools import partial
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from sciformer import CharTransformer, cli
 from sciformer.data import shakespeare
 from sciformer.functional import InputError
 from sciformer.lab import claims, speedrun
+from sciformer.lab.claims import tables
 
 VALIDATION, VOCABULARY = shakespeare("val")
 SIZE = len(VOCABULARY)
@@ -128,7 +130,7 @@ def test_a_file_is_checked_before_it_is_trained(tmp_path, capsys):
         assert error.count("\n") == 1
 
 
-def test_a_submission_is_trained_judged_and_kept(tmp_path, capsys):
+def test_a_submission_is_trained_judged_and_kept(tmp_path, capsys, monkeypatch):
     path = tmp_path / "pairs.py"
     path.write_text(PAIRS)
     assert cli.main(["speedrun", "check", str(path), "--seeds", "2", "--record", "counted pairs"]) == 0
@@ -144,7 +146,9 @@ def test_a_submission_is_trained_judged_and_kept(tmp_path, capsys):
         assert attempt.products > 0
         assert 2.4 < attempt.loss < 2.6  # of counted pairs, as in notebook 08
         assert abs(attempt.window_loss - attempt.loss) < 0.02
-    assert "| [pairs.py](../speedrun/pairs.py) | counted pairs |" in speedrun.table(tmp_path)
+    monkeypatch.setattr(speedrun, "load_records", partial(speedrun.load_records, tmp_path))
+    assert "| [pairs.py](../speedrun/pairs.py) | counted pairs |" in tables.speedrun_table()
+    monkeypatch.undo()
 
     (tmp_path / "pairs.json").write_text(json.dumps(content | {"attempts": []} | {"gained": 3}))
     with pytest.raises(InputError, match=r"pairs\.json is not a whole record: gained is not a text but 3"):

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pages_of_playground as pages
@@ -58,9 +58,8 @@ def stage() -> None:
     for source, name in repository_pages().items():
         text = (ROOT / source).read_text(encoding="utf-8")
         (STAGE / name).write_text(with_links(text, Path(source).parent), encoding="utf-8")
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     for name, heading, title in (("start", "Start", "Start"), ("instructors", "In an assignment", "For instructors")):
-        text = f"# {title}\n\n{section(readme, heading)}"
+        text = f"# {title}\n\n{section(readme(), heading)}"
         (STAGE / f"{name}.md").write_text(with_links(text, Path()), encoding="utf-8")
     pictures.bake_off(STAGE / "pictures" / "bake_off.svg")
     pictures.claims(STAGE / "pictures" / "claims.svg")
@@ -110,29 +109,25 @@ def with_links(text: str, folder: Path) -> str:
 
 def filled(text: str) -> str:
     """A page with its gaps filled."""
-    parts = {
-        "count": str(len(notebooks())),
-        "claims": claims_table() if "\n# Results\n" in text else str(len(CLAIMS)),
-        "bake_off": bake_off_table(),
-        "map": course_map(),
-        "playground": playground_cards(),
-        "models": "\n".join(model_rows()),
-        "notebooks": "\n".join(f"notebooks/{path.stem}" for path in notebooks()),
-        "reference": "\n".join(
+    parts: dict[str, Callable[[], str]] = {
+        "count": lambda: str(len(notebooks())),
+        "claims": lambda: claims_table() if "\n# Results\n" in text else str(len(CLAIMS)),
+        "bake_off": bake_off_table,
+        "map": course_map,
+        "playground": playground_cards,
+        "models": lambda: "\n".join(model_rows()),
+        "notebooks": lambda: "\n".join(f"notebooks/{path.stem}" for path in notebooks()),
+        "reference": lambda: "\n".join(
             ["instructors", *sorted(Path(n).stem for n in repository_pages().values() if n != "records.md")]
         ),
-        "blob": f"{REPOSITORY}/blob/main",
+        "blob": lambda: f"{REPOSITORY}/blob/main",
     }
-    for name, part in parts.items():
-        text = text.replace(f"{{{{{name}}}}}", part)
-    return text
+    return re.sub(rf"\{{\{{({'|'.join(parts)})\}}\}}", lambda gap: parts[gap[1]](), text)
 
 
 def course_map() -> str:
     """Every notebook as a card: what it builds and what it trains, as the README's table says."""
-    rows = re.findall(
-        r"^\| (\d\d) \| \[([^\]]+)\]\(([^)]+)\) \| (.+?) \| (.+?) \| (.+?) \|$", readme_table(), flags=re.M
-    )
+    rows = re.findall(r"^\| (\d\d) \| \[([^\]]+)\]\(([^)]+)\) \| (.+?) \| (.+?) \| (.+?) \|$", readme(), flags=re.M)
     out = []
     starts = {first: title for title, first in PARTS.items()}
     for number, name, path, builds, trains, minutes in rows:
@@ -146,7 +141,7 @@ def course_map() -> str:
     return "\n".join([*out, "</ul>"])
 
 
-def readme_table() -> str:
+def readme() -> str:
     """The README."""
     return (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -1,7 +1,7 @@
 """Compare what notices a slip in an answer: our checkers, assert_close on one input, and torch-judge; write the page.
 
-    pip install --target /tmp/judge --no-deps torch-judge==0.1.1
-    PYTHONPATH=/tmp/judge:. python tools/comparison.py       write docs/comparison.md
+    pip install --target build/judge --no-deps torch-judge==0.1.1
+    PYTHONPATH=build/judge:. python tools/comparison.py       write docs/comparison.md
 
 The answers are the right ones of tests/solutions with one generated slip each (sciformer.check.mutants): another axis,
 a factor left out, two arguments exchanged. A slip that changes no result on any of 300 inputs of many sizes is no

@@ -23,9 +23,8 @@ from sciformer.data.files import written_whole
 from sciformer.functional import InputError
 from sciformer.lab.forms import Form, read_json
 from sciformer.lab.metrics import mean_and_error
-from sciformer.lab.records import environment, load_record, recorded_metric
+from sciformer.lab.records import environment
 from sciformer.lab.roofline import measure_products
-from sciformer.lab.settings import Profile
 from sciformer.lab.workers import worker_pool
 from sciformer.training import evaluate, next_token_loss, text_loss
 
@@ -127,9 +126,9 @@ def load_submission(path: Path) -> Train:
     return train
 
 
-def windows_loss(model: nn.Module, tokens: Int[Tensor, "N"], windows: int = WINDOWS) -> float:
+def windows_loss(model: nn.Module, tokens: Int[Tensor, "N"]) -> float:
     """Mean of −log p over windows at random positions, the same for every model."""
-    starts = torch.randint(len(tokens) - LENGTH, (windows, 1), generator=torch.Generator().manual_seed(0))
+    starts = torch.randint(len(tokens) - LENGTH, (WINDOWS, 1), generator=torch.Generator().manual_seed(0))
     chosen = tokens[starts + torch.arange(LENGTH + 1)]
     return evaluate(model, [(chunk[:, :-1], chunk[:, 1:]) for chunk in chosen.split(64)], next_token_loss)
 
@@ -219,42 +218,3 @@ def load_records(folder: Path = FOLDER) -> list[tuple[dict[str, Any], list[Attem
             raise InputError(f"{path} is not a whole record: {error}") from error
         found.append((content, [Attempt(**a) for a in content["attempts"]]))
     return sorted(found, key=lambda pair: -fmean(a.seconds for a in pair[1]))
-
-
-def table(folder: Path = FOLDER) -> str:
-    """The records as Markdown, the slowest first, so that each row shows what it gained."""
-    lines = [
-        "| submission | what it adds | seconds | 10¹² operations | validation loss | random windows | numbers | seeds |"
-    ]
-    lines += ["|---" * 8 + "|"]
-    for content, attempts in load_records(folder):
-        name = content["submission"]
-        cells = [
-            f"[{name}](../speedrun/{name})",
-            content["gained"],
-            f"{fmean(a.seconds for a in attempts):.0f}",
-            f"{fmean(a.products for a in attempts):.1f}",
-            four_digits([a.loss for a in attempts]),
-            four_digits([a.window_loss for a in attempts]),
-            f"{attempts[0].numbers:,}",
-            f"{len(attempts)}",
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def ladder(name: str = "shakespeare", profile: Profile = "quick") -> str:
-    """What each ingredient of the recipe gains at equal steps, as Markdown: each arm keeps those of the arm before."""
-    lines = ["| arm | validation loss | change |", "|---|---|---|"]
-    content = load_record(name, profile)
-    if content is None:
-        return "not recorded yet"
-    steps = content["config"][content["arms"][0]]["train"]["steps"]
-    before: list[float] = []
-    for arm in content["arms"]:
-        if content["config"][arm]["train"]["steps"] == steps:
-            losses = recorded_metric(content, "validation loss", arm)
-            change = four_digits([b - a for a, b in zip(before, losses, strict=True)]) if before else ""
-            lines.append(f"| {arm} | {four_digits(losses)} | {change.replace('-', '−')} |")
-            before = losses
-    return "\n".join(lines)
