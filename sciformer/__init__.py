@@ -7,12 +7,21 @@ first used, so that ``import sciformer`` stays light: ``data``, ``training``, ``
 
 import importlib
 import os
+import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 # `python -m sciformer grade` must import nothing from the current folder, where the submissions may be.
 if sys.argv[:1] == ["-m"] and "grade" in sys.argv and not sys.flags.safe_path:
     del sys.path[0]
+
+# The imports of a command take a second; Ctrl-C during them ends it in one line. __main__ makes it an exception again.
+if (
+    (sys.argv[:1] == ["-m"] or Path(sys.argv[0] if sys.argv else "").stem == "sciformer")
+    and signal.getsignal(signal.SIGINT) is signal.default_int_handler  # which it is not in a shell's background
+):
+    signal.signal(signal.SIGINT, lambda *_: (os.write(2, b"sciformer: interrupted\n"), os._exit(130)))
 
 if "torch" not in sys.modules:  # which reads it when it is loaded: threads that wait leave their core to others
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -485,6 +485,38 @@ def test_ctrl_c_is_one_line(tmp_path):
     assert list((tmp_path / "out").iterdir()) == []
 
 
+#: A sitecustomize.py that presses Ctrl-C when the import of a module begins: no test depends on the machine's speed.
+PRESS_CTRL_C = """
+import os, signal, sys
+
+class Press:
+    def find_spec(name, path=None, target=None):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Press)
+"""
+
+
+@pytest.mark.attack
+@pytest.mark.parametrize(
+    "command", [["-m", "sciformer"], [str(Path(sys.executable).with_name("sciformer"))]], ids=["module", "script"]
+)
+@pytest.mark.parametrize("module", ["torch", "torch.nn", "sciformer.cli"])
+def test_ctrl_c_during_the_imports_is_one_line(command, module, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(PRESS_CTRL_C.format(module=module))
+    run = subprocess.run(
+        [sys.executable, *command, "doctor"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=heed_ctrl_c,
+    )
+    assert (run.returncode, run.stdout, run.stderr) == (130, "", "sciformer: interrupted\n")
+
+
 @pytest.mark.attack
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
 def test_output_that_cannot_be_written_is_one_line(monkeypatch, capsys):
