@@ -24,6 +24,7 @@ lint: .venv/dev-installed
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/python tools/notebooks.py check
+	$(BIN)/python tools/heads.py check
 
 types: .venv/dev-installed
 	$(BIN)/mypy

@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/00_welcome.ipynb)
 #
-# Needs: some Python, and what a matrix product is · about 15 s on two CPU cores
+# the map of the course is below · [01 Weighted sums](01_weighted_sums.ipynb) →
+#
+# Needs: some Python, and what a matrix product is · runs in about 15 s on two CPU cores · about one hour of study
 
 # %% [markdown]
 # This course builds attention from a weighted sum up, mechanism by mechanism, and measures what each one is worth.

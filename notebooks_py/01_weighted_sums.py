@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/01_weighted_sums.ipynb)
 #
-# Needs: notebook 00 · about 15 s on two CPU cores
+# ← [00 Welcome](00_welcome.ipynb) · [the map of the course](00_welcome.ipynb) · [02 Scaled dot-product attention](02_scaled_dot_product.ipynb) →
+#
+# Needs: notebook 00 · runs in about 15 s on two CPU cores · about 2 hours of study
 
 # %% [markdown]
 # After this notebook you can

@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/02_scaled_dot_product.ipynb)
 #
-# Needs: notebook 01 · about 25 s on two CPU cores
+# ← [01 Weighted sums](01_weighted_sums.ipynb) · [the map of the course](00_welcome.ipynb) · [03 Multi-head attention](03_multi_head.ipynb) →
+#
+# Needs: notebook 01 · runs in about 25 s on two CPU cores · about 2½ hours of study
 
 # %% [markdown]
 # After this notebook you can

@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/03_multi_head.ipynb)
 #
-# Needs: notebook 02 · about 30 s on two CPU cores
+# ← [02 Scaled dot-product attention](02_scaled_dot_product.ipynb) · [the map of the course](00_welcome.ipynb) · [04 Positions](04_positions.ipynb) →
+#
+# Needs: notebook 02 · runs in about 30 s on two CPU cores · about 2½ hours of study
 
 # %% [markdown]
 # After this notebook you can

@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/04_positions.ipynb)
 #
-# Needs: notebook 03 · about 50 s on two CPU cores
+# ← [03 Multi-head attention](03_multi_head.ipynb) · [the map of the course](00_welcome.ipynb) · [05 The transformer block](05_transformer_block.ipynb) →
+#
+# Needs: notebook 03 · runs in about 50 s on two CPU cores · about 2 hours of study
 
 # %% [markdown]
 # After this notebook you can

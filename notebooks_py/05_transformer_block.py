@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/05_transformer_block.ipynb)
 #
-# Needs: notebook 03 · about 60 s on two CPU cores
+# ← [04 Positions](04_positions.ipynb) · [the map of the course](00_welcome.ipynb) · [06 Image transformer](06_image_transformer.ipynb) →
+#
+# Needs: notebook 03 · runs in about 60 s on two CPU cores · about 2 hours of study
 
 # %% [markdown]
 # After this notebook you can

@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/06_image_transformer.ipynb)
 #
-# Needs: notebook 05 · about 60 s on two CPU cores
+# ← [05 The transformer block](05_transformer_block.ipynb) · [the map of the course](00_welcome.ipynb) · [07 Distance bias](07_distance_bias.ipynb) →
+#
+# Needs: notebook 05 · runs in about 60 s on two CPU cores · about 1½ hours of study
 
 # %% [markdown]
 # After this notebook you can

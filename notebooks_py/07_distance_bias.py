@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/07_distance_bias.ipynb)
 #
-# Needs: notebooks 04 and 06 · about 95 s on two CPU cores
+# ← [06 Image transformer](06_image_transformer.ipynb) · [the map of the course](00_welcome.ipynb) · [08 A character language model](08_character_model.ipynb) →
+#
+# Needs: notebooks 04 and 06 · runs in about 95 s on two CPU cores · about 2 hours of study
 
 # %% [markdown]
 # After this notebook you can

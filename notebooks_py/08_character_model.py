@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/08_character_model.ipynb)
 #
-# Needs: notebooks 05 and 07 · about 90 s on two CPU cores
+# ← [07 Distance bias](07_distance_bias.ipynb) · [the map of the course](00_welcome.ipynb) · [09 Additive attention](09_additive_attention.ipynb) →
+#
+# Needs: notebooks 05 and 07 · runs in about 90 s on two CPU cores · about 2½ hours of study
 
 # %% [markdown]
 # After this notebook you can

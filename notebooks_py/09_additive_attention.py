@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/09_additive_attention.ipynb)
 #
-# Needs: notebooks 03 and 08 · about 2 minutes on two CPU cores
+# ← [08 A character language model](08_character_model.ipynb) · [the map of the course](00_welcome.ipynb) · [10 Energy wells](10_energy_wells.ipynb) →
+#
+# Needs: notebooks 03 and 08 · runs in about 2 minutes on two CPU cores · about 1½ hours of study
 
 # %% [markdown]
 # After this notebook you can

@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/10_energy_wells.ipynb)
 #
-# Needs: notebooks 06 and 08 · about 100 s on two CPU cores
+# ← [09 Additive attention](09_additive_attention.ipynb) · [the map of the course](00_welcome.ipynb) · [11 Encoder and decoder](11_encoder_decoder.ipynb) →
+#
+# Needs: notebooks 06 and 08 · runs in about 100 s on two CPU cores · about 2 hours of study
 
 # %% [markdown]
 # After this notebook you can

@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/11_encoder_decoder.ipynb)
 #
-# Needs: notebooks 05 and 08 · about 110 s on two CPU cores
+# ← [10 Energy wells](10_energy_wells.ipynb) · [the map of the course](00_welcome.ipynb) · [12 Masked images](12_masked_images.ipynb) →
+#
+# Needs: notebooks 05 and 08 · runs in about 110 s on two CPU cores · about 2 hours of study
 
 # %% [markdown]
 # After this notebook you can

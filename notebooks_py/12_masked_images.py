@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/12_masked_images.ipynb)
 #
-# Needs: notebook 06, and scikit-image, which the course installs · about 100 s on two CPU cores
+# ← [11 Encoder and decoder](11_encoder_decoder.ipynb) · [the map of the course](00_welcome.ipynb) · [13 Time series](13_time_series.ipynb) →
+#
+# Needs: notebook 06, and scikit-image, which the course installs · runs in about 100 s on two CPU cores · about 2 hours of study
 
 # %% [markdown]
 # After this notebook you can

@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/13_time_series.ipynb)
 #
-# Needs: notebooks 03 and 04 · about 45 s on two CPU cores
+# ← [12 Masked images](12_masked_images.ipynb) · [the map of the course](00_welcome.ipynb) · [14 Random search](14_random_search.ipynb) →
+#
+# Needs: notebooks 03 and 04 · runs in about 45 s on two CPU cores · about 2 hours of study
 
 # %% [markdown]
 # After this notebook you can

@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/14_random_search.ipynb)
 #
-# Needs: notebook 06 · about 40 s on two CPU cores
+# ← [13 Time series](13_time_series.ipynb) · [the map of the course](00_welcome.ipynb) · [15 Fast attention](15_fast_attention.ipynb) →
+#
+# Needs: notebook 06 · runs in about 40 s on two CPU cores · about 1½ hours of study
 
 # %% [markdown]
 # After this notebook you can

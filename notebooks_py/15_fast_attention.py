@@ -3,7 +3,9 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/15_fast_attention.ipynb)
 #
-# Needs: notebooks 07 and 09 · about 45 s on two CPU cores
+# ← [14 Random search](14_random_search.ipynb) · [the map of the course](00_welcome.ipynb) · [16 Bake-off](16_bake_off.ipynb) →
+#
+# Needs: notebooks 07 and 09 · runs in about 45 s on two CPU cores · about 2 hours of study
 
 # %% [markdown]
 # After this notebook you can

@@ -108,6 +108,24 @@ def test_nbgrader_gets_an_answer_cell_and_a_locked_test_cell():
         exec(test["source"], scope | {"scaled_dot_product": lambda *inputs: inputs[2]})
 
 
+def test_an_answer_in_use_is_judged_before_the_solution_takes_its_place(tmp_path):
+    lines = [
+        "def scaled_dot_product(query, key, value, attn_mask=None):",
+        "    raise NotImplementedError",
+        "scaled_dot_product = check.scaled_dot_product.use(scaled_dot_product)",
+    ]
+    content = notebook(cell("\n".join(lines)))
+    student = student_version(content, EXERCISES, nbgrader=True)
+    assert student["metadata"]["sciformer"]["exercises"] == ["scaled_dot_product"]
+    test = student["cells"][-1]
+    assert test["source"].endswith(lines[-1])
+    scope = {"check": sciformer.check, "scaled_dot_product": scaled_dot_product}
+    exec(test["source"], scope)
+    assert scope["scaled_dot_product"] is scaled_dot_product
+    with pytest.raises(AssertionError):
+        exec(test["source"], scope | {"scaled_dot_product": lambda *inputs: inputs[2]})
+
+
 # What they hand in.
 
 NO_SCALE = inspect.getsource(scaled_dot_product).replace(" / math.sqrt(query.shape[-1])", "")

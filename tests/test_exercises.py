@@ -27,9 +27,15 @@ def notebook(request):
 
 
 def name_of(cell):
-    """The exercise that a cell ends by checking."""
-    found = re.search(r"^check\.(\w+)\((\w+)\)$", cell.source.splitlines()[-1] if cell.source else "")
-    return found[1] if cell.cell_type == "code" and found and found[1] == found[2] else None
+    """The exercise that a cell ends by checking, or whose answer it takes into use."""
+    last = cell.source.splitlines()[-1] if cell.source else ""
+    found = re.fullmatch(r"check\.(\w+)\(\1\)|(\w+) = check\.\2\.use\(\2\)", last)
+    return (found[1] or found[2]) if cell.cell_type == "code" and found else None
+
+
+def in_use(cell):
+    """Whether the notebook goes on with the answer."""
+    return cell.source.endswith(f".use({name_of(cell)})")
 
 
 def exercises(notebook):
@@ -65,9 +71,9 @@ def run(notebook, solved):
 
 
 def test_every_notebook_has_an_easy_a_middle_and_a_hard_one(notebook):
-    levels = [EXERCISES[name].level for name, *_ in exercises(notebook)]
-    assert set(levels) == {"easy", "middle", "hard"}
-    assert levels == sorted(levels, key=list(POINTS).index), "the easy ones first"
+    assert {EXERCISES[name].level for name, *_ in exercises(notebook)} == {"easy", "middle", "hard"}
+    levels = [EXERCISES[name].level for name, _, cell, _ in exercises(notebook) if not in_use(cell)]
+    assert levels == sorted(levels, key=list(POINTS).index), "of those at the end, the easy ones first"
 
 
 def test_every_exercise_stands_in_its_notebook():
@@ -86,19 +92,25 @@ def test_heads_hints_and_solutions(notebook):
         assert tuple(" ".join(text.split()) for _, text in folded[:2]) == exercise.hints
 
 
+def told(notebook, verdict, goes_on_with):
+    """What each exercise should print."""
+    more = f"; the notebook goes on with {goes_on_with}"
+    return {name: f"{name}: {verdict}{more if in_use(cell) else ''}\n" for name, _, cell, _ in exercises(notebook)}
+
+
 def test_unsolved_every_exercise_says_so(notebook):
     printed = run(notebook, solved=False)
-    assert printed == {name: f"{name}: not attempted yet\n" for name, *_ in exercises(notebook)}
+    assert printed == told(notebook, "not attempted yet", "the solution")
     for name, _, cell, _ in exercises(notebook):
         assert [output.text for output in cell.outputs] == [printed[name]], "stored as it was left"
 
 
 def test_solved_every_exercise_is_right(notebook):
-    assert run(notebook, solved=True) == {name: f"{name}: correct\n" for name, *_ in exercises(notebook)}
+    assert run(notebook, solved=True) == told(notebook, "correct", "yours")
 
 
-def test_nothing_else_depends_on_an_answer(notebook):
-    names = {name for name, *_ in exercises(notebook)}
+def test_nothing_depends_on_an_answer_that_is_not_in_use(notebook):
+    names = {name for name, _, cell, _ in exercises(notebook) if not in_use(cell)}
     for cell in notebook.cells:
         if cell.cell_type == "code":
             used = {node.id for node in ast.walk(ast.parse(cell.source)) if isinstance(node, ast.Name)}

@@ -2,6 +2,8 @@
 
 import importlib.util
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -63,7 +65,12 @@ def test_head(notebook):
     colab = ADDRESS.replace("https://github.com/", "https://colab.research.google.com/github/")
     badge = "https://colab.research.google.com/assets/colab-badge.svg"
     assert head[2] == f"[![Open in Colab]({badge})]({colab}/blob/main/notebooks/{stem}.ipynb)"
-    assert re.match(r"Needs: .+ · about .+ on two CPU cores", head[4])
+    assert re.fullmatch(r"Needs: .+ · runs in about .+ on two CPU cores · about .+ of study", head[6])
+
+
+def test_heads_link_to_their_neighbours_and_state_the_hours():
+    checked = subprocess.run([sys.executable, ROOT / "tools" / "heads.py", "check"], capture_output=True, text=True)
+    assert (checked.stdout, checked.returncode) == ("all heads are up to date\n", 0)
 
 
 def test_set_up_is_the_same_everywhere(notebook):
@@ -74,13 +81,12 @@ def test_cells_are_small(notebook):
     cells = code(notebook)
     to_read = [cell for cell in cells if "raise NotImplementedError" not in cell.source]
     assert len(cells) >= 15
-    assert len(to_read) <= 47  # and some to write in
+    assert len(to_read) <= 60  # and some to write in
     assert max(len(cell.source.splitlines()) for cell in cells) <= 25
     for text in texts(notebook):
         prose = re.sub(r"<details>.*?</details>", "", text, flags=re.S)
         prose = re.sub(r"^\|.*$|^```.*?^```|\$\$.*?\$\$|\(https?:.*?\)|^#+ .*$", "", prose, flags=re.M | re.S)
-        if "Check yourself" not in text and "Your turn" not in text:
-            assert len(prose.split()) <= 75, text
+        assert len(prose.split()) <= 250, text
 
 
 def test_every_cell_was_run_and_none_failed(notebook):

@@ -171,7 +171,7 @@ def test_waiting_threads_sleep_if_torch_was_not_there_before(code, policy):
 
 def test_the_package_alone_is_light():
     names = {re.match(r"[\w-]+", requirement)[0] for requirement in PROJECT["dependencies"]}
-    assert names == {"torch", "torchvision", "matplotlib", "ipywidgets", "tqdm", "jaxtyping", "safetensors"}
+    assert names == {"torch", "torchvision", "matplotlib", "pillow", "ipywidgets", "tqdm", "jaxtyping", "safetensors"}
 
 
 def test_version_is_the_same_everywhere():

@@ -1,6 +1,8 @@
 """Verdicts and proofs that can fail."""
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,10 +22,20 @@ def test_profile(monkeypatch):
         course.profile()
 
 
-def test_verdict_prints_no_measurement(capsys):
-    course.verdict("accuracy", 0.991, above=0.98)
-    course.verdict("ratio", 1.0, above=0.5, below=2)
-    assert capsys.readouterr().out == "ok: accuracy is above 0.98\nok: ratio is above 0.5 and below 2\n"
+def test_verdict_prints_bound_and_measurement(capsys):
+    course.verdict("accuracy", 0.99123, above=0.98)
+    course.verdict("ratio", 1e-7, above=-0.5, below=2)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "ok: accuracy is above 0.98: measured 0.9912"
+    assert second == "ok: ratio is above -0.5 and below 2: measured 1e-07"
+
+
+@pytest.mark.parametrize("value", [0.5, 12345678.9, -3e-9, -math.inf])
+def test_notebooks_are_validated_without_what_a_verdict_measured(value, capsys):
+    rules = (Path(__file__).parents[1] / "notebooks" / "nbval_sanitize.cfg").read_text()
+    rule = re.search("regex: (: measured .*)", rules)[1]
+    course.verdict("it", value, below=1e9)
+    assert re.sub(rule, "", capsys.readouterr().out) == "ok: it is below 1e+09\n"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +61,7 @@ def test_verdict_is_judged_in_the_profile_that_was_measured(monkeypatch, capsys)
     monkeypatch.setenv("SCIFORMER_PROFILE", "full")
     course.verdict("it", 0.5, above=0.98, measured="quick")
     assert capsys.readouterr().out.splitlines() == [
-        "ok: it is above 0.98",
+        "ok: it is above 0.98: measured 0.99",
         "stated, not judged: it is 0.5; no record of the full profile says what to expect",
     ]
     with pytest.raises(AssertionError, match=r"it is 0\.5, expected above 0\.98"):

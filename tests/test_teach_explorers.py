@@ -10,7 +10,7 @@ from sciformer.teach.explorers import Squares, Switches, explore
 
 def test_explore_redraws_when_a_slider_moves(monkeypatch):
     shown, drawn = [], []
-    monkeypatch.setattr("sciformer.teach.explorers.display", lambda bundle, raw: shown.append(bundle))
+    monkeypatch.setattr("sciformer.teach.explorers.display", lambda bundle, raw, metadata: shown.append(bundle))
 
     def draw(height):
         drawn.append(height)
@@ -35,7 +35,7 @@ def test_a_slider_without_a_description_is_refused():
 
 
 def test_a_square_that_is_clicked_is_chosen_and_marked(monkeypatch):
-    monkeypatch.setattr("sciformer.teach.explorers.display", lambda bundle, raw: None)
+    monkeypatch.setattr("sciformer.teach.explorers.display", lambda bundle, raw, metadata: None)
     squares, drawn = Squares(torch.tensor([[0.0, 0.5, 1.0], [0.2, 0.4, 0.6]]), value=4), []
     explore(lambda patch: drawn.append(patch) or plt.subplots()[1], alt="a patch", patch=squares)
     squares.children[2].click()
@@ -49,7 +49,7 @@ def test_a_square_that_is_clicked_is_chosen_and_marked(monkeypatch):
 
 
 def test_switches_are_a_mask_that_one_can_change(monkeypatch):
-    monkeypatch.setattr("sciformer.teach.explorers.display", lambda bundle, raw: None)
+    monkeypatch.setattr("sciformer.teach.explorers.display", lambda bundle, raw, metadata: None)
     mask, drawn = torch.ones(2, 3, dtype=torch.bool).tril(), []
     switches = Switches(mask)
     assert torch.equal(torch.tensor(switches.value), mask)

@@ -22,6 +22,14 @@ def test_heatmap_writes_numbers_into_small_matrices_only():
     assert not plotting.heatmap(torch.rand(20, 20)).texts
 
 
+def test_a_mask_is_ticks_and_blanks():
+    mask = torch.tensor([[True, False, False], [True, True, False]])
+    ax = plotting.heatmap(mask)
+    assert [(t.get_position(), t.get_text()) for t in ax.texts] == [((j, i), "✓") for i, j in ((0, 0), (1, 0), (1, 1))]
+    assert len(ax.figure.axes) == 1  # no colour bar
+    assert len(plotting.heads(torch.stack([mask, mask])).axes) == 2
+
+
 def test_signed_heatmap_is_centred_on_zero():
     limits = plotting.heatmap(torch.tensor([[-3.0, 1.0]]), signed=True).images[0].get_clim()
     assert limits == (-3.0, 3.0)

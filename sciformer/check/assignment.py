@@ -142,25 +142,46 @@ def parsed(text: str) -> tuple[str, ast.Module]:
 
 
 def check_in(statement: ast.stmt, exercises: Iterable[str]) -> tuple[str, str] | None:
-    """The exercise that a statement ``check.NAME(variable)`` checks, and the variable; NAME where it is none."""
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr not in exercises:
+    """The exercise that a statement checks, and the variable; NAME where it is none.
+
+    The statement is ``check.NAME(variable)``, or ``NAME = check.NAME.use(variable)``, which goes on with the answer.
+    """
+    call = _call_in(statement)
+    if call is None or (name := _checker_of(call).attr) not in exercises:
         return None
     first = call.args[0] if call.args else None
-    return call.func.attr, first.id if isinstance(first, ast.Name) else call.func.attr
+    return name, first.id if isinstance(first, ast.Name) else name
+
+
+def _call_in(statement: ast.stmt) -> ast.Call | None:
+    """The call of an attribute that a statement consists of, its result assigned or not."""
+    value = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
+    return value if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) else None
+
+
+def _checker_of(call: ast.Call) -> ast.Attribute:
+    """``check.NAME`` of ``check.NAME(...)`` and of ``check.NAME.use(...)``."""
+    function = call.func
+    assert isinstance(function, ast.Attribute)
+    return function.value if function.attr == "use" and isinstance(function.value, ast.Attribute) else function
 
 
 def _for_nbgrader(cell: dict[str, Any], exercises: list[Exercise]) -> list[dict[str, Any]]:
     """The answer cell, and the test cell, which is locked and worth the exercises' points."""
     names = [exercise.name for exercise in exercises]
-    calls = [s for s in ast.parse(cell["source"]).body if check_in(s, names)]
+    statements = [s for s in ast.parse(cell["source"]).body if check_in(s, names)]
     lines = cell["source"].splitlines()
-    answer, test = lines[: calls[0].lineno - 1], lines[calls[0].lineno - 1 :]
+    answer, test = lines[: statements[0].lineno - 1], lines[statements[0].lineno - 1 :]
     # nbgrader empties an answer cell, but for a marked part.
     answer = [_STUB.sub(r"\1### BEGIN SOLUTION\n\1\2\n\1### END SOLUTION", line) for line in answer]
-    for call in calls:
-        function, arguments = ast.unparse(call).split("(", 1)
-        test.append(f"assert {function}.diagnose({arguments}.correct")
+    asserted = []
+    for call in filter(None, map(_call_in, statements)):
+        checker, arguments = ast.unparse(_checker_of(call)), ", ".join(map(ast.unparse, [*call.args, *call.keywords]))
+        if call.func is not _checker_of(call):  # the answer is judged before the solution may take its place
+            asserted.append(f"{checker}({arguments})")
+        asserted.append(f"assert {checker}.diagnose({arguments}).correct")
+    in_use = any(isinstance(statement, ast.Assign) for statement in statements)
+    test = asserted + test if in_use else test + asserted
 
     def part(suffix: str, text: list[str], **marks: Any) -> dict[str, Any]:
         marks = {"grade": False, "solution": False, "locked": False, "task": False, "schema_version": 3, **marks}

@@ -18,7 +18,7 @@ def verdict(
     below: float | None = None,
     measured: Profile | None = None,
 ) -> None:
-    """Assert a measurement and print a line without it, so that the line is the same on every machine.
+    """Assert a measurement and print it beside its bound. The validation of a notebook compares the line without it.
 
     Args:
         measured: the profile whose runs the bounds come from. In another one the value is stated and not judged, since
@@ -38,7 +38,7 @@ def verdict(
     wanted = " and ".join(bounds)
     if not inside:
         raise AssertionError(f"{name} is {value:.4g}, expected {wanted}")
-    print(f"ok: {name} is {wanted}")
+    print(f"ok: {name} is {wanted}: measured {value:.4g}")
 
 
 def assert_same_module(mine: nn.Module, package: nn.Module, *inputs: Tensor, **kwargs: object) -> None:

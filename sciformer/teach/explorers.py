@@ -1,12 +1,10 @@
 """Sliders and clickable squares above a picture; where no widget runs, the picture remains."""
 
 import base64
-import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import ipywidgets
-import matplotlib.pyplot as plt
 import traitlets
 from IPython.display import display
 from jaxtyping import Bool, Float
@@ -15,6 +13,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from sciformer.teach.plotting import figure_of
+from sciformer.teach.plotting.showing import png_of
 
 
 def explore(draw: Callable[..., Figure | Axes], *, alt: str, **sliders: Any) -> None:
@@ -32,11 +31,7 @@ def explore(draw: Callable[..., Figure | Axes], *, alt: str, **sliders: Any) -> 
     """
 
     def png() -> bytes:
-        figure = figure_of(draw(**{name: slider.value for name, slider in sliders.items()}))
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="png", dpi=100)
-        plt.close(figure)  # or the notebook would show it a second time
-        return buffer.getvalue()
+        return png_of(figure_of(draw(**{name: slider.value for name, slider in sliders.items()})))
 
     def redraw(_: Any) -> None:
         picture.value = png()
@@ -58,7 +53,7 @@ def explore(draw: Callable[..., Figure | Axes], *, alt: str, **sliders: Any) -> 
         "application/vnd.jupyter.widget-view+json": view,
     }
     # Not a _repr_mimebundle_ of our own: ipywidgets 7, which Colab has, would not call it.
-    display(bundle, raw=True)
+    display(bundle, raw=True, metadata={"image/png": {"alt": alt}})
 
 
 class Squares(ipywidgets.GridBox):

@@ -18,11 +18,13 @@ from sciformer.teach.plotting.lines import (
 )
 from sciformer.teach.plotting.matrices import attention_on_image, confusion, heads, heatmap, images
 from sciformer.teach.plotting.searches import parallel_coordinates, slices, trials
+from sciformer.teach.plotting.showing import animate, show
 from sciformer.teach.plotting.spaces import clocks, clusters, convex_hull, landscapes, plane, regions
 from sciformer.teach.plotting.style import COLORS, figure_of
 
 __all__ = [
     "COLORS",
+    "animate",
     "attention_on_image",
     "bands",
     "bars",
@@ -45,6 +47,7 @@ __all__ = [
     "regions",
     "roofline",
     "seeds",
+    "show",
     "slices",
     "timeline",
     "trials",

@@ -5,16 +5,19 @@ from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from matplotlib.axes import Axes
-from matplotlib.colors import to_rgb
+from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+#: Colours of what a mask hides and of what it lets through, as in the switches of an explorer.
+_MASK = ListedColormap(["white", "#9ECAE1"])
+
 
 def heatmap(
-    matrix: Float[Tensor, "L S"],
+    matrix: Float[Tensor, "L S"] | Bool[Tensor, "L S"],
     *,
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
@@ -26,13 +29,14 @@ def heatmap(
     colorbar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """A matrix as colours; small ones with their numbers written in.
+    """A matrix as colours; small ones with their numbers written in. A mask shows ✓ where it is True.
 
     Args:
         rows: names of the rows; numbers where there are none.
         signed: centre the colours on 0.
         vmax: value of the strongest colour; the matrix's own largest where it is not given.
     """
+    is_mask = matrix.dtype == torch.bool
     matrix = matrix.detach().float().cpu()
     L, S = matrix.shape
     if ax is None:
@@ -42,7 +46,8 @@ def heatmap(
     top = vmax if vmax is not None else (float(finite.abs().max() if signed else finite.max()) or 1.0)
     bottom = -top if signed else min(0.0, float(finite.min()))
     top = top if top > bottom else bottom + 1.0
-    image = ax.imshow(matrix.numpy(), cmap="RdBu_r" if signed else "viridis", vmin=bottom, vmax=top)
+    colors = _MASK if is_mask else "RdBu_r" if signed else "viridis"
+    image = ax.imshow(matrix.numpy(), cmap=colors, vmin=bottom, vmax=top)
     for axis, names, count in ((ax.xaxis, columns, S), (ax.yaxis, rows, L)):
         if names is not None:
             axis.set_ticks(range(count), labels=list(names))
@@ -50,7 +55,14 @@ def heatmap(
             axis.set_ticks(range(count))
     if columns is not None and max(map(len, columns)) > 2:
         ax.tick_params(axis="x", rotation=45)
-    if L * S <= 81:
+    if is_mask:
+        for i, j in matrix.nonzero().tolist():
+            ax.text(j, i, "✓", ha="center", va="center", fontsize=min(11, 150 / max(L, S)))
+        ax.set_xticks([n - 0.5 for n in range(S + 1)], minor=True)
+        ax.set_yticks([n - 0.5 for n in range(L + 1)], minor=True)
+        ax.grid(which="minor", color="0.75", linewidth=0.7)
+        ax.tick_params(which="minor", length=0)
+    elif L * S <= 81:
         for i in range(L):
             for j in range(S):
                 value = float(matrix[i, j])
@@ -59,13 +71,13 @@ def heatmap(
                 text = f"{value:.2f}" if math.isfinite(value) else "–∞"
                 ax.text(j, i, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
     ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
-    if colorbar:
+    if colorbar and not is_mask:
         ax.figure.colorbar(image, ax=ax, shrink=0.8)
     return ax
 
 
 def heads(
-    weights: Float[Tensor, "H L S"],
+    weights: Float[Tensor, "H L S"] | Bool[Tensor, "H L S"],
     *,
     rows: Sequence[str] | None = None,
     columns: Sequence[str] | None = None,
@@ -81,7 +93,7 @@ def heads(
         panel_width: width of one heatmap in inches.
     """
     count = len(weights)
-    top = float(weights.detach().abs().max())
+    top = float(weights.detach().float().abs().max())
     width = min(10.0, max(4.0, panel_width * count))
     height = min(3.1, 1.0 + panel_width * weights.shape[-2] / weights.shape[-1])  # no empty space around wide ones
     figure, axes = plt.subplots(1, count, figsize=(width, height), squeeze=False, layout="constrained")
@@ -99,7 +111,8 @@ def heads(
             colorbar=False,
             ax=ax,
         )
-    figure.colorbar(axes[0, -1].images[0], ax=axes[0].tolist(), shrink=0.8)
+    if weights.dtype != torch.bool:
+        figure.colorbar(axes[0, -1].images[0], ax=axes[0].tolist(), shrink=0.8)
     return figure
 
 

@@ -1,0 +1,52 @@
+"""What exercises share whose answer is a class: it is built, given weights, and run.
+
+The weights are inputs of the call, so that gradients show whether the output depends on each of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from sciformer.check.exercise import WrongType
+
+
+def run_module(
+    answer: Callable[..., Any],
+    arguments: Sequence[Any],
+    weights: Mapping[str, Tensor],
+    *inputs: Any,
+    **options: Any,
+) -> Any:
+    """The output of ``answer(*arguments)`` for the inputs, once it holds the weights.
+
+    Args:
+        weights: by the names of the module's state dict, and of its shapes.
+        options: further arguments of the module's ``forward``.
+
+    Raises:
+        WrongType: for the student, if the answer makes no module, or one with parameters of other names or shapes.
+    """
+    module = answer(*arguments)
+    if not isinstance(module, nn.Module):
+        called = f"{getattr(answer, '__name__', 'the answer')}({', '.join(map(str, arguments))})"
+        raise WrongType(f"{called} gives {type(module).__name__}. Write a class that inherits from nn.Module.")
+    own = dict(module.named_parameters())
+    missing, unknown = sorted(weights.keys() - own.keys()), sorted(own.keys() - weights.keys())
+    if missing or unknown:
+        says = []
+        if missing:
+            says.append(f"These parameters are missing: {', '.join(missing)}.")
+        if unknown:
+            says.append(f"These are not asked for: {', '.join(unknown)}.")
+        if missing and not own:
+            says.append(
+                "It has no parameters at all: a layer is found if it is an attribute, set after super().__init__()."
+            )
+        raise WrongType(" ".join(says))
+    for name, weight in weights.items():
+        if own[name].shape != weight.shape:
+            given, wanted = tuple(own[name].shape), tuple(weight.shape)
+            raise WrongType(f"The parameter {name} has the shape {given}; {wanted} is wanted.")
+    return functional_call(module.to(next(iter(weights.values()))), dict(weights), inputs, options)

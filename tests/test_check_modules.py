@@ -1,0 +1,61 @@
+"""Answers that are classes: built, given weights, run; and what a student is told if that cannot be done."""
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from sciformer.check.exercise import WrongType
+from sciformer.check.modules import run_module
+
+WEIGHTS = {"up.weight": torch.tensor([[1.0, 2.0, 3.0], [0.0, 1.0, 0.0]]), "up.bias": torch.tensor([0.5, -0.5])}
+
+
+class Right(nn.Module):
+    def __init__(self, width, height):
+        super().__init__()
+        self.up = nn.Linear(width, height)
+
+    def forward(self, x, *, twice=False):
+        return self.up(x) * (2 if twice else 1)
+
+
+def test_the_weights_are_the_given_ones_and_get_gradients():
+    weights = {name: weight.double().requires_grad_() for name, weight in WEIGHTS.items()}
+    x = torch.tensor([1.0, 1.0, 1.0]).double()
+    output = run_module(Right, (3, 2), weights, x, twice=True)
+    assert_close(output, torch.tensor([13.0, 1.0]).double())
+    output.sum().backward()
+    assert_close(weights["up.bias"].grad, torch.tensor([2.0, 2.0]).double())
+
+
+class Unregistered(nn.Module):
+    def __init__(self, width, height):
+        super().__init__()
+        self.layers = [nn.Linear(width, height)]
+
+
+class Renamed(nn.Module):
+    def __init__(self, width, height):
+        super().__init__()
+        self.down = nn.Linear(width, height)
+
+
+class Turned(nn.Module):
+    def __init__(self, width, height):
+        super().__init__()
+        self.up = nn.Linear(height, width)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda width, height: width, r"\(3, 2\) gives int\. Write a class that inherits from nn\.Module"),
+        (Unregistered, r"up\.bias, up\.weight\. It has no parameters at all: a layer is found if"),
+        (Renamed, r"missing: up\.bias, up\.weight\. These are not asked for: down\.bias, down\.weight\."),
+        (Turned, r"up\.weight has the shape \(3, 2\); \(2, 3\) is wanted"),
+    ],
+)
+def test_what_cannot_be_run_is_said_in_words(answer, says):
+    with pytest.raises(WrongType, match=says):
+        run_module(answer, (3, 2), WEIGHTS, torch.ones(3))
