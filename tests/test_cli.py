@@ -158,7 +158,7 @@ def test_train_writes_what_it_says(tmp_path, capsys):
     status, printed, _ = run(capsys, "train", "mnist", "--steps", 5, "--lr", 0.001, "--out", out, *TINY)
     assert status == 0
     assert printed.startswith("test accuracy ")
-    assert sorted(f.name for f in out.iterdir()) == ["history.json", "loss.png", "model.safetensors"]
+    assert sorted(f.name for f in out.iterdir()) == ["README.md", "history.json", "loss.png", "model.safetensors"]
     content = json.loads((out / "history.json").read_text())
     assert len(content["loss"]) == 5
     assert content["config"]["train"]["lr"] == 0.001
@@ -193,7 +193,7 @@ def test_train_shakespeare(tmp_path, monkeypatch, capsys, positions):
     assert status == 0
     assert printed.startswith("validation loss ")
     folder = tmp_path / "runs" / f"shakespeare-{positions}-distance-0"
-    assert sorted(f.name for f in folder.iterdir()) == ["history.json", "loss.png", "model.safetensors"]
+    assert sorted(f.name for f in folder.iterdir()) == ["README.md", "history.json", "loss.png", "model.safetensors"]
     content = json.loads((folder / "history.json").read_text())
     assert (
         content["config"] | {"positions": positions, "score": "distance", "length": 16, "dropout": 0.1}

@@ -14,11 +14,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from sciformer import cli
 from sciformer.data import fetching
 from sciformer.lab import claims, records, search, settings, trainers
-from sciformer.lab.experiments import MNIST_IMAGE_TRANSFORMER
+from sciformer.lab.experiments import MNIST_IMAGE_TRANSFORMER, SHAKESPEARE_CELL
 from sciformer.training import fit
 from sciformer.training.weights import save_weights
 
@@ -88,14 +89,15 @@ def stubbed(monkeypatch, tmp_path):
     (folder / "loop").symlink_to("loop")
     (folder / "dangling").symlink_to("nothing")
     os.mkfifo(folder / "pipe")
-    trained(folder / "run")
+    trained(folder / "run", replace(MNIST_IMAGE_TRANSFORMER["quick"], embed_dim=8, num_heads=2, num_layers=1))
+    trained(folder / "writer", replace(SHAKESPEARE_CELL["quick"], embed_dim=8, num_heads=2, num_layers=1))
+    Image.new("L", (40, 40), "white").save(folder / "picture.png")
     monkeypatch.chdir(folder)
     return folder
 
 
-def trained(folder):
-    """What ``train`` leaves behind, of a tiny model."""
-    setting = replace(MNIST_IMAGE_TRANSFORMER["quick"], embed_dim=8, num_heads=2, num_layers=1)
+def trained(folder, setting):
+    """What ``train`` leaves behind."""
     save_weights(setting.model(), folder / "model.safetensors")
     history = {"seed": 0, "config": asdict(setting), "metrics": {}, "loss": [1.0], "curves": {}, "seconds": 1.0}
     (folder / "history.json").write_text(json.dumps(history))
@@ -187,7 +189,8 @@ def lists_of(name, actions):
         "report": ["text"],
         "action": ["check"],
         "file": ["text"],
-        "run": ["run", "folder", "text"],
+        "run": ["run", "writer", "folder", "text"],
+        "pictures": ["picture.png", "text"],
     }
     options = [action for action in actions if action.option_strings and action.dest != "compile"]
     start = [name, *SMALL.get(name, [])]

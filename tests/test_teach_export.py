@@ -34,9 +34,9 @@ from sciformer import (
 from sciformer.data import Vocabulary
 from sciformer.functional import InputError
 from sciformer.lab.experiments import MNIST_IMAGE_TRANSFORMER, MNIST_PIXELS, SHAKESPEARE
+from sciformer.lab.runs import load_run
 from sciformer.teach.export import export_html
 from sciformer.teach.export.packing import SMALL
-from sciformer.teach.export.runs import load_run
 
 needs_node = pytest.mark.skipif(not NODE, reason="needs node on the path")
 

@@ -16,10 +16,10 @@ from sciformer import cli, data
 from sciformer.data.files import written_whole
 from sciformer.lab import records, trainers
 from sciformer.lab.experiments import MNIST_IMAGE_TRANSFORMER, MNIST_PIXELS, SHAKESPEARE, SHAKESPEARE_CELL
+from sciformer.lab.runs import load_run
 from sciformer.lab.settings import SMALL_MOVES
 from sciformer.teach import export
 from sciformer.teach.export.packing import SMALL
-from sciformer.teach.export.runs import load_run
 from sciformer.training import text_loss
 
 ROOT = Path(__file__).parents[1]

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, get_args
@@ -32,17 +32,16 @@ from sciformer.cli.options import (
     size,
     torch_seed,
 )
+from sciformer.cli.runs import RUN_FILES, add_runs, write_run
 from sciformer.cli.speedrun import add_speedrun
 from sciformer.data.files import check_regular, check_writable, written_whole
 from sciformer.functional import InputError
 from sciformer.lab import experiments, predictions, records, search, trainers
-from sciformer.lab.metrics import known_metric
 from sciformer.lab.settings import Profile
 from sciformer.lab.settings import profile as default_profile
 from sciformer.positions import POSITIONS
 from sciformer.scores import SCORES
 from sciformer.training import distributed
-from sciformer.training.weights import save_weights
 
 #: Options of ``train`` that change a setting's field of the same name.
 MODEL_OPTIONS = (
@@ -93,6 +92,7 @@ def parser() -> argparse.ArgumentParser:
     for command in (_add_train(commands), _add_record(commands), _add_search(commands)):
         command.add_argument("--profile", choices=get_args(Profile), help="size of the experiment")
         command.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    add_runs(commands)
     add_export(commands)
     _add_claims(commands)
     for command in (_add_assignment(commands), _add_grade(commands)):
@@ -123,7 +123,7 @@ def _add_train(commands: Any) -> argparse.ArgumentParser:
     train.add_argument("--dropout", type=probability)
     train.add_argument("--checkpoint", type=Path, help="save here now and then; go on from here if it exists")
     train.add_argument(
-        "--out", type=Path, help="folder for model.safetensors, history.json, loss.png; runs/… if not given"
+        "--out", type=Path, help="folder for the weights, history, losses and card of the model; runs/… if not given"
     )
     train.add_argument("--compile", action="store_true", help="use torch.compile: slower to start, then faster")
     train.set_defaults(command=run_train)
@@ -202,8 +202,6 @@ def _add_data(commands: Any) -> None:
     show.set_defaults(command=run_data)
 
 
-#: What ``train`` writes: the weights, the history, and the picture of its losses.
-RUN_FILES = ("model.safetensors", "history.json", "loss.png")
 #: What ``train`` can train: the setting of each profile, the function that trains it, and the metric to report.
 TASKS: dict[str, tuple[dict[Profile, Any], Callable[..., trainers.Run], str]] = {
     "mnist": (experiments.MNIST_IMAGE_TRANSFORMER, trainers.train_image_transformer, "test accuracy"),
@@ -241,7 +239,7 @@ def run_train(options: argparse.Namespace) -> None:
     parameters = sum(p.numel() for p in run.model.parameters())
     print(f"{metric} {run.metrics[metric]:.4f} with {parameters:,} parameters,")
     print(f"seed {run.seed}, {setting.train.steps} steps in {run.history.seconds:.0f} s on {options.device}")
-    write_run(run, setting, metric, folder)
+    write_run(run, setting, options.task, metric, folder)
 
 
 def chosen_profile(options: argparse.Namespace, settings: Mapping[Profile, Any], name: str) -> Profile:
@@ -271,25 +269,6 @@ def check_memory(setting: Any, device: str) -> None:
         return
     if needed > there:
         raise InputError(f"this training needs {needed / 1e9:,.0f} GB or more, and there are {there / 1e9:,.0f} GB")
-
-
-def write_run(run: trainers.Run, setting: Any, metric: str, folder: Path) -> None:
-    """Write the weights, the history and the picture of its losses."""
-    from sciformer.teach import plotting
-
-    weights, history, picture = (folder / file for file in RUN_FILES)
-    save_weights(run.model, weights)
-    content = {"seed": run.seed, "config": asdict(setting), "metrics": run.metrics, "loss": run.history.loss}
-    content |= {"curves": run.history.metrics, "seconds": run.history.seconds}
-    with written_whole(history) as beside:
-        beside.write_text(json.dumps(content, indent=1) + "\n")
-    series: dict[str, Any] = {"training loss": run.history.loss}
-    if known_metric(metric).unit == known_metric("loss").unit:  # then one axis shows both
-        series[metric] = run.history.metrics[metric]
-    loss = plotting.curves(series, smooth=50)
-    with written_whole(picture) as beside:
-        plotting.figure_of(loss).savefig(beside, dpi=150, format="png")
-    print(f"written to {folder}: {', '.join(RUN_FILES)}")
 
 
 def run_record(options: argparse.Namespace) -> None:

@@ -21,8 +21,8 @@ def add_export(commands: Any) -> None:
 
 def run_export(options: argparse.Namespace) -> None:
     """Write the page of a run."""
+    from sciformer.lab.runs import load_run
     from sciformer.teach import export
-    from sciformer.teach.export.runs import load_run
 
     check_writable(options.out)
     model, setting, history = load_run(options.run)

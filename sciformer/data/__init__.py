@@ -5,7 +5,7 @@ The files behind the real data, their sources and their licenses are described i
 
 from sciformer.data.augmentation import affine, random_affine
 from sciformer.data.batching import batches
-from sciformer.data.digits import mnist
+from sciformer.data.digits import digit_from_picture, mnist
 from sciformer.data.fetching import (
     ASSETS,
     MISSING,
@@ -62,6 +62,7 @@ __all__ = [
     "data_root",
     "dates",
     "describe",
+    "digit_from_picture",
     "fetch",
     "lookup",
     "mnist",

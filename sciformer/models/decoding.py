@@ -2,6 +2,7 @@
 
 import math
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -49,7 +50,6 @@ def sample(
     return torch.multinomial((logits / temperature).softmax(dim=-1), 1, generator=generator).squeeze(-1)
 
 
-@torch.no_grad()
 def generate(
     model: "CharTransformer",
     prompt: Int[Tensor, "B L"],
@@ -59,16 +59,35 @@ def generate(
     top_k: int | None = None,
     generator: torch.Generator | None = None,
 ) -> Int[Tensor, "B N"]:
-    """Go on from a prompt, one token at a time; see :func:`sample` for how one is chosen.
-
-    Of a prompt longer than the model's ``max_length`` it sees the end. When ``max_length`` tokens are reached, it
-    forgets the older half of them and reads the newer half again.
+    """Go on from a prompt, one token at a time; see :func:`stream`.
 
     Returns:
         The prompt and ``count`` more tokens, (B, L + count).
 
     Raises:
         ValueError: if the prompt is empty or no (B, L) integers, or a number is out of its range.
+    """
+    new = stream(model, prompt, count, temperature=temperature, top_k=top_k, generator=generator)
+    return torch.cat((prompt, *(tokens[:, None] for tokens in new)), dim=1)
+
+
+@torch.no_grad()
+def stream(
+    model: "CharTransformer",
+    prompt: Int[Tensor, "B L"],
+    count: int,
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    generator: torch.Generator | None = None,
+) -> Iterator[Int[Tensor, "B"]]:
+    """The tokens that go on from a prompt, each as soon as it is chosen; see :func:`sample` for how.
+
+    Of a prompt longer than the model's ``max_length`` it sees the end. When ``max_length`` tokens are reached, it
+    forgets the older half of them and reads the newer half again.
+
+    Raises:
+        ValueError: at the first token, if the prompt is empty or no (B, L) integers, or a number is out of its range.
     """
     if count < 0:
         raise InputError(f"count must be at least 0, got {count}")
@@ -81,8 +100,8 @@ def generate(
                 new = tokens[:, -max(1, model.max_length // 2) :]
             logits = model(new, cache=cache)[:, -1]  # (B, V)
             new = sample(logits, temperature=temperature, top_k=top_k, generator=generator)[:, None]
-            tokens = torch.cat((tokens, new), dim=1)
-    return tokens
+            tokens = torch.cat((tokens, new), dim=1)[:, -model.max_length :]
+            yield new[:, 0]
 
 
 @torch.no_grad()
