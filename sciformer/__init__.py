@@ -45,6 +45,7 @@ from sciformer.functional import (
     rotate,
     separable_additive_scores,
     softmax_exponential_well,
+    window_mask,
 )
 from sciformer.models import (
     CharTransformer,
@@ -68,6 +69,7 @@ from sciformer.scores import (
     RotaryScore,
     Score,
     SeparableAdditiveScore,
+    WindowedScore,
 )
 
 __version__ = "0.1.0"
@@ -99,6 +101,7 @@ __all__ = [
     "TokenShift",
     "Transformer",
     "TransformerBlock",
+    "WindowedScore",
     "additive_scores",
     "attend",
     "causal_mask",
@@ -117,6 +120,7 @@ __all__ = [
     "sample",
     "separable_additive_scores",
     "softmax_exponential_well",
+    "window_mask",
 ]
 
 #: Where the modules live that are asked of the package by name.

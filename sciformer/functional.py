@@ -116,6 +116,34 @@ def causal_mask(
     return ones.tril(diagonal=key_length - length)
 
 
+def window_mask(
+    length: int,
+    key_length: int | None = None,
+    *,
+    window: int,
+    query_offset: int = 0,
+    device: torch.device | str | None = None,
+) -> Bool[Tensor, "L S"]:
+    r"""True where a query and a key are no more than ``window`` positions apart: a band along the diagonal.
+
+    .. math:: m_{ij} = [\, |i - j| \le w \,]
+
+    A window of 0 leaves each token itself.
+
+    Args:
+        query_offset: position of the first query among the keys; S - L when a model goes on with a text.
+
+    Raises:
+        ValueError: if the queries reach past the keys, or a number is negative.
+    """
+    check_sizes(0, length=length, window=window, query_offset=query_offset)
+    key_length = length if key_length is None else key_length
+    if query_offset + length > key_length:
+        raise InputError(f"{length} queries from position {query_offset} reach past {key_length} keys")
+    i = torch.arange(query_offset, query_offset + length, device=device)
+    return (i[:, None] - torch.arange(key_length, device=device)).abs() <= window
+
+
 def padding_mask(lengths: Int[Tensor, "B"] | Sequence[int], max_length: int) -> Bool[Tensor, "B 1 1 S"]:
     """True at the real keys of each sequence, False at the padding behind them.
 
@@ -180,6 +208,7 @@ def masked_softmax(
     .. math:: w_{ij} = \frac{m_{ij} e^{s_{ij}}}{\sum_k m_{ik} e^{s_{ik}}}
 
     Rows sum to 1, but for a row with no key left, which is 0, as is its gradient (a plain softmax gives NaN for both).
+    With a mask, a key is left if it is shown and its score is not -inf.
 
     Raises:
         ValueError: if the scores are whole numbers, or the mask is not boolean, on another device or does not broadcast
@@ -190,10 +219,10 @@ def masked_softmax(
     if attn_mask is None:
         return scores.softmax(dim=-1)
     check_mask(attn_mask, scores.shape, scores.device)
-    some_left = attn_mask.any(dim=-1, keepdim=True)  # (..., L, 1)
-    # A hidden score becomes -inf; where a whole row is hidden, 0, since the softmax of -inf alone is NaN.
-    fill = scores.new_zeros(some_left.shape).masked_fill(some_left, -math.inf)  # (..., L, 1)
-    return torch.where(attn_mask, scores, fill).softmax(dim=-1) * some_left
+    hidden = torch.where(attn_mask, scores, -math.inf)
+    some_left = ~hidden.isneginf().all(dim=-1, keepdim=True)  # (..., L, 1)
+    # Where a whole row is hidden it becomes 0 first, since the softmax of -inf alone is NaN.
+    return torch.where(some_left, hidden, 0.0).softmax(dim=-1) * some_left
 
 
 def attend(

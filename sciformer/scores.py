@@ -28,6 +28,7 @@ from sciformer.functional import (
     separable_additive_scores,
     softmax_exponential_well,
     unpack_partial,
+    window_mask,
 )
 
 
@@ -400,6 +401,46 @@ class NormalizedScore(PreparedScore):
         # Autocast on a GPU makes norms float32, but the dot product's fast path, one call of torch, needs queries, keys
         # and values of one dtype.
         return F.rms_norm(query, query.shape[-1:]).to(query.dtype), F.rms_norm(key, key.shape[-1:]).to(key.dtype)
+
+
+class WindowedScore(Score):
+    r"""Any score, cut off where a query and a key are more than ``window`` positions apart ("local attention").
+
+    .. math:: s_{ij} = \begin{cases} \text{score}(q_i, k_j) & |i - j| \le w \\ -\infty & |i - j| > w \end{cases}
+
+    The weights beyond the window are exactly 0, and attention does not compute them: time and memory grow with L · w,
+    not with L². A layer looks w tokens far, n layers n · w. Source: Beltagy et al. 2020, arXiv:2004.05150, section 3.1.
+
+    Args:
+        window: how many positions a query may look to either side; in causal attention, back.
+        score: recipe for the score inside the window.
+
+    Raises:
+        ValueError: if ``window`` is negative.
+    """
+
+    compares_positions = True
+
+    def __init__(self, num_heads: int, head_dim: int, *, window: int, score: ScoreRecipe = DotProductScore):
+        super().__init__(num_heads, head_dim)
+        check_sizes(0, window=window)
+        self.window, self.score = window, score(num_heads, head_dim)
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Mask | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
+        self.check_heads(query)
+        near = window_mask(
+            query.shape[-2], key.shape[-2], window=self.window, query_offset=query_offset, device=query.device
+        )  # (L, S)
+        visible = near if attn_mask is None else near & attn_mask
+        scores = self.score(query, key, attn_mask=visible, query_offset=query_offset)
+        return scores.masked_fill(~near, -math.inf)
 
 
 #: Every mechanism by name, without those that wrap another. Each is a recipe: ``SCORES[name](num_heads, head_dim)``.

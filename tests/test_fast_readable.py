@@ -14,6 +14,7 @@ from sciformer import (
     DistanceBiasedScore,
     DotProductScore,
     PreparedScore,
+    WindowedScore,
     attend,
     fast,
 )
@@ -62,7 +63,7 @@ def test_a_subclass_is_never_served_by_its_parents_shortcut():
 
 def test_every_fast_path_belongs_to_a_score():
     scores = {getattr(recipe, "func", recipe) for recipe in SCORES.values()}
-    assert set(FAST) <= {*scores, *PreparedScore.__subclasses__()}
+    assert set(FAST) <= {*scores, *PreparedScore.__subclasses__(), WindowedScore}
 
 
 @pytest.mark.parametrize("is_causal", [False, True], ids=["two-sided", "causal"])
@@ -190,7 +191,8 @@ def test_nothing_is_served_as_well(score, batch, queries, keys, masked, is_causa
     mask = torch.ones(queries, keys, dtype=torch.bool) if masked else None
     for need_weights in (False, True):
         options = {"attn_mask": mask, "is_causal": is_causal, "need_weights": need_weights}
-        if queries > keys and (is_causal or any(isinstance(part, DistanceBiasedScore) for part in score.modules())):
+        by_position = any(isinstance(part, DistanceBiasedScore | WindowedScore) for part in score.modules())
+        if queries > keys and (is_causal or by_position):
             with pytest.raises(ValueError, match=r"5 queries .* 0 keys"):
                 attention(score, *inputs, **options)
             continue

@@ -6,7 +6,7 @@ score's exact class: a subclass with a formula of its own is never served by its
 Where a score has no kernel of its own, :func:`query_blocks` takes the readable path for a few queries at a time.
 
 One file for each family: ``readable``, ``blocks_of_queries``, ``fused`` (torch's kernels), and the paths of
-``additive``, ``distance``, ``wells`` and ``separable``; ``cache`` holds what decoding remembers.
+``additive``, ``distance``, ``wells``, ``separable`` and ``windowed``; ``cache`` holds what decoding remembers.
 """
 
 from collections.abc import Callable
@@ -22,6 +22,7 @@ from sciformer.fast.fused import attention_with_features, fast_dot_product, fuse
 from sciformer.fast.readable import combined_mask, readable_attention
 from sciformer.fast.separable import RUN, fast_separable, running_mean
 from sciformer.fast.wells import fast_energy_well
+from sciformer.fast.windowed import fast_windowed
 from sciformer.functional import InputError, Mask, check_alike, check_dropout
 from sciformer.scores import (
     AdditiveScore,
@@ -33,6 +34,7 @@ from sciformer.scores import (
     RotaryScore,
     Score,
     SeparableAdditiveScore,
+    WindowedScore,
 )
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "fast_energy_well",
     "fast_prepared",
     "fast_separable",
+    "fast_windowed",
     "fused_attention",
     "grid_biased_attention",
     "key_biased_attention",
@@ -82,6 +85,7 @@ FAST: dict[type[nn.Module], Callable[..., Tensor]] = {
     AdditiveScore: fast_additive,
     SeparableAdditiveScore: fast_separable,
     EnergyWellScore: fast_energy_well,
+    WindowedScore: fast_windowed,
 }
 
 
