@@ -10,9 +10,10 @@
 # %% [markdown]
 # After this notebook you can
 #
-# - compute exact attention without ever holding its matrix, in four ways, and say when each is possible;
+# - compute exact [attention](../docs/glossary.md#a) without ever holding its matrix, in four ways, and say when each
+#   is possible;
 # - measure time and memory against length, and read the slopes;
-# - read a roofline, the limits of your machine;
+# - read a [roofline](../docs/glossary.md#r), the limits of your machine;
 # - say beforehand whether a text fits into memory;
 # - train one model in several processes, and get the loss curve of one.
 #
@@ -60,14 +61,17 @@ os.environ["KINETO_LOG_LEVEL"] = "99"  # the profiler, which counts bytes here, 
 # %% [markdown]
 # ## Predict first
 #
-# 1. A text of 16,384 tokens, one head, float32. How many bytes has the matrix of its weights?
+# 1. A text of 16,384 [tokens](../docs/glossary.md#t), one [head](../docs/glossary.md#h), float32. How many bytes does
+#    its matrix of weights take?
 # 2. Exact attention without that matrix: how does its memory grow with the length? And its time?
-# 3. Two processes train one model, each on its own half of every batch. What becomes of the loss curve?
+# 3. Two processes train one model, each on its own half of every [batch](../docs/glossary.md#b). How does the loss
+#    curve change?
 
 # %% [markdown]
 # ## What the matrix costs
 #
-# The readable form, as in notebook 02: every query meets every key, and all their scores are there at once.
+# The readable form, as in notebook 02: every [query](../docs/glossary.md#q) meets every [key](../docs/glossary.md#k),
+# and all their [scores](../docs/glossary.md#s) are there at once.
 
 # %%
 words = ["the", "cat", "sat", "on", "the", "mat"]
@@ -90,8 +94,8 @@ for T in (1_024, 4_096, 16_384, 65_536):
 
 
 # %% [markdown]
-# Prediction 1: one gibibyte. And training holds more than one matrix. `peak_bytes` counts what torch has allocated at most
-# during a forward and a backward pass:
+# Prediction 1: one gibibyte. And training holds more than one matrix. `peak_bytes` counts what torch has allocated at
+# most during a forward and a [backward pass](../docs/glossary.md#b):
 
 # %%
 def training_pass(form, length, heads=1):
@@ -110,7 +114,7 @@ matrices = measuring.peak_bytes(training_pass(readable, 1024), device) / (4 * 10
 print(f"{matrices:.0f} matrices at a time")
 
 # %% [markdown]
-# The weights, kept for the backward pass; their gradient; and that of the scores.
+# They are the weights, kept for the backward pass, their gradient, and the gradient of the scores.
 #
 # ## Four ways around it
 #
@@ -124,24 +128,28 @@ held[2, :, 4:8] = 1
 held[3, :, :1] = 1
 titles = ["readable: all", "fused kernel: a tile", "query blocks: some rows", "prefix sums: one row"]
 plotting.images(held, titles, columns=4, size=2.2)
-plt.show()
+plotting.show(
+    "Four squares for the 12 × 12 scores. All of the first is black, a block at the right of the second, a "
+    "band of rows in the third, and one row in the fourth."
+)
 
 
 # %% [markdown]
-# A row needs no other row: **query blocks** follow at once. A tile is harder: a softmax divides by the sum of its whole row.
+# A row needs no other row, so **query blocks** are easy. A tile is harder: a [softmax](../docs/glossary.md#s) divides
+# by the sum of its whole row.
 #
 # ## A softmax in one pass
 #
-# Read the keys one by one, and keep three things: the largest score so far $m$, the summed weight $\ell$ and the summed output
-# $o$, both measured against $m$.
+# Read the keys one by one, and keep three things: the largest score so far, $m$; the sum of the weights, $\ell$; and
+# the weighted sum of the values, $o$. In both sums a key with score $s$ has the weight $e^{s - m}$.
 
 # %% [markdown]
 # A score $s$ with its value $v$ arrives:
 #
 # $$m' = \max(m, s), \qquad \ell' = e^{m - m'} \ell + e^{s - m'}, \qquad o' = e^{m - m'} o + e^{s - m'} v$$
 #
-# If $m$ grows, the old sums **fade** by $e^{m - m'} \le 1$. At the end $o / \ell$ is the output. This is the *online softmax*
-# (Milakov and Gimelshein 2018, arXiv:1805.02867).
+# If $m$ grows, the old sums **fade** by $e^{m - m'} \le 1$. At the end $o / \ell$ is the output. This is the *[online
+# softmax](../docs/glossary.md#o)* (Milakov and Gimelshein 2018, [arXiv:1805.02867](https://arxiv.org/abs/1805.02867)).
 
 # %%
 def one_pass(scores, value, fading=True):  # (S,), (S, D)
@@ -163,14 +171,17 @@ torch.testing.assert_close(one_pass(scores, values)[-1], exact)
 # %% [markdown]
 # ### Break it: forget the fading
 #
-# The weights then are measured against one maximum before, against another one after:
+# The weights before a new maximum then have another scale than those after it:
 
 # %%
 lines = {"with fading": one_pass(scores, values)[:, 0].tolist(), "without": one_pass(scores, values, fading=False)[:, 0].tolist()}
 ax = plotting.curves(lines, xlabel="keys read", ylabel="answer so far", title="one query, 48 keys")
 ax.axhline(exact.item(), color="0.4", linestyle="--", label="softmax over all keys")
 ax.legend(frameon=False)
-plt.show()
+plotting.show(
+    "Two curves of the answer after each key. The one with fading ends on the dashed line of the exact "
+    "softmax, the one without it ends above that line."
+)
 print("off without fading by more than 0.1:", abs(lines["without"][-1] - exact.item()) > 0.1)
 
 
@@ -209,8 +220,9 @@ same(key_blocks, readable)
 # %% [markdown]
 # ## SDPA
 #
-# Cut the queries, too, and a tile fits into the small, fast memory beside the processor: scores are never written out. That is
-# FlashAttention (Dao et al. 2022, arXiv:2205.14135), and torch has it behind one call:
+# Cut the queries, too, and a tile fits into the small, fast memory beside the processor: scores are never written out.
+# That is [FlashAttention](../docs/glossary.md#f) (Dao et al. 2022,
+# [arXiv:2205.14135](https://arxiv.org/abs/2205.14135)), and torch has it behind one call:
 
 # %%
 def fused(query, key, value):
@@ -237,12 +249,13 @@ for form in (key_blocks, fused):
     course.verdict(f"4096 tokens, forward: memory of readable over {form.__name__}", matrix / forward_bytes(form), above=2)
 
 # %% [markdown]
-# The package takes this call for the dot product, unless you ask for `need_weights=True`: that brings the matrix back.
+# The package takes this call for the [dot product](../docs/glossary.md#d), unless you ask for `need_weights=True`:
+# that brings the matrix back.
 #
 # ## The backward pass
 #
-# The forward pass is done. But train with `key_blocks`, and torch keeps each block's weights for the gradients; together they are the
-# matrix again:
+# That was the forward pass. If one trains with `key_blocks`, torch keeps each block's weights for the gradients, and
+# together they are the matrix again:
 
 # %%
 kept = measuring.peak_bytes(training_pass(key_blocks, 1024), device) / measuring.peak_bytes(training_pass(readable, 1024), device)
@@ -255,13 +268,13 @@ course.verdict("training at 1024 tokens, memory of key blocks over readable", ke
 #
 # $$\frac{\partial \mathcal L}{\partial s_{ij}} = w_{ij}\,(g_i \cdot v_j - g_i \cdot y_i)$$
 #
-# More arithmetic, less traffic. Exercise 3 builds it; the fused kernels have it.
+# More arithmetic, less traffic. Exercise 3 builds it; the [fused kernels](../docs/glossary.md#f) have it.
 
 # %% [markdown]
 # ## Query blocks
 #
-# A fused kernel knows one score. Blocks of queries serve **any** score, in plain torch; `checkpoint` throws away what a block
-# computed and computes it again in the backward pass, as in notebook 09:
+# A fused kernel is written for one score. Blocks of queries serve **any** score, in plain torch; `checkpoint` throws
+# away what a block computed and computes it again in the backward pass, as in notebook 09:
 
 # %%
 def in_query_blocks(query, key, value, rows=128):
@@ -274,7 +287,7 @@ def in_query_blocks(query, key, value, rows=128):
 same(in_query_blocks, readable)
 
 # %% [markdown]
-# The package's, with a score for which there is no kernel, the distance bias to both sides:
+# The package's, with a score for which there is no kernel, the [distance bias](../docs/glossary.md#d) to both sides:
 
 # %%
 distance = DistanceBiasedScore(1, 8).double()
@@ -294,18 +307,19 @@ blocked = [measuring.peak_bytes(training_pass(lambda *x, n=n: in_query_blocks(*x
 ax = plotting.curves({"query blocks": list(zip(rows, blocked, strict=True))}, xlabel="rows of a block", ylabel="MB")
 ax.lines[0].set_marker("o")
 ax.set_title("memory of a training pass, 1,024 tokens")
-plt.show()
+plotting.show("The memory of a training pass grows in a straight line with the rows of a block.")
 
 
 # %% [markdown]
-# A line, with the matrix at its right end; at its left one what no block can save: the gradients of queries, keys and
-# values. Each block also costs some Python, so the package takes as many rows as fit into 16 MB on a CPU.
+# The memory grows in a straight line. At its right end is the whole matrix, at its left end what no block can save:
+# the gradients of queries, keys and values. Each block also costs some Python, so the package takes as many rows as
+# fit into 16 MB on a CPU.
 
 # %% [markdown]
 # ## Prefix sums
 #
-# Best is a score with nothing to hold. In notebook 09 the query cancelled from the separable score, and causal attention became a
-# running mean:
+# Best of all is a score that needs no matrix. In notebook 09 the query cancelled from the [separable
+# score](../docs/glossary.md#s), and causal attention became a running mean:
 #
 # $$y_i = \frac{\sum_{j \le i} e^{b_j}\, v_j}{\sum_{j \le i} e^{b_j}}, \qquad b_j = w \cdot \tanh(k_j)$$
 
@@ -325,14 +339,16 @@ same(prefix_sums, lambda *inputs: separable(*inputs, need_weights=True))
 same(separable, prefix_sums)
 
 # %% [markdown]
-# It is the only form whose **time** is linear, and it is another score: it pays by not asking. (`0 * query` gives the query the
-# gradient 0 that it has. These plain sums overflow for loud keys; the package's do not, see 09.)
+# It is the only form whose **time** is linear, but it is another score, one in which the query has no effect.
+# (`0 * query` gives the query the gradient 0 that it has. These plain sums overflow for large scores; the package's do
+# not, see 09.)
 
 # %% [markdown]
 # ## FlexAttention
 #
-# A kernel for any score of a pair, written for you: `flex_attention` (Dong et al. 2024, arXiv:2412.05496) takes a `score_mod`, which
-# is given one score and its place and returns what takes its place. The distance bias is a line:
+# A kernel for any score of a pair, written for you: `flex_attention` (Dong et al. 2024,
+# [arXiv:2412.05496](https://arxiv.org/abs/2412.05496)) takes a `score_mod`, a function that is given one score and the
+# indices of its batch, head, query and key, and returns the new score. The distance bias is one line:
 
 # %%
 warnings.filterwarnings("ignore", "flex_attention called without")  # we know, see below
@@ -350,8 +366,8 @@ output = flex_attention(query, key, value, score_mod=pay_for_distance)
 torch.testing.assert_close(output, attend(bias(query, key), value)[0].detach(), rtol=0, atol=1e-12)
 
 # %% [markdown]
-# Called like this it is the readable form, matrix and all, and on a CPU it has no backward pass: good for finding out whether a
-# `score_mod` is right.
+# Called like this it is the readable form, matrix and all, and on a CPU it has no backward pass: good for finding out
+# whether a `score_mod` is right.
 
 # %%
 plain = [torch.randn(1, 1, 512, 32) for _ in range(3)]
@@ -359,13 +375,13 @@ pay_nothing = measuring.peak_bytes(lambda: flex_attention(*plain), "cpu") / (4 *
 course.verdict("matrices held by flex_attention, uncompiled", pay_nothing, above=1)
 
 # %% [markdown]
-# `torch.compile(flex_attention)` writes the kernel, with tiles as above, and it needs a compiler: on a CUDA GPU that comes with torch,
-# so there it joins the measurement below.
+# `torch.compile(flex_attention)` writes the kernel, with tiles as above, and it needs a compiler: on a CUDA GPU that
+# comes with torch, so there it joins the measurement below.
 #
 # ## Measure
 #
-# A forward and a backward pass each, one head of 32. The forms take turns, so that a machine that is busy with something else is
-# busy for all of them:
+# A forward and a backward pass each, one head of 32. The forms take turns, so that a machine that is busy with
+# something else is busy for all of them:
 
 # %%
 forms = {"readable": readable, "SDPA": fused, "query blocks": in_query_blocks, "prefix sums": prefix_sums}
@@ -384,8 +400,8 @@ for T in lengths:
 
 
 # %% [markdown]
-# Growth like $c\,T^p$ is a line of slope $p$ if both axes are logarithmic. Its least-squares slope, by hand, through the four longest
-# (in short texts the overhead of each call hides the rest):
+# Growth like $c\,T^p$ is a line of slope $p$ if both axes are logarithmic. Its least-squares slope, by hand, through
+# the four longest (in short texts the overhead of each call hides the rest):
 
 # %%
 def slope(points):
@@ -402,7 +418,10 @@ _, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 plotting.growth(seconds, ylabel="seconds", title="time of a training pass", ax=axes[0])
 one_matrix = "T × T × 4 bytes", [(T, 4 * T * T) for T in (lengths[0], 4 * longest)]
 plotting.growth(memory, guide=one_matrix, ylabel="bytes", title=f"memory of a training pass, {device}", ax=axes[1])
-plt.show()
+plotting.show(
+    "Time and memory of a training pass against tokens, on logarithmic axes. In memory the readable form "
+    "rises most steeply and the others far less; in time prefix sums are lowest by far."
+)
 
 # %%
 course.verdict("slope of memory, readable", slope(memory["readable"]), above=1.8, below=2.2, measured="quick")
@@ -410,24 +429,29 @@ for name in ("SDPA", "query blocks", "prefix sums"):
     course.verdict(f"slope of memory, {name}", slope(memory[name]), below=1.3, measured="quick")
 
 # %% [markdown]
-# Prediction 2: memory falls from the square to the length. Time does not: three of the forms still meet every pair, so they stay
-# near a slope of 2, or above it once the caches are full. Which is quickest depends on the machine; yours says:
+# Prediction 2: the memory of the readable form grows with the square of the length, that of the others at most with
+# the length. ([SDPA](../docs/glossary.md#s)'s slope is well below 1 here: on a CPU a fixed work space for each thread
+# is a good part of its memory at these lengths. For longer texts it comes nearer to 1, as the table below counts.) The
+# time does not become linear: three of the forms still compute every pair of tokens, which is a slope of 2 in the long
+# run. Which is quickest depends on the machine; on yours:
 
 # %% tags=["nbval-ignore-output"]
 for name in forms:
     print(f"{name:14} {longest:6,} tokens: {1000 * dict(seconds[name])[longest]:8.1f} ms, slope of time {slope(seconds[name]):.2f}")
 
 # %% [markdown]
-# The arithmetic of the first three is nearly the same. What differs is waiting: for memory, for Python between two blocks, for
-# the second pass. Read slopes of time with care: caches and a busy machine bend them. Those of memory are the same in every
-# run.
+# The arithmetic of the first three is similar; query blocks compute the forward pass twice. What differs besides is
+# the time spent waiting for memory, and for Python between two blocks. Read slopes of time with care: caches and a
+# busy machine change them. Those of memory depend on the number of threads only.
 
 # %% [markdown]
 # ## How near to the limit
 #
-# Fast compared with what? A machine can compute so many operations in a second, and move so many bytes. A **roofline** (Williams,
-# Waterman and Patterson 2009) draws both limits as a roof that no computation rises above: a slope where data arrives too slowly to
-# keep the processor busy, and a ceiling where the processor is the limit.
+# Fast compared with what? Every machine has a largest number of operations that it can compute in a second, and a
+# largest number of bytes that it can move. A **roofline** (Williams, Waterman and Patterson 2009,
+# [doi:10.1145/1498765.1498785](https://doi.org/10.1145/1498765.1498785)) draws both limits as a roof that no
+# computation rises above: a slope where data arrives too slowly to keep the processor busy, and a ceiling where the
+# processor is the limit.
 #
 # Your machine's measured roof, and three forms below it:
 
@@ -439,8 +463,15 @@ for name in ("readable", "query blocks", "SDPA"):
     cost = roofline.cost(run, machine)  # its matrix products and the bytes it moves, counted operation by operation
     took = measuring.median_seconds(run, 5)
     points[name], shares[name] = (cost.flops, cost.bytes, took), cost.least_seconds / took
-plotting.roofline(machine, points, title="a training pass, 2,048 tokens")
-plt.show()
+ax = plotting.roofline(machine, points, title="a training pass, 2,048 tokens")
+for name, (flops, moved, took) in points.items():
+    ax.annotate(f"{shares[name]:.0%}", (flops / moved, flops / took), (7, -4), textcoords="offset points")
+low, high = ax.get_ylim()
+ax.set_ylim(low / 2, high * 2)
+plotting.show(
+    "A roof of two straight parts, and three points below it. SDPA stands far to the right of the readable "
+    "form and of query blocks."
+)
 
 # %%
 intensity = {name: flops / moved for name, (flops, moved, _) in points.items()}
@@ -452,9 +483,10 @@ for name, share in shares.items():
 
 
 # %% [markdown]
-# The distance from a point up to the roof is what is left to gain. The readable form stands on the left: it writes and reads its
-# matrices, so it computes little for each byte. SDPA moves far fewer bytes for the same products and stands under the
-# ceiling. It does not quite touch it: the softmax takes its time, too, and this count leaves exponentials out.
+# The distance from a point up to the roof is what could be gained at most; the percentages say the same in numbers.
+# The readable form stands on the left: it writes and reads its matrices, so it computes little for each byte. SDPA
+# moves far fewer bytes for the same products and stands under the ceiling. It does not reach the ceiling; this count
+# leaves the exponentials of the softmax out, which take time, too.
 
 # %% [markdown]
 # ## Before you run out
@@ -481,8 +513,8 @@ for name, counted in expected_bytes(longest).items():
 
 
 # %% [markdown]
-# In the quick profile, on a CPU, they hold against the points of the picture. Move length and heads; the dashed line is a small
-# laptop's 2 GB:
+# In the quick [profile](../docs/glossary.md#p), on a CPU, the counts agree with the measured points of the picture.
+# Move length and heads; the dashed line is a small laptop's 2 GB:
 
 # %%
 def what_fits(length, heads):
@@ -504,11 +536,15 @@ for name in expected_bytes(1):
     print(f"{name:14} one head, 2 GB: {fits:9,} tokens")
 
 # %% [markdown]
+# Millions of tokens *fit*. That does not make them practical: the time of SDPA grows with the square of the length,
+# and 3,124,224 tokens are 381 times 8,192, so one pass takes about 145,000 times as long as at 8,192 tokens. Multiply
+# that with the time that was measured above: on two CPU cores it comes to a day or more.
+#
 # ## What a GPU changes
 #
-# A GPU computes faster than it reads. In bfloat16 an A100 can do 312 · 10¹² operations and read 1.5 · 10¹² bytes a second (Dao 2023,
-# arXiv:2307.08691, section 3.1; Dao et al. 2022, section 2.1). The readable form writes and reads a number for each pair
-# twice, as score and as weight:
+# A GPU computes faster than it reads. In bfloat16 an A100 can do 312 · 10¹² operations and read 1.5 · 10¹² bytes a
+# second (Dao 2023, [arXiv:2307.08691](https://arxiv.org/abs/2307.08691), section 3.1; Dao et al. 2022, section 2.1).
+# The readable form writes and reads a number for each pair twice, as score and as weight:
 
 # %%
 D = 64
@@ -517,11 +553,11 @@ traffic = 4 * 2  # bytes: scores written and read, weights written and read, 2 b
 print(f"readable: {operations / traffic:.0f} operations for each byte; the machine could do {312 / 1.5:.0f}")
 
 # %% [markdown]
-# So most of the time its arithmetic would wait for the matrix. Tiles stay in the memory beside the processors, and the traffic is
-# gone: there, saved memory is saved time (Dao et al. 2022, section 4.3, measure it). The same holds for a mask or a bias: computed
-# in the kernel, nobody reads it.
+# So most of the time its arithmetic would wait for the matrix. Tiles stay in the memory beside the processors, so this
+# traffic is gone, and the pass takes less time as well (Dao et al. 2022, section 4.3, measure it). The same holds for
+# a [mask](../docs/glossary.md#m) or a bias: computed within the kernel, it is never read from memory.
 #
-# The recorded runs, which take the fast paths, with their devices and seconds:
+# The recorded runs, which take the [fast paths](../docs/glossary.md#f), with their devices and seconds:
 
 # %% tags=["nbval-ignore-output"]
 for name, figure in (("mnist-image-transformer", "test accuracy"), ("energy-wells", "test accuracy"), ("shakespeare", "validation loss")):
@@ -530,12 +566,12 @@ for name, figure in (("mnist-image-transformer", "test accuracy"), ("energy-well
         print(records.describe_record(name, figure, profile, arm=next(iter(arms))))
 
 # %% [markdown]
-# The full profile is for a GPU. Where it says *not recorded yet*, nobody has measured, and we claim no figure.
+# The full profile is for a GPU. Where it says *not recorded yet*, nobody has measured, and we claim no number.
 #
 # ## Several processes, one training
 #
-# A batch, too, can be cut. Two processes hold the same model; each takes **half of every batch**; before the update they average their
-# gradients. By hand, in one process:
+# A batch, too, can be cut. Two processes hold the same model; each takes **half of every batch**; before the update
+# they average their gradients. By hand, in one process:
 
 # %%
 x, target = torch.randn(8, 3, dtype=torch.float64), torch.randn(8, 1, dtype=torch.float64)
@@ -559,8 +595,9 @@ uneven = [gradient(slice(0, 2)), gradient(slice(2, 8))]
 print("with shares of 2 and 6:", torch.allclose(sum(uneven) / 2, whole, rtol=0, atol=1e-12))
 
 # %% [markdown]
-# That is why the package refuses a batch that the processes do not divide. The averaging is torch's `DistributedDataParallel`: by
-# gloo on CPUs, by NCCL on GPUs. The program stays the same; `torchrun` starts it as often as you say:
+# That is why the package refuses a batch that the processes do not divide. The averaging is torch's
+# `DistributedDataParallel`: by gloo on CPUs, by NCCL on GPUs. The program stays the same; `torchrun` starts it as
+# often as you say:
 #
 # ```sh
 # torchrun --nproc-per-node=2 -m sciformer train mnist
@@ -587,19 +624,20 @@ together = json.loads((folder / "history.json").read_text())["loss"]
 # %%
 ax = plotting.curves({"one process": alone.history.loss, "two processes": together}, title="the same global batch")
 ax.lines[0].set(linewidth=5, alpha=0.4)
-plt.show()
+plotting.show("Two loss curves of sixty steps that lie on each other.")
 apart = max(abs(a - b) for a, b in zip(alone.history.loss, together, strict=True))
 course.verdict("largest distance of the two curves", apart, below=0.01)
 course.verdict("what they learned: first loss minus the mean of the last ten", together[0] - sum(together[-10:]) / 10, above=0.2)
 
 
 # %% [markdown]
-# Prediction 3: it stays as it was, but for rounding, since sums are taken in another order.
+# Prediction 3: the loss curve stays the same, up to rounding, since sums are taken in another order.
 #
 # ## When one of them dies
 #
-# With many machines, one will. The first process saves a **checkpoint** now and then: weights, the optimizer's state, the losses, the
-# state of the random numbers. Here every 10 steps, and the power goes off at step 25:
+# With many machines, one of them will fail at some point. The first process saves a
+# **[checkpoint](../docs/glossary.md#c)** now and then: weights, the state of the [optimiser](../docs/glossary.md#o),
+# the losses, the state of the random numbers. Here every 10 steps, and the power goes off at step 25:
 
 # %%
 def train_small(path, on_step=None):
@@ -644,13 +682,14 @@ print("as if nothing had been, to the last bit:", resumed == train_small(folder 
 # %% [markdown]
 # ## Exercises
 #
-# Write the answer in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
-# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
+# Write the answer in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong
+# with the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away
+# below each cell.
 #
 # ### Exercise 1 · easy · 5 minutes
 #
-# A `score_mod` with a slope for each side: keys before the query pay `left`, keys after it `right`, for each step. No `if`: the
-# places are tensors.
+# A `score_mod` with a slope for each side: keys before the query pay `left`, keys after it `right`, for each step. Use
+# no `if`: the indices `i` and `j` are tensors.
 
 # %%
 def two_slopes_mod(left, right):  # (H,), (H,)
@@ -688,9 +727,9 @@ check.two_slopes_mod(two_slopes_mod)
 #
 # ### Exercise 2 · middle · 8 minutes
 #
-# The keys lie on two machines. Each gives the output over its own half, and the logarithm of its summed weights, $t =
-# \log \sum_j e^{s_j}$. Merge them into the output and the $t$ over all keys. Scores may be large, of either sign, and
-# in one half far above those in the other.
+# The keys lie on two machines. Each gives the output over its own half, and the logarithm of its summed weights,
+# $t = \log \sum_j e^{s_j}$. Merge them into the output and the $t$ over all keys. Scores may be large, of either sign,
+# and in one half far above those in the other; which half that is may differ from row to row.
 
 # %%
 def merge_halves(first, first_log, second, second_log):  # (L, D), (L,), (L, D), (L,)
@@ -724,7 +763,7 @@ check.merge_halves(merge_halves)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# The backward pass without kept weights: the gradients of query, key and value, from the six given. The scores are
+# The backward pass without kept weights: the gradients of query, key and value, from the six arguments. The scores are
 # $s_{ij} = q_i \cdot k_j/\sqrt D$, `log_total` is $t_i = \log \sum_j e^{s_{ij}}$, and `gradient` is that of the output.
 
 # %%
@@ -737,14 +776,14 @@ check.gradients_by_hand(gradients_by_hand)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Weights first: $w_{ij} = e^{s_{ij} - t_i}$. Then the gradient of the scores, by the formula of 'The backward pass'. Then each of the three
-# is one product of matrices.
+# Weights first: $w_{ij} = e^{s_{ij} - t_i}$. Then the gradient of the scores, by the formula of 'The backward pass'.
+# Then each of the three is one product of matrices.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Values were averaged with the weights: `weights.T @ gradient`. Scores were $q k^\top / \sqrt D$: the scale stands in both gradients.
-# Row term: `(gradient * output).sum(dim=-1)`.
+# Values were averaged with the weights: `weights.T @ gradient`. Scores were $q k^\top / \sqrt D$: the scale stands in
+# both gradients. Row term: `(gradient * output).sum(dim=-1)`.
 #
 # </details>
 # <details><summary>Solution</summary>
@@ -763,29 +802,33 @@ check.gradients_by_hand(gradients_by_hand)
 # %% [markdown]
 # ## Takeaways
 #
-# - The matrix is never needed. A running maximum lets a softmax be taken in one pass; blocks of queries serve any score; some
-#   scores need no pairs at all.
+# - The matrix is never needed. A running maximum lets a softmax be taken in one pass; blocks of queries serve any
+#   score; some scores need no pairs at all.
 # - Exact forms change memory from T² to T. Their time stays T², unless the score itself is simpler.
-# - Slopes on logarithmic axes tell how it grows, and counting tells beforehand what fits. Several processes change how long it takes,
-#   not what is learned.
+# - Slopes on logarithmic axes tell how it grows, and counting tells beforehand what fits. Several processes change how
+#   long it takes, not what is learned.
 
 # %% [markdown]
 # ## Check yourself
 #
-# 1. A kernel reads the keys in the order of falling scores. How often does its maximum change, and is the result the same?
+# 1. A kernel reads the keys in the order of falling scores. How often does its maximum change, and is the result the
+#    same?
 # 2. Someone adds a T × T bias as `attn_mask` to SDPA. What became of the memory?
-# 3. Four processes, a global batch of 64. What does each see, and must the learning rate change?
+# 3. Four processes, a global batch of 64. What does each see, and must the [learning rate](../docs/glossary.md#l) change?
 #
 # <details><summary>Answers</summary>
 #
 # 1. Never after the first key; the result is the same in any order, up to rounding.
-# 2. It is back: the bias itself is a T × T matrix. A `score_mod`, or one more number in query and key (notebook 07), needs none.
+# 2. It is back: the bias itself is a T × T matrix. A `score_mod`, or one more feature in query and key (notebook 07),
+#    needs none.
 # 3. 16 examples of each batch. No: the averaged gradient is that of the same 64.
 #
 # </details>
 
 # %% [markdown]
-# **To read**: Milakov and Gimelshein 2018 (arXiv:1805.02867), section 3; Dao et al. 2022 (arXiv:2205.14135), sections 2 and 3;
-# Rabe and Staats 2021 (arXiv:2112.05682); Dong et al. 2024 (arXiv:2412.05496).
+# **To read**: Milakov and Gimelshein 2018 ([arXiv:1805.02867](https://arxiv.org/abs/1805.02867)), section 3; Dao et
+# al. 2022 ([arXiv:2205.14135](https://arxiv.org/abs/2205.14135)), sections 2 and 3; Rabe and Staats 2021
+# ([arXiv:2112.05682](https://arxiv.org/abs/2112.05682)); Dong et al. 2024
+# ([arXiv:2412.05496](https://arxiv.org/abs/2412.05496)).
 #
 # **Next**: 16, the bake-off.

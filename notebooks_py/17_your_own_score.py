@@ -10,9 +10,9 @@
 # %% [markdown]
 # After this notebook you can
 #
-# - write a score of your own: one formula, one small module;
+# - write a [score](../docs/glossary.md#s) of your own: one formula, one small module;
 # - hold it to the promises that every score of the course keeps, and know what to look for where one is broken;
-# - set it beside the built-in scores, fairly: cost, learning, attention maps.
+# - set it beside the built-in scores, fairly: cost, learning, [attention maps](../docs/glossary.md#a).
 #
 # New against all before: the mechanism is yours.
 
@@ -33,7 +33,6 @@ import math
 from dataclasses import replace
 
 import ipywidgets
-import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -51,10 +50,13 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% [markdown]
 # ## Predict first
 #
-# The dot product grows with the lengths of its vectors. The **cosine** does not: it is at most 1.
+# The [dot product](../docs/glossary.md#d) grows with the lengths of its vectors. The
+# **[cosine](../docs/glossary.md#c)** does not: it is at most 1.
 #
-# 1. Attention by cosine over 49 keys, one of them equal to the query: how large is its weight?
-# 2. Three scores are broken. One sees the future, one divides 0 by 0, one cannot learn its only number. Whose training loss falls?
+# 1. Attention by cosine over 49 [keys](../docs/glossary.md#k), one of which is equal to the
+#    [query](../docs/glossary.md#q): how large is the weight of that key?
+# 2. Three scores are broken. One sees the future, one divides 0 by 0, one cannot learn its only parameter. Whose
+#    training loss falls?
 
 # %% [markdown]
 # ## By hand
@@ -80,12 +82,16 @@ print("cat and mat:", round(cosines[1, 5].item(), 3), " cat and on:", round(cosi
 # %%
 products = vectors @ vectors.T
 plotting.heads(torch.stack([products / 25, cosines]), rows=words, columns=words, titles=["dot product / 25", "cosine"], signed=True)
-plt.show()
+plotting.show(
+    "Two heat maps over six words. In that of the dot product only the square of cat with itself is strong; "
+    "in that of the cosine many squares are strongly red or blue."
+)
 
 # %% [markdown]
-# Under the dot product the long *cat* drowns out the others. Under the cosine only directions count.
+# Under the dot product the products of the long vector *cat* are far larger than all others. Under the cosine only
+# directions count.
 #
-# In one line: bring both to length 1, then multiply.
+# In one line: divide each vector by its length, then multiply.
 
 # %%
 unit = F.normalize(vectors, dim=-1)  # (L, D), each row of length 1
@@ -105,8 +111,9 @@ for temperature in (1.0, 0.3, 0.1, 0.03):
 
 
 # %% [markdown]
-# Scores between -1 and 1 leave the softmax nearly uniform, whatever is learned. Dividing by a **temperature** τ below 1 stretches
-# them. How sharp should a head be? Let it learn that.
+# With scores between -1 and 1 the [softmax](../docs/glossary.md#s) is nearly uniform, whatever is learned. Dividing by
+# a **[temperature](../docs/glossary.md#t)** τ below 1 spreads them out. How sharp the attention of a
+# [head](../docs/glossary.md#h) should be, the head can learn.
 
 # %%
 def weights_of_cat(temperature):
@@ -132,12 +139,13 @@ explore(
 # | $1/\tau_h$, at most 100 | `log_scale.exp()` | (H,) |
 # | $s_{ij}$ | `scores` | (B, H, L, S) |
 #
-# Scaled cosine attention: Liu et al. 2021 (Swin Transformer V2, arXiv:2111.09883), section 3.2: τ is learned in each head and layer and kept above 0.01.
+# Scaled cosine attention: Liu et al. 2021 (Swin Transformer V2, [arXiv:2111.09883](https://arxiv.org/abs/2111.09883)),
+# section 3.2: τ is learned in each head and layer and kept above 0.01.
 
 # %% [markdown]
 # ## Break it: a vector of zeros
 #
-# Padding is often zeros, and zeros have no direction. Divided by hand:
+# [Padding](../docs/glossary.md#p) is often zeros, and zeros have no direction. Divided by hand:
 
 # %%
 zeros = torch.zeros(2)
@@ -150,8 +158,8 @@ print("F.normalize:", F.normalize(zeros, dim=-1))
 #
 # ## The module
 #
-# A score is any module with this signature. It owns all that comes before the softmax. The logarithm of 1/τ is learned: so τ stays
-# above 0, and one step changes it by a share of itself.
+# A score is any module with this signature. It computes all that comes before the softmax. The logarithm of 1/τ is
+# learned: so τ stays above 0, and one step changes it by a share of itself.
 
 # %%
 class CosineScore(nn.Module):
@@ -169,8 +177,8 @@ output, weights = layer(torch.randn(2, 16, 32), need_weights=True)
 print("output:", tuple(output.shape), " weights:", tuple(weights.shape))
 
 # %% [markdown]
-# Is it right? torchvision has Swin V2's attention. A window as large as the whole image, no shift, no bias of position: then it must
-# be ours. The four matrices are those of our layer.
+# Is it right? torchvision has Swin V2's attention. A window as large as the whole image, no shift, no bias of
+# [position](../docs/glossary.md#p): then it must be ours. The four matrices are those of our layer.
 
 # %%
 image = torch.randn(2, 4, 4, 32)  # (B, rows, columns, E)
@@ -183,8 +191,8 @@ theirs = shifted_window_attention(
 torch.testing.assert_close(layer(image.flatten(1, 2))[0], theirs.flatten(1, 2))
 
 # %% [markdown]
-# And it has a relative in the package. `NormalizedScore` gives the dot product vectors of length $\sqrt D$: so it is the cosine with
-# $\tau = 1/\sqrt D$, fixed.
+# And it has a relative in the package. `NormalizedScore` gives the dot product vectors of length $\sqrt D$: so it is
+# the cosine with $\tau = 1/\sqrt D$, fixed.
 
 # %%
 query, key = torch.randn(2, 3, 5, 16), torch.randn(2, 3, 7, 16)
@@ -195,7 +203,8 @@ torch.testing.assert_close(ours(query, key), NormalizedScore(3, 16)(query, key))
 # %% [markdown]
 # ## The property suite
 #
-# What should be true of *every* score? Notebook 02 asked one such question: does the future leak? By hand, once more:
+# What should be true of *every* score? Notebook 02 asked one such question: does the future
+# [leak](../docs/glossary.md#l)? By hand, once more:
 
 # %%
 query, key, value = (torch.randn(1, 3, 6, 8, requires_grad=name == "key") for name in ("query", "key", "value"))
@@ -208,8 +217,9 @@ for i in range(6):
 print("a later key matters:", leaks)
 
 # %% [markdown]
-# The package asks every score of the course this and more, in float64, on the readable and on the fast path, under six kinds of
-# masks. The last two promises are about GPUs, and need none: torch can compute shapes, dtypes and devices without any numbers.
+# The package asks every score of the course this and more, in float64, on the readable and on the [fast
+# path](../docs/glossary.md#f), under six kinds of [masks](../docs/glossary.md#m). The last two promises are about
+# GPUs, and need none: torch can compute shapes, dtypes and devices without any numbers.
 
 # %%
 for name, prop in properties.PROPERTIES.items():
@@ -225,7 +235,8 @@ print(properties.examine(CosineScore))
 # %% [markdown]
 # ## Three broken scores
 #
-# A test that never fails says nothing. Here are three slips that are easy to make. The first divides each row by its spread:
+# A test that never fails says nothing. Here are three slips that are easy to make. The first divides each row by its
+# standard deviation:
 
 # %%
 class LeakingScore(CosineScore):
@@ -264,14 +275,16 @@ for name, fall in falls.items():
     course.verdict(f"{name}: change of the training loss", fall, below=-0.5)
 
 # %% [markdown]
-# All of them. A falling loss proves nothing about the code. Now the suite:
+# The loss of all of them falls, by about as much as that of the right score. A falling loss proves nothing about the
+# code. Now the [property](../docs/glossary.md#p) suite:
 
 # %%
 print(properties.examine(LeakingScore))
 
 # %% [markdown]
-# The spread of a row is taken over all its keys, future ones included. Divided by it, even what is visible tells about what is
-# hidden. (Notebook 10 met the same in a well's divisor.) The cure is to take it over the keys that `attn_mask` leaves.
+# The variance of a row is taken over all its keys, including future ones. Divided by it, even the scores of visible
+# keys depend on the hidden ones. (In notebook 10 the divisor of a well leaked in the same way.) The cure is to take
+# the variance over the keys that `attn_mask` allows.
 
 # %%
 print(properties.examine(DividingScore))
@@ -280,12 +293,13 @@ print(properties.examine(DividingScore))
 print(properties.examine(DeafScore))
 
 # %% [markdown]
-# `.data` steps out of the graph: the model learned around a temperature that never moved.
+# `.data` leaves the graph of the gradients: the model was trained with a temperature that never changed.
 #
 # ## One call
 #
-# Everything at once: the suite; the cost beside every built-in score; digits and text, three seeds each, against three rivals with
-# the same model, batches and steps; and the attention maps.
+# Everything at once: the suite; the cost beside every built-in score; digits and text, three
+# [seeds](../docs/glossary.md#s) each, against three rivals with the same model, [batches](../docs/glossary.md#b) and
+# steps; and the attention maps.
 
 # %% tags=["nbval-ignore-output"]
 outcome = capstone.report(CosineScore, device=device)
@@ -293,9 +307,13 @@ outcome = capstone.report(CosineScore, device=device)
 # %% [markdown]
 # How to read it:
 #
-# - **Cost**: compare readable paths. A fast path is one you would have to write (`sciformer/fast/`).
-# - **±**: the standard error over seeds. *Ahead* and *behind* are more than two of them, of the differences seed by seed. With three
-#   seeds and the quick profile's few steps even that is a hint; `seeds=` and `steps=` ask for more.
+# - **Cost**: compare readable paths. A fast path is one you would have to write (`sciformer/fast/`). Memory counts
+#   only what a forward pass keeps for the [backward pass](../docs/glossary.md#b). A fast path may keep hardly anything
+#   and compute the rest again, as that of `additive` does; the memory that it needs while it runs is not in this
+#   column, so a number near 0 there does not mean that no memory is needed.
+# - **±**: the [standard error](../docs/glossary.md#s) over seeds. *Ahead* and *behind* are more than two of them, of
+#   the differences seed by seed. With three seeds and the quick [profile](../docs/glossary.md#p)'s few steps even that
+#   is a hint; `seeds=` and `steps=` ask for more.
 
 # %%
 _, memory = outcome.cost.readable["CosineScore"]
@@ -305,8 +323,8 @@ course.verdict("digits: lowest test accuracy", min(measured["digits"]), above=0.
 course.verdict("text: highest validation loss", max(measured["text"]), below=3.0, measured="quick")
 
 # %% [markdown]
-# On digits one of them may be far ahead of the others, above all after few steps. Before you believe it: is it a head start? Untrained, how
-# many times the average weight of a row is its largest?
+# On digits one score may be far ahead of the others, as the cosine is here. Before you believe it: is it a head start?
+# How many times the average weight of a row is its largest weight, before any training?
 
 # %%
 images = mnist("test")[0][:20]
@@ -318,20 +336,23 @@ for score, bounds in ((DotProductScore, {"below": 2}), (CosineScore, {"above": 4
     course.verdict(f"{score.__name__}: largest weight over the average", sharpness, **bounds)
 
 # %% [markdown]
-# The dot product begins by looking everywhere alike and has to learn to look somewhere. The cosine with τ = 0.1 looks somewhere at
-# once. In few steps that can decide; whether it lasts, longer runs tell, such as `steps=400`. A temperature is a choice, too: a fair
-# rival would have one.
+# The dot product starts with nearly uniform attention and has to learn to prefer some keys. The cosine with τ = 0.1
+# prefers some keys from the start. So the lead after 60 steps goes with a sharper start. Whether the start is its
+# cause, and whether the lead lasts, was not measured; runs with `steps=400` would show the second. A temperature is a
+# choice, too: a fair rival would have one, and so would the comparisons of notebook 16.
 
 # %% [markdown]
 # Each part can be called by itself: `properties.examine`, `capstone.cost`, `capstone.learn`, `capstone.looks_at_a_digit`,
-# `capstone.looks_at_text`. Another patch of another digit, with the models that are there:
+# `capstone.looks_at_text`. Another [patch](../docs/glossary.md#p) of another digit, with the models that are there:
 
 # %% tags=["nbval-ignore-output"]
 capstone.looks_at_a_digit(outcome.runs, number=3, patch=17)
-plt.show()
+plotting.show(
+    "A test digit, and beside it the weights of one of its patches under each of four scores, on one scale."
+)
 
 # %% [markdown]
-# What did the heads make of their temperature? It started at 0.1.
+# How did the temperatures of the heads change in training? They started at 0.1.
 
 # %% tags=["nbval-ignore-output"]
 for task, runs in outcome.runs.items():
@@ -353,7 +374,7 @@ for task, runs in outcome.runs.items():
 # | important keys | $q_i \cdot k_j / \sqrt D + u_h \cdot k_j$ |
 # | cosine, and near is better | $\cos(q_i, k_j)/\tau_h - \lambda_h \lvert i - j \rvert$: say `compares_positions = True` |
 #
-# Start each so that random queries and keys give scores of a spread near 1.
+# Start each so that random queries and keys give scores with a standard deviation near 1.
 
 # %% [markdown]
 # ## Your own
@@ -374,19 +395,20 @@ mine = capstone.report(MyScore, device=device)
 
 
 # %% [markdown]
-# A promise is broken? *look for* says where. All hold and it learns worse than the dot product? That is a result too: ask first how
-# large its scores are at the start.
+# If a property is broken, *look for* says where to search. If all hold and your score learns worse than the dot
+# product, that is a result, too; look first how large its scores are at the start.
 
 # %% [markdown]
 # ## Exercises
 #
-# Write the answer in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong with
-# the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away below each cell.
+# Write the answer in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong
+# with the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away
+# below each cell.
 #
 # ### Exercise 1 · easy · 5 minutes
 #
-# Scores are $\cos/\tau$, and the weights are their softmax over `keys` keys, whose vectors you may choose as you like.
-# How large can one weight be at most?
+# Scores are $\cos/\tau$, and the weights are their softmax over `keys` keys, whose vectors you may choose freely. How
+# large can one weight be at most?
 
 # %%
 def largest_share(temperature, keys):  # a tensor with one number; a whole number
@@ -419,7 +441,7 @@ check.largest_share(largest_share)
 # ### Exercise 2 · middle · 8 minutes
 #
 # The low-rank score of the table, divided by $\sqrt R$. Each head has two matrices, `left` for queries and `right` for
-# keys, that take D features to R.
+# keys, that take D [features](../docs/glossary.md#f) to R.
 
 # %%
 def low_rank_scores(query, key, left, right):  # (B, H, L, D), (B, H, S, D), (H, D, R), (H, D, R)
@@ -437,7 +459,7 @@ check.low_rank_scores(low_rank_scores)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The vectors that are compared have R numbers now, so the scale is √R.
+# The vectors that are compared have R features now, so the scale is √R.
 #
 # </details>
 # <details><summary>Solution</summary>
@@ -471,8 +493,8 @@ check.is_pairwise(is_pairwise)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `score(query[i : i + 1], key[j : j + 1])` is (1, 1). For which pairs has it to agree with the whole matrix? Numbers are rounded:
-# `torch.allclose`.
+# `score(query[i : i + 1], key[j : j + 1])` is (1, 1). For which pairs has it to agree with the whole matrix? Numbers
+# are rounded: `torch.allclose`.
 #
 # </details>
 # <details><summary>Solution</summary>
@@ -495,21 +517,22 @@ check.is_pairwise(is_pairwise)
 #
 # - A mechanism is a score: one formula before the softmax, one small module around it.
 # - A falling loss proves nothing about the code. Properties do: each is one question that every score must answer.
-# - A comparison is the same model, data and steps, several seeds, and an error bar.
+# - A comparison is the same model, data and steps, several seeds, and an [error bar](../docs/glossary.md#e).
 
 # %% [markdown]
 # ## Check yourself
 #
 # 1. A score divides each row by its largest entry, and its loss is low. Which promises does it break?
-# 2. It multiplies each row by a learned number of its head. And if it *adds* one?
+# 2. It multiplies each row by a learned parameter of its head. And if it *adds* one?
 # 3. The cosine score loses to the dot product by one standard error, over three seeds. What do you write?
 #
 # <details><summary>Answers</summary>
 #
-# 1. That the future is hidden, that hidden keys have no say, and so that decoding is the whole pass: the largest entry may stand at
-#    a hidden key. (Where all entries may be 0, it is not finite either.)
+# 1. That the future is hidden, that hidden keys have no say, and so that decoding is the whole pass: the largest entry
+#    may stand at a hidden key. (Where all entries may be 0, it is not finite either.)
 # 2. Multiplied, it is a temperature. Added, the softmax cancels it, and no gradient arrives: the suite says so.
-# 3. That no difference was found at this size, with the figures, the seeds and the setting; and which ones you did not try.
+# 3. That no difference was found at this size, with the numbers, the seeds and the setting; and which settings you did
+#    not try.
 #
 # </details>
 
@@ -524,11 +547,14 @@ check.is_pairwise(is_pairwise)
 # | a character model, encoder and decoder, masked images, series (08, 11–13) | one mechanism, four ways to wire it |
 # | searches, fast paths, comparisons (14–16) | what is claimed, and what is left of it when it is measured |
 #
-# All of it is three lines with another first one.
+# Every mechanism of the course is the same three lines, a score, a softmax and a weighted sum, and only the first line
+# differs.
 
 # %% [markdown]
-# **To read**: Liu et al. 2021 (arXiv:2111.09883), section 3.2, for the cosine; Tsai et al. 2019 (arXiv:1908.11775), attention as a
-# kernel, for more scores; Dao et al. 2022 (arXiv:2205.14135), why fast paths are about memory.
+# **To read**: Liu et al. 2021 ([arXiv:2111.09883](https://arxiv.org/abs/2111.09883)), section 3.2, for the cosine;
+# Tsai et al. 2019 ([arXiv:1908.11775](https://arxiv.org/abs/1908.11775)), attention as a
+# [kernel](../docs/glossary.md#k), for more scores; Dao et al. 2022
+# ([arXiv:2205.14135](https://arxiv.org/abs/2205.14135)), why fast paths are about memory.
 #
-# **Next**: your own question. Take a claim from a paper that you like, write its score, hold it to the suite, and give it three seeds
-# against the dot product.
+# **Next**: your own question. Take a claim from a paper that you like, write its score, hold it to the suite, and give
+# it three seeds against the dot product.

@@ -78,6 +78,13 @@ def test_regions_lie_where_their_squares_are():
     assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == [f"cluster {n}" for n in range(3)]
 
 
+def test_four_regions_have_colours_that_one_can_tell_apart_over_a_photograph():
+    figure = plotting.regions(torch.rand(3, 16, 16), torch.tensor([[0, 1], [2, 3]]), step=8)
+    colors = figure.axes[1].images[1].cmap(range(4))[:, :3]
+    apart = torch.cdist(*(2 * [torch.tensor(colors, dtype=torch.float64)])) + torch.eye(4)
+    assert apart.min() > 0.6  # the two blues of the palette are 0.48 apart
+
+
 def test_attention_on_image_frames_the_query():
     query, key = torch.randn(1, 2, 16, 3), torch.randn(1, 2, 16, 3)
     _, weights = attend(dot_product_scores(query, key), key)

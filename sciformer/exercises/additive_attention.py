@@ -15,7 +15,7 @@ from sciformer.check.exercise import Case, Draw, Exercise, pair
 _BAHDANAU = "Bahdanau's score"
 _FORMULA = "The formula"
 _BREAK = "Break it: three slips"
-_MOVES = "One addition moves"
+_MOVES = "The sum moves out of the tanh"
 _PROOF = "The proof"
 _CAUSAL = "Causal: a running mean"
 _LOUD = "Break it: large and small weights"
@@ -526,8 +526,8 @@ EXERCISES = (
         minutes=5,
         hints=(
             "Every query meets every key: which two shapes broadcast to (L, S, D)?",
-            "`query[:, None]` is (L, 1, D). The sum goes into the tanh, `weight` takes D away, and each query "
-            "shares out one unit.",
+            "`query[:, None]` is (L, 1, D). The sum goes into the tanh, `weight` sums over D, and the weights "
+            "of each query sum to 1.",
         ),
         cases=_bahdanau_cases,
         faults=_BAHDANAU_FAULTS,

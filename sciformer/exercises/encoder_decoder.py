@@ -529,7 +529,8 @@ EXERCISES = (
         level="middle",
         minutes=10,
         hints=(
-            "Who asks, and who answers? Then: which keys may be seen, and on which axis of the scores do they stand?",
+            "Which of the two gives the queries, and which the keys and values? Then: which keys may be seen, and on "
+            "which axis of the scores do they stand?",
             "`torch.arange(S) < lengths[:, None]` is (B, S). The scores are (B, L, S).",
         ),
         large=("x",),

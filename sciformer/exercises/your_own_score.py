@@ -335,7 +335,7 @@ EXERCISES = (
         minutes=8,
         hints=(
             "`query @ left` multiplies the last two dimensions, head by head. What is its shape?",
-            "The vectors that are compared have R numbers now, so the scale is √R.",
+            "The vectors that are compared have R features now, so the scale is √R.",
         ),
         cases=_low_rank_scores_cases,
         faults=_LOW_RANK_SCORES_FAULTS,

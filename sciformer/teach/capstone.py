@@ -193,7 +193,7 @@ def looks_at_a_digit(runs: Runs, *, number: int = 0, patch: int | None = None) -
     return plotting.attention_on_image(picture, stacked, query, titles=_two_lines(weights))
 
 
-def looks_at_text(runs: Runs, *, start: int = 0, length: int = 24) -> Figure:
+def looks_at_text(runs: Runs, *, start: int = 0, length: int = 16) -> Figure:
     """Where each character of an excerpt from the validation text looks, in the same way.
 
     Args:
@@ -207,7 +207,7 @@ def looks_at_text(runs: Runs, *, start: int = 0, length: int = 24) -> Figure:
         torch.stack(list(weights.values())), rows=letters, columns=letters, titles=_two_lines(weights)
     )
     for ax in figure.axes:
-        ax.tick_params(axis="both", labelsize=6)
+        ax.tick_params(axis="both", labelsize=7)
     return figure
 
 
@@ -298,8 +298,13 @@ def report(
     print(price, end="\n\n")
     runs = learn(recipe, against=against, seeds=seeds, steps=steps, device=device)
     result = Report(name, properties, price, runs)
-    for draw in (draw_learning, looks_at_a_digit, looks_at_text):
+    drawn = {
+        draw_learning: "The training loss of each score on digits and on text, with a band of one standard error.",
+        looks_at_a_digit: "A test digit, and under each score the weights of one of its patches on all the others.",
+        looks_at_text: "Under each score a triangle of weights, from every character of an excerpt to those before it.",
+    }
+    for draw, alt in drawn.items():
         draw(runs)
-        plt.show()
+        plotting.show(alt)
     print(result)
     return result

@@ -14,6 +14,9 @@ from torch import Tensor
 
 from sciformer.teach.plotting.style import COLORS, finish_lines
 
+#: Colours of regions over a photograph: the first four differ most, and no two of them are blue.
+_REGIONS = [COLORS[n] for n in (0, 5, 2, 4, 6, 1, 3)]
+
 
 def convex_hull(points: Float[Tensor, "N 2"]) -> Float[Tensor, "K 2"]:
     """Corners of the smallest convex shape around points in the plane, counter-clockwise (monotone chain)."""
@@ -193,7 +196,7 @@ def regions(
     for ax in axes:
         ax.imshow(pixels)
         ax.set(xlabel="pixels", ylabel="pixels")
-    palette = ListedColormap(COLORS[: int(numbers.max()) + 1])
+    palette = ListedColormap(_REGIONS[: int(numbers.max()) + 1])
     axes[1].imshow(numbers.numpy(), cmap=palette, extent=edges, alpha=0.5, vmin=0, vmax=palette.N - 1)
     if line is not None:
         for ax in axes:
@@ -201,6 +204,6 @@ def regions(
     for ax in axes:
         ax.set(xlim=(-0.5, pixels.shape[1] - 0.5), ylim=(pixels.shape[0] - 0.5, -0.5))
     for n in range(palette.N):
-        axes[1].plot([], [], "s", color=COLORS[n], alpha=0.6, label=f"cluster {n}")
+        axes[1].plot([], [], "s", color=_REGIONS[n], alpha=0.6, label=f"cluster {n}")
     axes[1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
