@@ -57,7 +57,7 @@ def model(vocab_size: int, length: int, embed_dim: int, num_layers: int) -> Figu
     gap, x = 0.62, 0.85
     before = (0.62, 1.15)
     shapes = [f"({L},)"] + [f"({L}, {E})"] * 5
-    sheet.text(0.32, 1.15, "char-\nacters")
+    sheet.text(0.36, 1.15, "text")
     for n, ((words, fill, width), shape) in enumerate(zip(parts, shapes, strict=True)):
         x = 1.2 if n == 0 else x + gap
         box = sheet.box(x, 0.65, width, 1.0, words, fill=fill)
@@ -92,13 +92,14 @@ def drawing(
     sheet.text(0.3, 2.98, "text so far", size=8, align="left", color="0.4")
     sheet.text(1.3, 2.98, "".join(map(visible, text)), size=11, align="left")
     panels = (("temperature 1", before, 0.35), (f"temperature {temperature:g}", after, 4.2))
+    tall = 1.5 / max(before.max().item(), after.max().item())  # inches for a probability of 1
     for n, (title, values, left) in enumerate(panels):
         sheet.text(left + 1.5, 2.5, f"{n + 1}. probabilities, {title}" if n == 0 else f"2. {title}", size=9)
         for k, (label, p) in enumerate(zip(labels, values.tolist(), strict=True)):
             x, new = left + 0.38 * k, n == 1 and k == drawn
-            sheet.ax.add_patch(Rectangle((x, 0.55), 0.28, 1.55 * p, fc=_NEW if new else "#CFE6F5", ec="0.35", lw=0.7))
+            sheet.ax.add_patch(Rectangle((x, 0.55), 0.28, tall * p, fc=_NEW if new else "#CFE6F5", ec="0.35", lw=0.7))
             sheet.text(x + 0.14, 0.4, visible(label), size=10, color=_NEW if new else "black")
-            sheet.text(x + 0.14, 0.64 + 1.55 * p, f"{p:.2f}", size=6.5)
+            sheet.text(x + 0.14, 0.64 + tall * p, f"{p:.2f}", size=6.5)
     sheet.arrow((3.5, 1.3), (4.1, 1.3))
     sheet.text(0.35, 0.13, "the likeliest eight characters", size=8, align="left", color="0.4")
     sheet.text(4.2, 0.13, f"3. drawn and appended: {visible(labels[drawn])}", size=9, align="left", color=_NEW)
