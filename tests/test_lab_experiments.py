@@ -1,12 +1,14 @@
 """Experiments keep to the published sizes, and their arms differ in what is compared alone."""
 
-from dataclasses import replace
+import itertools
+from dataclasses import asdict, replace
 from typing import get_args
 
 import pytest
 import torch
+from torch import nn
 
-from sciformer import EnergyWellScore, NoPositions
+from sciformer import EnergyWellScore, NoPositions, SquaredReLU
 from sciformer.lab import experiments, settings
 from sciformer.lab.experiments import EXPERIMENTS
 from sciformer.scores import SCORES
@@ -113,3 +115,21 @@ def test_bake_offs_compare_nothing_but_the_score(name, profile):
         sizes[arm] = sum(p.numel() for p in model.parameters())
         assert sizes[arm] - own == sizes["dot"]
     assert max(sizes.values()) < 1.01 * sizes["dot"]
+
+
+def test_each_rung_of_the_ladder_adds_one_thing_to_the_rung_below():
+    rungs = list(experiments.SHAKESPEARE_LADDER["quick"].values())
+    changed = [
+        {key for key, value in asdict(rung).items() if value != asdict(below)[key]}
+        for below, rung in itertools.pairwise(rungs)
+    ]
+    assert changed == [{"positions"}, {"normalized"}, {"squared_relu"}, {"train"}, {"token_shift"}]
+    assert all(rung.train.steps == rungs[0].train.steps for rung in rungs)
+
+
+def test_the_rung_of_the_squared_relu_changes_the_activation_alone():
+    plain = experiments.SHAKESPEARE_LADDER["quick"]["plain"]
+    kinds = [
+        [type(module) for module in setting.model().modules()] for setting in (plain, replace(plain, squared_relu=True))
+    ]
+    assert {pair for pair in zip(*kinds, strict=True) if pair[0] != pair[1]} == {(nn.GELU, SquaredReLU)}

@@ -268,6 +268,25 @@ class LanguageSetting:
 
 
 @dataclass(frozen=True)
+class RungSetting(LanguageSetting):
+    """A character model on one rung of notebook 08's ladder, where each ingredient comes alone.
+
+    Args:
+        squared_relu: the squared ReLU for GELU, without the other norm that ``modern`` brings.
+    """
+
+    squared_relu: bool = False
+
+    def model(self) -> CharTransformer:
+        """A fresh model, random as torch's global generator has it."""
+        model = super().model()
+        if self.squared_relu:
+            for block in model.blocks:
+                block.feed_forward.activation = SquaredReLU()  # type: ignore[union-attr]
+        return model
+
+
+@dataclass(frozen=True)
 class MaskedImageSetting:
     """One masked image model on MNIST: data, model and training.
 

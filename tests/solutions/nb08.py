@@ -2,6 +2,102 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import nn
+
+from sciformer import LearnedPositions, TransformerBlock
+
+
+class GPT(nn.Module):
+    def __init__(
+        self, vocab_size, max_length, embed_dim, num_heads, num_layers, *, positions=LearnedPositions, **block
+    ):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, embed_dim)
+        self.positions = positions(embed_dim, max_length)
+        self.blocks = nn.ModuleList(
+            TransformerBlock(embed_dim, num_heads, bias=False, **block) for _ in range(num_layers)
+        )
+        self.norm = nn.LayerNorm(embed_dim, bias=False)
+        self.read_out = nn.Linear(embed_dim, vocab_size, bias=False)
+        self.read_out.weight = self.embedding.weight
+
+    def forward(self, tokens):  # (B, L), whole numbers
+        x = self.positions(self.embedding(tokens))  # (B, L, E)
+        for block in self.blocks:
+            x, _ = block(x, is_causal=True)
+        return self.read_out(self.norm(x))  # (B, L, V)
+
+
+class GPT__by_hand(nn.Module):
+    """The embedding's rows by index, the read-out as a product with the same table, the mask by hand."""
+
+    def __init__(self, V, N, E, H, layers, *, positions=LearnedPositions, **options):
+        super().__init__()
+        self.blocks = nn.ModuleList([TransformerBlock(E, H, bias=False, **options) for _ in range(layers)])
+        self.embedding, self.positions = nn.Embedding(V, E), positions(E, N)
+        self.norm = nn.LayerNorm(E, bias=False)
+
+    def forward(self, tokens):
+        x = self.positions(self.embedding.weight[tokens])
+        mask = torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool, device=x.device).tril()
+        for n in range(len(self.blocks)):
+            x = self.blocks[n](x, attn_mask=mask)[0]
+        return torch.einsum("ble,ve->blv", self.norm(x), self.embedding.weight)
+
+
+def write_on(model, tokens, count, temperature, draw, longest):
+    for _ in range(count):
+        logits = model(tokens[:, -longest:])[:, -1]  # (B, V), after the last character that fits
+        p = (logits / temperature).softmax(dim=-1)
+        tokens = torch.cat([tokens, draw(p)[:, None]], dim=1)
+    return tokens
+
+
+def write_on__by_hand(model, tokens, count, temperature, draw, longest):
+    """A list of columns, and the softmax from exponentials."""
+    columns = list(tokens.unbind(dim=1))
+    while len(columns) < tokens.shape[1] + count:
+        heated = model(torch.stack(columns[-longest:], dim=1))[:, -1, :] * (1 / temperature)
+        weight = (heated - heated.amax(dim=-1, keepdim=True)).exp()
+        columns.append(draw(weight / weight.sum(dim=-1, keepdim=True)))
+    return torch.stack(columns, dim=1)
+
+
+def turn(x, offset):
+    L, D = x.shape[-2:]
+    position = offset + torch.arange(L, device=x.device)  # (L,)
+    speed = 10_000.0 ** (-torch.arange(0, D, 2, device=x.device) / D)  # (D/2,)
+    angle = position[:, None] * speed  # (L, D/2)
+    a, b = x.chunk(2, dim=-1)  # (B, H, L, D/2) each: the two features of every pair
+    return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], dim=-1)
+
+
+def turn__by_hand(x, offset):
+    """Feature by feature."""
+    D, features = x.shape[-1], [None] * x.shape[-1]
+    for m in range(D // 2):
+        angle = torch.tensor([(offset + t) / 10_000 ** (2 * m / D) for t in range(x.shape[-2])]).to(x)
+        features[m] = x[..., m] * angle.cos() - x[..., m + D // 2] * angle.sin()
+        features[m + D // 2] = x[..., m] * angle.sin() + x[..., m + D // 2] * angle.cos()
+    return torch.stack(features, dim=-1)
+
+
+def turn__complex(x, offset):
+    D = x.shape[-1]
+    angle = (offset + torch.arange(x.shape[-2])).double()[:, None] * 10_000.0 ** (-torch.arange(0, D, 2).double() / D)
+    pairs = torch.complex(*x.double().chunk(2, dim=-1)) * torch.polar(torch.ones_like(angle), angle)
+    return torch.cat([pairs.real, pairs.imag], dim=-1).to(x.dtype)
+
+
+def mix_previous(x, weight):
+    before = F.pad(x, (0, 0, 1, 0))[:, :-1]  # (B, L, E): one row of zeros in front, the last token left out
+    return x + weight * before
+
+
+def mix_previous__by_hand(x, weight):
+    mixed = x.clone()
+    mixed[:, 1:] += x[:, :-1] * weight
+    return mixed
 
 
 def text_perplexity(logits, tokens):

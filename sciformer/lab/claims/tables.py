@@ -84,6 +84,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     "mnist-784": (ACCURACY, f"{ACCURACY} enlarged", f"{ACCURACY} on small digits"),
     "mnist-784-published": (ACCURACY,),
     "shakespeare": (LOSS,),
+    "shakespeare-ladder": (LOSS,),
     TWO: (LOSS,),
     LITTLE_TEXT: (LOSS, f"lowest {LOSS}"),
     LENGTHS: ("validation loss at 64", "validation loss at 512", "validation loss at 2048"),

@@ -31,6 +31,7 @@ from sciformer.lab.experiments.sequences import (
     REVERSAL,
     SHAKESPEARE,
     SHAKESPEARE_CELL,
+    SHAKESPEARE_LADDER,
     SHAKESPEARE_LENGTHS,
 )
 from sciformer.lab.settings import ImageSetting, LanguageSetting, Profile
@@ -68,6 +69,7 @@ __all__ = [
     "SEARCH_CLAIMS",
     "SHAKESPEARE",
     "SHAKESPEARE_CELL",
+    "SHAKESPEARE_LADDER",
     "SHAKESPEARE_LENGTHS",
     "Experiment",
     "experiment",
@@ -139,6 +141,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "shakespeare": Experiment(SHAKESPEARE, train_language, seeds=3),
     "additive-2x2": Experiment(ADDITIVE_2X2, train_language, seeds=3),
     "additive-2x2-little-text": Experiment(ADDITIVE_LITTLE_TEXT, partial(train_language, looks=20), seeds=3),
+    "shakespeare-ladder": Experiment(SHAKESPEARE_LADDER, train_language, seeds=5),
     "shakespeare-lengths": Experiment(SHAKESPEARE_LENGTHS, train_lengths, seeds=3),
     "energy-wells": Experiment(ENERGY_WELLS, train_image_transformer, seeds=3),
     "energy-wells-text": Experiment(ENERGY_WELLS_TEXT, train_language, seeds=3),
