@@ -31,6 +31,10 @@ def attend_in_order(
     return after(attend(attention, combine(x, p)), p, attention)
 
 
+def _attend_in_order(x: Tensor, table: Tensor, attention: Callable[[Tensor], Tensor]) -> Tensor:
+    return attention(x + table[: x.shape[1]])
+
+
 def _attend_in_order_cases(draw: Draw) -> Iterator[Case]:
     def attention(x: Tensor) -> Tensor:
         return (x @ x.mT).softmax(dim=-1) @ x
@@ -197,6 +201,13 @@ def sinusoidal_table(
     column = torch.arange(embed_dim)
     frequency = 10000.0 ** -exponent(pair(column), embed_dim)  # (E,): each twice
     return layout(wave(position(length)[:, None] * frequency, column % 2 == 1))
+
+
+def _sinusoidal_table(length: int, embed_dim: int) -> Tensor:
+    position = torch.arange(length)[:, None]  # (L, 1)
+    frequency = 10000.0 ** (-torch.arange(0, embed_dim, 2) / embed_dim)  # (E/2,)
+    angle = position * frequency  # (L, E/2)
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)  # (L, E)
 
 
 def _sinusoidal_table_cases(draw: Draw) -> Iterator[Case]:
@@ -374,6 +385,7 @@ EXERCISES = (
         ),
         cases=_attend_in_order_cases,
         faults=_ATTEND_IN_ORDER_FAULTS,
+        solution=_attend_in_order,
     ),
     Exercise(
         sinusoidal_table,
@@ -389,6 +401,7 @@ EXERCISES = (
         ),
         cases=_sinusoidal_table_cases,
         faults=_SINUSOIDAL_TABLE_FAULTS,
+        solution=_sinusoidal_table,
     ),
     Exercise(
         shift_matrix,

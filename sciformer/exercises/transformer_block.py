@@ -11,8 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sciformer.attention import MultiHeadAttention
+from sciformer.blocks import FeedForward
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Draw, Exercise
+from sciformer.check.modules import run_module
 
 _RESIDUAL = "The residual connection"
 _NORM = "Layer norm"
@@ -170,6 +173,250 @@ _ROOT_MEAN_SQUARE_NORM_FAULTS = (
     ),
 )
 
+
+class LayerNorm(nn.Module):
+    r"""Each token at mean 0 and variance 1, then :math:`g` times it plus :math:`b`. Source: Ba et al. 2016."""
+
+    def __init__(
+        self,
+        embed_dim: int,
+        eps: float = 1e-5,
+        *,
+        weight: Callable[[int], Tensor] = torch.ones,
+        bias: Callable[[int], Tensor] = torch.zeros,
+        middle: Callable[[Tensor], Tensor] = lambda x: x.mean(dim=-1, keepdim=True),
+        spread: Callable[[Tensor, Tensor], Tensor] = lambda x, mean: (x - mean).square().mean(dim=-1, keepdim=True),
+        size: Callable[[Tensor, float], Tensor] = lambda variance, eps: (variance + eps).sqrt(),
+        finish: Callable[..., Tensor] = lambda normed, weight, bias: normed * weight + bias,
+    ):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(weight(embed_dim)), nn.Parameter(bias(embed_dim))
+        self.eps, self.middle, self.spread, self.size, self.finish = eps, middle, spread, size, finish
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens, (B, L, E)."""
+        mean = self.middle(x)
+        return self.finish((x - mean) / self.size(self.spread(x, mean), self.eps), self.weight, self.bias)
+
+
+class _LayerNorm(nn.Module):
+    def __init__(self, embed_dim: int, eps: float = 1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(embed_dim))
+        self.bias = nn.Parameter(torch.zeros(embed_dim))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean = x.mean(dim=-1, keepdim=True)  # (B, L, 1)
+        variance = (x - mean).square().mean(dim=-1, keepdim=True)  # (B, L, 1)
+        return (x - mean) / (variance + self.eps).sqrt() * self.weight + self.bias
+
+
+def _call_layer_norm(answer: Callable[..., Any], x: Tensor, eps: float, **weights: Tensor) -> Any:
+    """What it gives with the given weights, and what a fresh one gives."""
+    output = run_module(answer, (x.shape[-1], eps), weights, x)
+    return output, answer(x.shape[-1], eps).to(x)(x)
+
+
+def _layer_norm_cases(draw: Draw) -> Iterator[Case]:
+    for B, L, E, eps in ((1, 2, 3, 0.1), (2, 3, 5, 0.1), (5, 2, 7, 0.01)):
+        inputs = {"x": draw.normal(B, L, E), "eps": eps, "weight": draw.normal(E), "bias": draw.normal(E)}
+        yield Case(f"{B} sequence{'s' * (B > 1)} of {L} tokens, {E} features each", inputs)
+
+
+_LAYER_NORM_FAULTS = (
+    Fault(
+        "mean left in",
+        "The mean is not subtracted, neither above the fraction line nor in the variance: this is RMS norm.",
+        middle=lambda x: torch.zeros_like(x),
+    ),
+    Fault(
+        "mean square in place of the variance",
+        "It divides by the root of the mean square. The variance measures from the mean: subtract it, then square.",
+        spread=lambda x, mean: x.square().mean(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "E - 1",
+        "The variance is divided by E − 1, as torch does by default. Here it is the plain mean: unbiased=False.",
+        spread=lambda x, mean: x.var(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "over the tokens",
+        "Mean and variance run over the tokens (dim=-2). Each token is normed by itself: dim=-1.",
+        see=_AXIS,
+        middle=lambda x: x.mean(dim=-2, keepdim=True),
+        spread=lambda x, mean: (x - mean).square().mean(dim=-2, keepdim=True),
+    ),
+    Fault(
+        "over the batch",
+        "Mean and variance run over the sequences (dim=0). Each token is normed by itself: dim=-1.",
+        see=_AXIS,
+        middle=lambda x: x.mean(dim=0, keepdim=True),
+        spread=lambda x, mean: (x - mean).square().mean(dim=0, keepdim=True),
+    ),
+    Fault(
+        "over tokens and features",
+        "All tokens of a sequence share one mean and one variance. Each token has its own: dim=-1 and nothing else.",
+        see=_AXIS,
+        middle=lambda x: x.mean(dim=(-2, -1), keepdim=True),
+        spread=lambda x, mean: (x - mean).square().mean(dim=(-2, -1), keepdim=True),
+    ),
+    Fault(
+        "sum in place of the mean",
+        "The squares are summed. The variance is their mean, so that the width of the token does not matter.",
+        spread=lambda x, mean: (x - mean).square().sum(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "absolute values",
+        "It divides by the mean distance from the mean. The root of the mean squared distance is wanted.",
+        spread=lambda x, mean: (x - mean).abs().mean(dim=-1, keepdim=True),
+        size=lambda spread, eps: spread + eps,
+    ),
+    Fault(
+        "no root",
+        "The root is missing: it divides by the variance, and not by the standard deviation.",
+        size=lambda variance, eps: variance + eps,
+    ),
+    Fault(
+        "no ε",
+        "The given ε is not used. It keeps a token of equal features from giving 0/0, and stands under the root.",
+        size=lambda variance, eps: variance.sqrt(),
+    ),
+    Fault(
+        "ε outside the root",
+        "The ε is added to the root. It belongs under the root, beside the variance.",
+        size=lambda variance, eps: variance.sqrt() + eps,
+    ),
+    Fault(
+        "weight missing",
+        "The learned weight g is not used: multiply by it after the division.",
+        finish=lambda normed, weight, bias: normed + bias,
+    ),
+    Fault(
+        "bias missing",
+        "The learned bias b is not used: add it at the end.",
+        finish=lambda normed, weight, bias: normed * weight,
+    ),
+    Fault(
+        "weight and bias exchanged",
+        "Weight and bias are exchanged: the weight multiplies, the bias is added.",
+        finish=lambda normed, weight, bias: normed * bias + weight,
+    ),
+    Fault(
+        "bias first",
+        "The bias is added before the weight multiplies. First multiply by g, then add b.",
+        finish=lambda normed, weight, bias: (normed + bias) * weight,
+    ),
+    Fault(
+        "weight starts at 0",
+        "The weight starts at 0, so that a fresh norm returns its bias whatever comes in. It starts at 1.",
+        weight=torch.zeros,
+    ),
+    Fault(
+        "weight starts at random",
+        "The weight starts at random. A fresh norm should only norm: the weight starts at 1.",
+        weight=torch.randn,
+    ),
+    Fault(
+        "bias starts at 1",
+        "The bias starts at 1, so that a fresh norm gives tokens of mean 1. It starts at 0.",
+        bias=torch.ones,
+    ),
+    Fault(
+        "bias starts at random",
+        "The bias starts at random. A fresh norm should only norm: the bias starts at 0.",
+        bias=torch.randn,
+    ),
+)
+
+
+class FeedForwardNetwork(nn.Module):
+    r"""Two linear maps with GELU between them, :math:`\phi(x W_1 + b_1) W_2 + b_2`."""
+
+    def __init__(
+        self,
+        embed_dim: int,
+        hidden_dim: int,
+        *,
+        combine: Callable[..., Tensor] = lambda x, up, down, activation: down(activation(up(x))),
+        activation: Callable[[Tensor], Tensor] = F.gelu,
+    ):
+        super().__init__()
+        self.up, self.down = nn.Linear(embed_dim, hidden_dim), nn.Linear(hidden_dim, embed_dim)
+        self.combine, self.activation = combine, activation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens, (B, L, E)."""
+        return self.combine(x, self.up, self.down, self.activation)
+
+
+class _FeedForwardNetwork(nn.Module):
+    def __init__(self, embed_dim: int, hidden_dim: int):
+        super().__init__()
+        self.up = nn.Linear(embed_dim, hidden_dim)
+        self.down = nn.Linear(hidden_dim, embed_dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.down(F.gelu(self.up(x)))
+
+
+def _call_feed_forward(answer: Callable[..., Any], x: Tensor, **weights: Tensor) -> Any:
+    return run_module(answer, (x.shape[-1], len(weights["up.bias"])), weights, x)
+
+
+def _drawn(draw: Draw, shapes: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
+    return {name: draw.normal(*shape) for name, shape in shapes.items()}
+
+
+def _linear(name: str, inputs: int, outputs: int) -> dict[str, tuple[int, ...]]:
+    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
+
+
+def _feed_forward_cases(draw: Draw) -> Iterator[Case]:
+    for B, L, E, hidden in ((1, 1, 2, 3), (1, 2, 3, 5), (2, 3, 5, 11)):
+        shapes = {"x": (B, L, E)} | _linear("up", E, hidden) | _linear("down", hidden, E)
+        yield Case(f"tokens of {E} features, {hidden} hidden ones", _drawn(draw, shapes))
+
+
+_FEED_FORWARD_FAULTS = (
+    Fault(
+        "no activation",
+        "There is no activation between the two linear maps, so that together they are only one linear map.",
+        combine=lambda x, up, down, activation: down(up(x)),
+    ),
+    Fault(
+        "activation at the end",
+        "The activation comes after the second linear map. It belongs between the two.",
+        combine=lambda x, up, down, activation: activation(down(up(x))),
+    ),
+    Fault(
+        "activation before the first map",
+        "The activation comes before the first linear map. It belongs between the two.",
+        combine=lambda x, up, down, activation: down(up(activation(x))),
+    ),
+    Fault(
+        "activation twice",
+        "There is an activation after the second linear map, too. There is one only, between the two maps.",
+        combine=lambda x, up, down, activation: activation(down(activation(up(x)))),
+    ),
+    Fault(
+        "input added",
+        "The input is added to the result. The block does that; here the result of the second map alone is wanted.",
+        see=_RESIDUAL,
+        combine=lambda x, up, down, activation: x + down(activation(up(x))),
+    ),
+    Fault("ReLU", "The activation is ReLU; here it is GELU, F.gelu.", activation=F.relu),
+    Fault("SiLU", "The activation is SiLU, x · sigmoid(x); here it is GELU, F.gelu.", activation=F.silu),
+    Fault("tanh", "The activation is tanh; here it is GELU, F.gelu.", activation=torch.tanh),
+    Fault("sigmoid", "The activation is the sigmoid; here it is GELU, F.gelu.", activation=torch.sigmoid),
+    Fault(
+        "approximate",
+        "This is the approximation of GELU by a tanh. The exact one is wanted: F.gelu without an option.",
+        activation=partial(F.gelu, approximate="tanh"),
+    ),
+)
+
+
 # The ways to get one branch of a pre-norm block wrong, `x + f(norm(x))`, with a sentence for each.
 _SLIPS: dict[str, tuple[str, str, Callable[..., Tensor]]] = {
     "residual missing": (
@@ -252,6 +499,62 @@ def _pre_norm_block_cases(draw: Draw) -> Iterator[Case]:
         yield Case(f"{length} tokens of {embed_dim} features, each function given by its weights", inputs)
 
 
+class Block(nn.Module):
+    """A pre-norm block: x + attention(norm(x)), then x + feed_forward(norm(x))."""
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        norms: Callable[..., tuple] = lambda norm_1, norm_2: (norm_1, norm_2),
+        look: Callable[..., Tensor] = _branch,
+        think: Callable[..., Tensor] = lambda seen, f, norm, x: _branch(seen, f, norm),
+    ):
+        super().__init__()
+        self.attention_norm, self.feed_forward_norm = nn.LayerNorm(embed_dim), nn.LayerNorm(embed_dim)
+        self.attention = MultiHeadAttention(embed_dim, num_heads)
+        self.feed_forward = FeedForward(embed_dim, 4 * embed_dim)
+        self.norms, self.look, self.think = norms, look, think
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens, (B, L, E)."""
+        first, second = self.norms(self.attention_norm, self.feed_forward_norm)
+        seen = self.look(x, lambda y: self.attention(y)[0], first)
+        return self.think(seen, self.feed_forward, second, x)
+
+
+class _Block(nn.Module):
+    def __init__(self, embed_dim: int, num_heads: int):
+        super().__init__()
+        self.attention_norm = _LayerNorm(embed_dim)
+        self.attention = MultiHeadAttention(embed_dim, num_heads)
+        self.feed_forward_norm = _LayerNorm(embed_dim)
+        self.feed_forward = _FeedForwardNetwork(embed_dim, 4 * embed_dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attention(self.attention_norm(x))[0]
+        return x + self.feed_forward(self.feed_forward_norm(x))
+
+
+def _call_block_class(answer: Callable[..., Any], x: Tensor, num_heads: int, **weights: Tensor) -> Any:
+    # No input: the softmax cancels it, so that its gradient is nothing but rounding errors.
+    weights["attention.k_proj.bias"] = torch.zeros_like(weights["attention.q_proj.bias"])
+    return run_module(answer, (x.shape[-1], num_heads), weights, x)
+
+
+def _block_cases(draw: Draw) -> Iterator[Case]:
+    for B, L, E, H in ((1, 2, 2, 1), (2, 3, 6, 2)):
+        shapes: dict[str, tuple[int, ...]] = {"attention_norm.weight": (E,), "attention_norm.bias": (E,)}
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            shapes |= _linear(f"attention.{name}", E, E)
+        del shapes["attention.k_proj.bias"]
+        shapes |= {"feed_forward_norm.weight": (E,), "feed_forward_norm.bias": (E,)}
+        shapes |= _linear("feed_forward.up", E, 4 * E) | _linear("feed_forward.down", 4 * E, E)
+        inputs = {"x": draw.normal(B, L, E), "num_heads": H} | _drawn(draw, shapes)
+        yield Case(f"{L} tokens of {E} features, {H} head{'s' * (H > 1)}", inputs)
+
+
 def _slips() -> Iterator[Fault]:
     """Each slip in both branches, then in one of them."""
 
@@ -264,6 +567,53 @@ def _slips() -> Iterator[Fault]:
         yield Fault(f"{name}, attention", says.format(" at attention"), see=see, look=step)
         yield Fault(f"{name}, feed-forward", says.format(" at the feed-forward"), see=see, think=in_think(step))
 
+
+_BLOCK_FAULTS = (
+    *_slips(),
+    Fault(
+        "one norm shared",
+        "The first norm is used twice. The feed-forward has a norm of its own, with weights of its own.",
+        norms=lambda norm_1, norm_2: (norm_1, norm_1),
+    ),
+    Fault(
+        "norms exchanged",
+        "The two norms are exchanged: attention_norm belongs before attention, the other one before the feed-forward.",
+        norms=lambda norm_1, norm_2: (norm_2, norm_1),
+    ),
+    Fault(
+        "block's input added",
+        "The second sum adds the block's input. It has to add what came out of the first sum, or attention is lost.",
+        see=_RESIDUAL,
+        think=lambda seen, f, norm, x: x + f(norm(seen)),
+    ),
+    Fault(
+        "block's input added again",
+        "The second sum adds the block's input once more. What came out of the first sum holds it already.",
+        see=_RESIDUAL,
+        think=lambda seen, f, norm, x: seen + x + f(norm(seen)),
+    ),
+    Fault(
+        "norm at the end",
+        "The result is normed once more. A pre-norm block ends with a plain sum; a norm follows after the last block.",
+        think=lambda seen, f, norm, x: norm(seen + f(norm(seen))),
+    ),
+    Fault(
+        "branches side by side",
+        "The feed-forward reads the block's input, side by side with attention. It reads what the first sum gave.",
+        think=lambda seen, f, norm, x: seen + f(norm(x)),
+    ),
+    Fault(
+        "no feed-forward",
+        "The block ends after attention: the feed-forward is missing.",
+        see=_FEED_FORWARD,
+        think=lambda seen, f, norm, x: seen,
+    ),
+    Fault(
+        "no attention",
+        "The block begins with the feed-forward: attention is missing.",
+        look=lambda x, f, norm: x,
+    ),
+)
 
 _PRE_NORM_BLOCK_FAULTS = (
     *_slips(),
@@ -551,13 +901,64 @@ _QUIET_BRANCH_FAULTS = (
 
 EXERCISES = (
     Exercise(
+        LayerNorm,
+        notebook="05",
+        section=_NORM,
+        level="middle",
+        minutes=8,
+        hints=(
+            "Three steps: the mean of each token, the variance of each token, and the formula. The two parameters "
+            "stand in `__init__`: `self.weight = nn.Parameter(torch.ones(embed_dim))`.",
+            "`x.mean(dim=-1, keepdim=True)` has shape (B, L, 1), so that each token gets a mean of its own. The "
+            "variance is the mean of `(x - mean) ** 2` over the same axis.",
+        ),
+        cases=_layer_norm_cases,
+        faults=_LAYER_NORM_FAULTS,
+        call=_call_layer_norm,
+        returns=("output with the given weight and bias", "output of a fresh norm"),
+        solution=_LayerNorm,
+    ),
+    Exercise(
+        FeedForwardNetwork,
+        notebook="05",
+        section=_FEED_FORWARD,
+        level="easy",
+        minutes=5,
+        hints=(
+            "Two layers, `nn.Linear(embed_dim, hidden_dim)` and `nn.Linear(hidden_dim, embed_dim)`, are set as "
+            "attributes in `__init__` after `super().__init__()`.",
+            "Read the formula from the inside: first `self.up`, then `F.gelu`, then `self.down`.",
+        ),
+        cases=_feed_forward_cases,
+        faults=_FEED_FORWARD_FAULTS,
+        call=_call_feed_forward,
+        solution=_FeedForwardNetwork,
+    ),
+    Exercise(
+        Block,
+        notebook="05",
+        section=_ORDERS,
+        level="middle",
+        minutes=10,
+        hints=(
+            "`__init__` makes four parts and nothing else. `forward` has two lines, one for each branch, and both have "
+            "the form x + f(norm(x)).",
+            "`self.attention(y)` returns a pair, the outputs and the weights: take `[0]`. The second line starts from "
+            "the x that the first line has made.",
+        ),
+        cases=_block_cases,
+        faults=_BLOCK_FAULTS,
+        call=_call_block_class,
+        solution=_Block,
+    ),
+    Exercise(
         root_mean_square_norm,
         notebook="05",
         section=_NORM,
         level="easy",
         minutes=4,
         hints=(
-            "Start from `MyLayerNorm`. What has to go, and over which axis does the mean of the squares run?",
+            "Start from `LayerNorm`. What has to go, and over which axis does the mean of the squares run?",
             "`x.square().mean(dim=-1, keepdim=True)` has shape (B, L, 1), so that each token is divided by a "
             "number of its own. The ε stands under the root.",
         ),

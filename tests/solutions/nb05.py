@@ -2,6 +2,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from sciformer import MultiHeadAttention
+
 
 def root_mean_square_norm(x, weight, eps):
     mean_square = x.square().mean(dim=-1, keepdim=True)  # (B, L, 1)
@@ -78,3 +80,80 @@ def QuietBranch__sequential(embed_dim, function):
     branch = Branch(nn.LayerNorm(embed_dim), function)
     branch.register_parameter("gain", nn.Parameter(torch.zeros(embed_dim)))
     return branch
+
+
+class LayerNorm(nn.Module):
+    def __init__(self, embed_dim, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(embed_dim))
+        self.bias = nn.Parameter(torch.zeros(embed_dim))
+        self.eps = eps
+
+    def forward(self, x):
+        mean = x.mean(dim=-1, keepdim=True)  # (B, L, 1)
+        variance = (x - mean).square().mean(dim=-1, keepdim=True)  # (B, L, 1)
+        return (x - mean) / (variance + self.eps).sqrt() * self.weight + self.bias
+
+
+class LayerNorm__in_place(nn.Module):
+    def __init__(self, embed_dim, eps=1e-5):
+        super().__init__()
+        self.eps = eps
+        self.weight, self.bias = nn.Parameter(torch.empty(embed_dim)), nn.Parameter(torch.empty(embed_dim))
+        nn.init.ones_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x):
+        variance, mean = torch.var_mean(x, dim=2, correction=0, keepdim=True)
+        return torch.addcmul(self.bias, (x - mean) * torch.rsqrt(variance + self.eps), self.weight)
+
+
+def LayerNorm__torch(embed_dim, eps=1e-5):
+    return nn.LayerNorm(embed_dim, eps)
+
+
+class FeedForwardNetwork(nn.Module):
+    def __init__(self, embed_dim, hidden_dim):
+        super().__init__()
+        self.up = nn.Linear(embed_dim, hidden_dim)
+        self.down = nn.Linear(hidden_dim, embed_dim)
+
+    def forward(self, x):
+        return self.down(F.gelu(self.up(x)))
+
+
+class FeedForwardNetwork__by_hand(nn.Module):
+    def __init__(self, embed_dim, hidden_dim):
+        super().__init__()
+        self.up, self.down = nn.Linear(embed_dim, hidden_dim), nn.Linear(hidden_dim, embed_dim)
+
+    def forward(self, x):
+        hidden = x @ self.up.weight.T + self.up.bias
+        hidden = hidden * (1 + torch.erf(hidden / 2**0.5)) / 2
+        return hidden @ self.down.weight.T + self.down.bias
+
+
+class Block(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.attention_norm = LayerNorm(embed_dim)
+        self.attention = MultiHeadAttention(embed_dim, num_heads)
+        self.feed_forward_norm = LayerNorm(embed_dim)
+        self.feed_forward = FeedForwardNetwork(embed_dim, 4 * embed_dim)
+
+    def forward(self, x):
+        x = x + self.attention(self.attention_norm(x))[0]
+        return x + self.feed_forward(self.feed_forward_norm(x))
+
+
+class Block__in_steps(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.attention = MultiHeadAttention(embed_dim, num_heads)
+        self.attention_norm, self.feed_forward_norm = nn.LayerNorm(embed_dim), nn.LayerNorm(embed_dim)
+        self.feed_forward = FeedForwardNetwork__by_hand(embed_dim, 4 * embed_dim)
+
+    def forward(self, x):
+        looked, _ = self.attention(self.attention_norm(x), need_weights=True)
+        seen = torch.add(x, looked)
+        return sum([seen, self.feed_forward(self.feed_forward_norm(seen))])
