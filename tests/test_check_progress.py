@@ -129,8 +129,8 @@ def test_the_command_shows_what_is_solved(kept, capsys):
     capsys.readouterr()
     assert main(["progress"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert "02  ◧■□□    masked_weights, future_leaks, test_attention" in out
-    assert out[-1].startswith("1 of 59 exercises solved, 2 of ")
+    assert "02  ◧■□□□   masked_weights, AttentionHead, future_leaks, test_attention" in out
+    assert out[-1].startswith("1 of 60 exercises solved, 2 of ")
 
 
 def test_the_command_draws_the_course(kept, capsys, tmp_path):
@@ -143,6 +143,7 @@ def test_the_command_draws_the_course(kept, capsys, tmp_path):
     assert found["02"] == {
         "masked_weights": "open",
         "scaled_dot_product": "solved",
+        "AttentionHead": "open",
         "future_leaks": "open",
         "test_attention": "open",
     }
