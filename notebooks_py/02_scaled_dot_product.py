@@ -502,8 +502,8 @@ plotting.show("Two rows of weights of it at its second look: most goes to animal
 
 # %% [markdown]
 # With *tired*, *it* is the animal. With *wide*, *it* is the street. We set the matrices by hand, so this proves only
-# that two looks **can** do it, and that one cannot. That training finds such matrices is what Google's report showed,
-# for one of the eight heads between the fifth and the sixth layer of a translator. Looking again and again, with new
+# that two looks **can** do it, and that one cannot. That a trained translator looks in just this
+# way is what Google's report showed, for one of the eight heads between its fifth and its sixth layer. Looking again and again, with new
 # matrices each time, is why transformers have layers (notebook 05).
 
 # %% [markdown]
@@ -729,8 +729,8 @@ print("asked ", asked[0].item(), "  answer", answer[0].item())
 
 
 # %% [markdown]
-# Keys and values are numbers, and an **embedding** table gives each a vector that is learned as well. A pair becomes
-# one token, the sum of both vectors. The model must find out by itself that the query should meet the key's part, and
+# The keys and values of this task are whole numbers, and an **embedding** table gives each of them a vector that is
+# learned as well. A pair becomes one token, the sum of both vectors. The model must find out by itself that the query should meet the key's part, and
 # that the value's part should be handed over.
 
 # %%
@@ -1032,8 +1032,9 @@ check.test_attention(test_attention)
 #
 # <details><summary>Answer</summary>
 #
-# At 256 the unscaled head is still behind after 100 steps, though less so. A smaller learning rate makes up for part
-# of what the scale does. So a claim such as "it does not train without the scale" needs its learning rate beside it.
+# Compare the mean of its losses with that of `train(look_up(0, head_dim=256), lr=0.003)`, for several seeds. Adam moves
+# each parameter by about `lr` in a step, and with it the scores of the unscaled head by more, so the two settings act
+# together. A claim such as "it does not train without the scale" needs its learning rate beside it.
 #
 # </details>
 #
