@@ -902,8 +902,8 @@ print("accuracy after 300 steps:      ", "  ".join(f"{accuracy(model):.3f}" for 
 #   came before it.
 # - **FlashAttention** ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)) computes the same outputs without ever
 #   storing the matrix of weights (notebook 15).
-# - In BERT, [Clark et al. 2019](https://arxiv.org/abs/1906.04341) found heads in which a word looks at an earlier
-#   mention of the same thing, as our *it* does.
+# - In BERT, [Clark et al. 2019](https://arxiv.org/abs/1906.04341) found a head in which a word often looks at an
+#   earlier mention of the same thing, as our *it* does.
 
 # %% [markdown]
 # ## Takeaways

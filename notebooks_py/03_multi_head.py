@@ -15,8 +15,8 @@
 # that sums to 1. Can *chased* ask three questions with one row?
 #
 # In 2017 [Vaswani and colleagues](https://arxiv.org/abs/1706.03762) wrote that with a single head "averaging inhibits
-# this". They ran eight small heads side by side instead of one large one, at no extra cost, and called it
-# [**multi-head attention**](../docs/glossary.md#m). Every transformer since has kept the idea.
+# this". They ran eight small heads side by side instead of one large one, at about the same cost, and called it
+# [**multi-head attention**](../docs/glossary.md#m). All the large models that you know have kept it.
 #
 # After this notebook you can
 #
@@ -90,7 +90,9 @@ print("equal scores:", [round(y, 3) for y in both.tolist()], " doubled:", [round
 
 # %% [markdown]
 # Both answers arrive, each by half, and a later matrix can double them. So **one head is enough here**, although it
-# has a single row of weights. (You find the opposite in many tutorials, with just this example.)
+# has a single row of weights. (It is tempting to conclude the
+# opposite, since both words share one unit of weight. But half of each answer is enough, as long as the halves arrive
+# apart.)
 #
 # The trick was that *dog* and *cat* never write into the same channel. But a value is computed from the word alone,
 # and tomorrow the cat may chase the dog. Then *cat* is the answer to *who*, and its value still sits in the second
@@ -784,14 +786,14 @@ plotting.show("Steps to a loss of 0.3 for five seeds: with eight heads the wrong
 # ## Today
 #
 # - The first transformer ([2017](https://arxiv.org/abs/1706.03762)) had 8 heads of 64 features, **BERT**
-#   ([2018](https://arxiv.org/abs/1810.04805)) 12 of 64, and **GPT-3** ([2020](https://arxiv.org/abs/2005.14165)) 96
+#   ([2018](https://arxiv.org/abs/1810.04805), the base version) 12 of 64, and **GPT-3** ([2020](https://arxiv.org/abs/2005.14165)) 96
 #   of 128. The number grew much faster than the size.
 # - **Llama 3** ([2024](https://arxiv.org/abs/2407.21783)) in its version of 8 billion parameters has 32 query heads,
 #   but only 8 heads of keys and values: four neighbours share one. This is [**grouped-query
 #   attention**](../docs/glossary.md#g) ([Ainslie et al. 2023](https://arxiv.org/abs/2305.13245)), and it makes the
 #   memory of a long chat four times smaller. You can build it in exercise 6.
-# - Some heads can be named. In BERT, [Clark et al. 2019](https://arxiv.org/abs/1906.04341) found heads that go from a
-#   verb to its direct object, and from a noun to its determiner: *chased* → *cat*, *cat* → *the*.
+# - Some heads can be named. In BERT, [Clark et al. 2019](https://arxiv.org/abs/1906.04341) found a head that connects
+#   a direct object with its verb, *cat* with *chased*, and another one that connects a noun with its determiner.
 # - Many can be removed. [Voita et al. 2019](https://arxiv.org/abs/1905.09418) cut 38 of the 48 heads in the encoder
 #   of a translator and lost 0.15 BLEU, a measure of translation quality.
 
@@ -1147,6 +1149,7 @@ check.test_heads(test_heads)
 # - [Ainslie et al. 2023](https://arxiv.org/abs/2305.13245): grouped queries, figure 2 for the picture.
 # - [Dai et al. 2019](https://arxiv.org/abs/1901.02860), section 3.3: the optional section's bias in a language model.
 #
-# *chased* can now ask who and whom at the same time. But look at the picture of the shuffled sentence: our heads
-# found the words wherever they stood. How, then, should they know that *dog bites man* is not *man bites dog*?
+# *chased* can now ask who and whom at the same time. But nothing in a head says where a word stands: exchange
+# two words, and each takes its query, its key and its value along. How, then, should it know that *dog bites man* is not
+# *man bites dog*?
 # Notebook 04 gives the words an order.
