@@ -5,18 +5,25 @@
 #
 # ← [02 Scaled dot-product attention](02_scaled_dot_product.ipynb) · [the map of the course](00_welcome.ipynb) · [04 Positions](04_positions.ipynb) →
 #
-# Needs: notebook 02 · runs in about 30 s on two CPU cores · about 2½ hours of study
+# Needs: notebook 02 · runs in about 60 s on two CPU cores · about 3 hours of study
 
 # %% [markdown]
+# *Yesterday the dog chased the cat.*
+#
+# To understand *chased*, you need to know **who** chased, **whom**, and **when**. You looked for all three at once,
+# and you never confused the answers. The head of notebook 02 has one query for each word, and its weights are one row
+# that sums to 1. Can *chased* ask three questions with one row?
+#
+# In 2017 [Vaswani and colleagues](https://arxiv.org/abs/1706.03762) wrote that with a single head "averaging inhibits
+# this". They ran eight small heads side by side instead of one large one, at about the same cost, and called it
+# [**multi-head attention**](../docs/glossary.md#m). All the large models that you know have kept it.
+#
 # After this notebook you can
 #
-# - say what one head cannot do, and how large its error stays;
-# - build multi-head attention, first as a loop, then as one batch, equal to torch's;
-# - recognise three mistakes by the picture or the number they leave behind;
-# - compute a bias from the activations, and tell which kind cancels.
-
-# %% [markdown]
-# New against notebook 02: several softmaxes side by side, and trained projections around them.
+# - say what one head cannot do, and check it with numbers;
+# - build multi-head attention, first as a loop and then as one batch, equal to torch's;
+# - recognise a wrong split and a wrong scale by the trace they leave;
+# - say whether more heads help, and separate the number of heads from their size.
 
 # %%
 # Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.
@@ -38,84 +45,132 @@ import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
-from sciformer import (
-    DotProductScore,
-    MultiHeadAttention,
-    attend,
-    causal_mask,
-    check,
-    course,
-    dot_product_scores,
-    plotting,
-)
-from sciformer.lab.metrics import mean_and_error
-from sciformer.training import TrainConfig, fit
+from sciformer import MultiHeadAttention, attend, causal_mask, check, course, dot_product_scores, plotting
+from sciformer.teach.diagrams.heads import split_and_merge
 
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 # %% [markdown]
-# **Predict.** An attention layer is asked two things at once: *who* and *where*. It may have 1, 2, 4 or 8 heads, always with
-# the same number of parameters. Which number does best? Is more always better? Write your guess down; the end of the
-# notebook measures it.
+# ## Predict first
+#
+# An attention layer is asked two questions at once. Its width is fixed, and it may share it out among 1, 2, 4 or 8
+# heads, so that all four have the same number of parameters.
+#
+# 1. Which number of heads does best?
+# 2. And if more heads turn out to be worse: is it because there are *more* of them, or because each one is *smaller*?
+#
+# Write both answers down. The end of the notebook measures them.
 
 # %% [markdown]
 # ## One head is one weighted average
 #
-# *sat* wants to know **who** sat and **where**. Let *cat* carry the answer to the first question, *mat* to the second.
+# Let *chased* look for two things only, **who** and **whom**. Suppose that the head has already found both nouns and
+# gives them equally high scores. What does *chased* receive?
+#
+# That depends on what the nouns hand over. First let *dog* write 1 into the first
+# [**channel**](../docs/glossary.md#f), which is another word for feature, and *cat* into the second.
 
 # %%
-words = ["the", "cat", "sat", "on", "the", "mat"]
-value = torch.zeros(6, 2)  # columns: who, where
-value[1, 0] = 1.0  # cat answers "who"
-value[5, 1] = 1.0  # mat answers "where"
+words = ["yesterday", "the", "dog", "chased", "the", "cat"]
+labels = {"rows": words, "columns": ["yest.", *words[1:]]}  # for the pictures
 
 
-# %% [markdown]
-# What *sat* receives is one softmax over the six words, times these values.
-
-# %%
-def read(cat_score, mat_score):
+def received(sentence, value, subject_score, object_score):
     scores = torch.zeros(6)
-    scores[1], scores[5] = cat_score, mat_score
-    return scores.softmax(dim=-1) @ value  # (2,): who, where
+    scores[2], scores[5] = subject_score, object_score  # the subject stands at 2, the object at 5
+    return scores.softmax(dim=-1) @ torch.tensor([value.get(word, (0.0, 0.0)) for word in sentence])
 
 
-for cat_score, mat_score in [(5.0, 0.0), (0.0, 5.0), (5.0, 5.0)]:
-    who, where = read(cat_score, mat_score)
-    print(f"scores {cat_score:.0f} and {mat_score:.0f}: who {who:.2f}, where {where:.2f}")
+own_channel = {"dog": (1.0, 0.0), "cat": (0.0, 1.0)}
+both = received(words, own_channel, 5, 5)
+print("equal scores:", [round(y, 3) for y in both.tolist()], " doubled:", [round(y, 3) for y in (2 * both).tolist()])
 
 # %% [markdown]
-# Could some other pair of scores give both? No: the weights of a row sum to 1, so *who* and *where* share one unit.
+# Both answers arrive, each by half, and a later matrix can double them. So **one head is enough here**, although it
+# has a single row of weights. (It is tempting to conclude the
+# opposite, since both words share one unit of weight. But half of each answer is enough, as long as the halves arrive
+# apart.)
+#
+# The trick was that *dog* and *cat* never write into the same channel. But a value is computed from the word alone,
+# and tomorrow the cat may chase the dog. Then *cat* is the answer to *who*, and its value still sits in the second
+# channel.
 
 # %%
-lead = torch.linspace(-5, 5, 41)
-answers = torch.stack([read(5 + d / 2, 5 - d / 2) for d in lead])  # (41, 2)
-series = {"who": answers[:, 0], "where": answers[:, 1], "both together": answers.sum(dim=-1)}
-plotting.curves(
-    {name: list(zip(lead.tolist(), y.tolist(), strict=True)) for name, y in series.items()},
-    xlabel="score of cat minus score of mat",
-    ylabel="received by sat",
-    title="one softmax: what one gains, the other loses",
+turned = ["yesterday", "the", "cat", "chased", "the", "dog"]
+for sentence in (words, turned):
+    print(" ".join(sentence), [round(y, 3) for y in received(sentence, own_channel, 5, 5).tolist()])
+
+# %% [markdown]
+# The two sentences give the same output. From it, nobody can say who chased whom. The head would have to favour one
+# of the two, and what it favours in one answer it loses in the other.
+#
+# How much? Let the subject get the share $t$ and the object $1 - t$, and let both hand over random numbers of
+# variance 1 that have nothing to do with each other. All that is left is the average $y = t s + (1 - t) o$. The best
+# that one can do is to multiply it by a fitting number, one for each answer. We draw 10,000 sentences and let least
+# squares find these numbers.
+
+# %%
+s, o = torch.randn(2, 10_000, 1, generator=torch.Generator().manual_seed(0)).double()  # subject and object
+
+
+def best_error(y, answer):  # of the best linear read-out of y
+    return (y @ torch.linalg.lstsq(y, answer).solution - answer).square().mean().item()
+
+
+shares = torch.linspace(0, 1, 21).tolist()
+who = [best_error(t * s + (1 - t) * o, s) for t in shares]
+whom = [best_error(t * s + (1 - t) * o, o) for t in shares]
+for n in (0, 5, 10, 15, 20):
+    print(
+        f"share of the subject {shares[n]:.2f}: error of who {who[n]:.2f}, of whom {whom[n]:.2f}, sum {who[n] + whom[n]:.2f}"
+    )
+
+# %%
+series = {"who": who, "whom": whom, "mean of both": [(a + b) / 2 for a, b in zip(who, whom, strict=True)]}
+points = {name: list(zip(shares, y, strict=True)) for name, y in series.items()}
+ax = plotting.curves(points, xlabel="share of the subject", ylabel="error", title="one row of weights for two answers")
+ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+plotting.show(
+    "The error of who falls as the share of the subject grows, that of whom rises, and their mean is level at one half."
 )
-plt.show()
 
 # %% [markdown]
-# Two heads are two softmaxes. Each keeps its own answer, and the answers are laid side by side.
+# Up to the sampling error the sum is 1, wherever the head leans. It is a theorem: the best factor is $a = t / (t^2 + (1-t)^2)$, the errors are
+#
+# $$\frac{(1-t)^2}{t^2 + (1-t)^2} \quad\text{and}\quad \frac{t^2}{t^2 + (1-t)^2},$$
+#
+# and they add up to 1. Not knowing anything would cost $1 + 1$. So one head answers one of two questions, or half of
+# each, and its mean error never falls below **0.5**.
+#
+# Another way to say it uses the **rank** of a matrix, the number of rows that are not combinations of the others.
+# *chased* wants two different rows of weights, one for each answer. A head has one row, and all its channels share
+# it.
 
 # %%
-who = read(5.0, 0.0)[0]  # head 0
-where = read(0.0, 5.0)[1]  # head 1
-print(f"who {who:.2f}, where {where:.2f}, together {who + where:.2f}")
+wanted = torch.zeros(2, 6)  # one row of weights for each answer
+wanted[0, 2] = wanted[1, 5] = 1.0
+one_row = torch.tensor([0.0, 0.0, 0.5, 0.0, 0.0, 0.5])
+one_head = torch.stack([3 * one_row, -2 * one_row])  # whatever factors a later matrix brings in
+print(
+    "wanted: rank",
+    torch.linalg.matrix_rank(wanted).item(),
+    "  one head: rank",
+    torch.linalg.matrix_rank(one_head).item(),
+)
 
 # %% [markdown]
+# Two heads are two rows of weights. Each keeps its own answer, and the answers are laid side by side: rank 2.
+#
 # ## Heads as a loop
 #
-# Each head gets three small matrices of its own, from $E$ numbers a word down to $D = E/H$.
+# Each head gets three small matrices of its own, from the $E$ features of a word down to $D = E/H$. $E$ is the
+# [**embedding dimension**](../docs/glossary.md#e), $H$ the number of heads and $D$ the head dimension.
 
 # %%
-B, L, E, H = 1, len(words), 12, 3
+B, L, E, H = 1, len(words), 6, 3
 D = E // H
 vectors = {word: torch.randn(E) for word in words}
 x = torch.stack([vectors[word] for word in words])[None]  # (B, L, E)
@@ -132,11 +187,11 @@ looped = torch.cat(outputs, dim=-1)  # (B, L, H·D) = (B, L, E)
 looped.shape
 
 # %% [markdown]
-# Nothing is trained yet, and still each head looks elsewhere: different projections, different dot products.
+# Nothing is trained yet, and still each head looks elsewhere: different matrices give different dot products.
 
 # %%
-plotting.heads(torch.cat(maps), rows=words, columns=words)
-plt.show()
+plotting.heads(torch.cat(maps), **labels)
+plotting.show("The weights of three untrained heads over the six words, each with a different pattern.")
 
 # %% [markdown]
 # ## The formula and its shapes
@@ -150,69 +205,138 @@ plt.show()
 # | the same for all heads | `big_q`, … | (E, H·D) = (E, E) |
 # | queries, keys, values, split | `q`, `k`, `v` | (B, H, L, D) |
 # | scores, weights | `scores`, `weights` | (B, H, L, L) |
-# | heads side by side | `merge(output)` | (B, L, E) |
+# | heads side by side | `merge_heads(output)` | (B, L, E) |
 # | $W^O$ | `w_o` | (E, E) |
 #
-# Source: Vaswani et al. 2017, arXiv:1706.03762, section 3.2.2.
+# Source: [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), section 3.2.2.
 
 # %% [markdown]
 # ## All heads at once
 #
-# Set the small matrices side by side: one product with an $E \times E$ matrix does the work of $H$ small ones.
+# A loop over heads wastes a GPU, which likes one large product better than many small ones. So set the small matrices
+# side by side: one product with an $E \times E$ matrix does the work of $H$ small ones.
 
 # %%
 big_q, big_k, big_v = (torch.cat(list(w), dim=1) for w in (w_q, w_k, w_v))  # (E, E) each
-torch.testing.assert_close((x @ big_q)[..., D : 2 * D], x @ w_q[1])
+torch.testing.assert_close((x @ big_q)[..., D : 2 * D], x @ w_q[1])  # head 1 is the second slice of the features
 big_q.shape
 
 
 # %% [markdown]
-# The result holds the heads one behind the other in its last axis. `view` names them; `transpose` moves them to where
-# a batch belongs. `merge` is its inverse.
+# The result holds the heads one behind the other in its last axis: the first $D$ features belong to head 0, the next
+# $D$ to head 1, and so on. Attention wants each head as if it were a sentence of its own, (B, H, L, D).
+#
+# ### Exercise 1 · easy · 5 minutes
+#
+# Split into heads. `x` is (B, L, E), and `num_heads`, H, divides E. Return (B, H, L, D) with D = E/H: head $h$ of
+# token $i$ holds the features from $h \cdot D$ to $(h + 1) \cdot D$ of that token. H may be 1. The notebook goes on
+# with your function.
 
 # %%
-def split(x, num_heads):
-    B, L, E = x.shape
-    x = x.view(B, L, num_heads, E // num_heads)  # (B, L, H, D)
-    return x.transpose(1, 2)  # (B, H, L, D)
+def split_heads(x, num_heads):  # (B, L, E)
+    raise NotImplementedError  # (B, H, L, D)
 
 
-def merge(x):
-    return x.transpose(1, 2).flatten(-2)  # (B, H, L, D) -> (B, L, H, D) -> (B, L, E)
+split_heads = check.split_heads.use(split_heads)
 
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `x.view(B, L, H, D)`, or `x.unflatten(-1, (H, D))`, cuts the last axis and moves no number.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `transpose(1, 2)` exchanges the second and the third axis. It is needed after the cut, and only there.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def split_heads(x, num_heads):
+#     B, L, E = x.shape
+#     x = x.view(B, L, num_heads, E // num_heads)  # (B, L, H, D)
+#     return x.transpose(1, 2)  # (B, H, L, D)
+# ```
+#
+# </details>
+#
+# ### Exercise 2 · easy · 3 minutes
+#
+# Merge the heads again. `x` is (B, H, L, D). Return (B, L, H·D), so that `merge_heads(split_heads(x, H))` is `x`: the
+# heads of a token lie side by side, head 0 first.
 
 # %%
-q, k, v = (split(x @ big, H) for big in (big_q, big_k, big_v))  # (B, H, L, D)
+def merge_heads(x):  # (B, H, L, D)
+    raise NotImplementedError  # (B, L, E)
+
+
+merge_heads = check.merge_heads.use(merge_heads)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Undo the steps of `split_heads` in the opposite order: the last one comes first.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `flatten(-2)` joins the last two axes. Before that, the heads of a token have to stand beside each other.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def merge_heads(x):
+#     x = x.transpose(1, 2)  # (B, L, H, D)
+#     return x.flatten(-2)  # (B, L, H·D) = (B, L, E)
+# ```
+#
+# </details>
+
+# %% [markdown]
+# Now all heads attend in one go, and the result is the loop's.
+
+# %%
+q, k, v = (split_heads(x @ big, H) for big in (big_q, big_k, big_v))  # (B, H, L, D)
 output, weights = attend(dot_product_scores(q, k), v)  # (B, H, L, D), (B, H, L, L)
-torch.testing.assert_close(merge(output), looped)
+torch.testing.assert_close(merge_heads(output), looped)
 torch.testing.assert_close(weights[0], torch.cat(maps))
 output.shape, weights.shape
 
 # %% [markdown]
-# Last, the output projection mixes the heads. It can be read in another way: each head has its own $D$ rows of $W^O$, and the
-# heads' contributions are **added**.
+# Last, the [**output projection**](../docs/glossary.md#o) $W^O$ mixes the heads. It can be read in another way: each
+# head has its own $D$ rows of $W^O$, and the heads' contributions are **added**.
 
 # %%
 w_o = torch.randn(E, E) / E**0.5
 per_head = output @ w_o.view(H, D, E)  # (B, H, L, D) @ (H, D, E) -> (B, H, L, E)
-torch.testing.assert_close(merge(output) @ w_o, per_head.sum(dim=1))
+torch.testing.assert_close(merge_heads(output) @ w_o, per_head.sum(dim=1))
 per_head.shape
 
 # %% [markdown]
 # ## Break it: a view without the transpose
 #
-# `x.view(B, H, L, D)` has the right shape too, so nothing complains. Number the tokens and look at who lands in which head.
+# `x.view(B, H, L, D)` has the right shape, too, so nothing complains. Number all features of our sentence and see
+# where they land, with the right split and merge above and the two classic mistakes below.
 
 # %%
-numbered = torch.arange(L)[None, :, None].expand(B, L, E).contiguous()  # every number of token i is i
-for name, heads in [("right", split(numbered, H)), ("wrong", numbered.view(B, H, L, D))]:
-    print(name, [heads[0, h, :, 0].tolist() for h in range(H)])
+numbered = torch.arange(L * E).view(B, L, E)  # feature e of token i is number i·E + e
+right, wrong = split_heads(numbered, H), numbered.view(B, H, L, D)
+wrong_merge = right.reshape(B, L, E)
+split_and_merge(words, numbered[0], right[0], merge_heads(right)[0], wrong[0], wrong_merge[0])
+plotting.show(
+    "Coloured bricks. Done right, each of three heads holds all six tokens in one colour, and the merge restores the "
+    "table. A view alone gives each head two whole tokens; a reshape alone mixes tokens within each row."
+)
 
 
 # %% [markdown]
-# Right: every head has all six tokens. Wrong: a head has two tokens only, each cut into three. The same slip on the way
-# back is `reshape` without the transpose. To see the damage, ask which input can influence which output, under a causal
-# mask.
+# With the right split every head has one colour and all six tokens. With a view alone, a head gets two tokens only,
+# each cut into three. And with a reshape alone, a row of the merged table mixes several tokens.
+#
+# To see the damage, ask which input can influence which output, under a causal mask.
 
 # %%
 def influence(split, merge):
@@ -221,71 +345,106 @@ def influence(split, merge):
         return merge(attend(dot_product_scores(q, k), v, attn_mask=causal_mask(L))[0])
 
     slope = torch.autograd.functional.jacobian(layer, x)  # (B, L, E, B, L, E)
-    return (slope.abs().amax(dim=(0, 2, 3, 5)) > 1e-9).float()  # (L, L): output i, input j
+    return slope.abs().amax(dim=(0, 2, 3, 5)) > 1e-9  # (L, L): does input j reach output i?
 
 
-good = influence(lambda x: split(x, H), merge)
-bad_split = influence(lambda x: x.view(B, H, L, D), merge)
-bad_merge = influence(lambda x: split(x, H), lambda x: x.reshape(B, L, E))
+reaches = {
+    "right": influence(lambda x: split_heads(x, H), merge_heads),
+    "split without transpose": influence(lambda x: x.view(B, H, L, D), merge_heads),
+    "merge without transpose": influence(lambda x: split_heads(x, H), lambda x: x.reshape(B, L, E)),
+}
 
 # %%
-titles = ["right", "split without transpose", "merge without transpose"]
 figure, axes = plt.subplots(1, 3, figsize=(9.6, 3.4), layout="constrained")
-for ax, reach, title in zip(axes, [good, bad_split, bad_merge], titles, strict=True):
-    plotting.heatmap(
-        reach, rows=words, columns=words, title=title, xlabel="input", ylabel="output", colorbar=False, ax=ax
-    )
-plt.show()
+for ax, (title, reach) in zip(axes, reaches.items(), strict=True):
+    plotting.heatmap(reach, title=title, xlabel="input", ylabel="output", ax=ax, **labels)
+    ahead, past = reach.triu(1).sum(), reach.tril().sum()
+    print(f"{title}: {ahead} of 15 future tokens seen, {past} of 21 past and present ones")
+plotting.show(
+    "Three masks of influence. Right: a triangle. Both mistakes have ticks above the diagonal and gaps below it."
+)
+
 
 # %% [markdown]
-# Everything above the diagonal is a look into the future, in spite of the mask. And below it, part of the past is out of
-# reach. A training loss that was measured while looking ahead means nothing.
-
-# %%
-for reach, title in zip([good, bad_split, bad_merge], titles, strict=True):
-    ahead, past = reach.triu(1).sum(), reach.tril().sum()
-    print(f"{title}: {ahead:.0f} of 15 future tokens seen, {past:.0f} of 21 past and present ones")
-
+# Every tick above the diagonal is a look into the future, in spite of the mask. And below it, part of the past is out
+# of reach. A training loss that was measured while looking ahead means nothing.
 
 # %% [markdown]
 # ## The class
 #
-# As in the package. The **score** is a recipe, called with the number of heads and their size, so that every layer makes its own.
+# ### Exercise 3 · middle · 12 minutes
+#
+# Build multi-head attention as a class; it is what will be trained below. `MultiHead(embed_dim, num_heads)` holds
+# four layers named `q_proj`, `k_proj`, `v_proj` and `out_proj`, each an `nn.Linear(embed_dim, embed_dim)` with its
+# bias. Its `forward` takes `x`, (B, L, E), and returns two things: the output after `out_proj`, (B, L, E), and the
+# weights of each head, (B, H, L, S).
+#
+# - Queries come from `x`. Keys and values come from `context`, (B, S, E); where it is None they come from `x`, too.
+# - Each head scales its scores by $1/\sqrt D$, where D is the head dimension, E/H.
+# - `attn_mask` is None or Boolean, (L, S), the same for all heads and examples, True where a query may attend. No row
+#   of it is empty.
+#
+# You may use your `split_heads` and `merge_heads`, and the package's `attend` and `dot_product_scores`, as the cells
+# above do.
 
 # %%
-class MyMultiHeadAttention(nn.Module):
-    def __init__(self, embed_dim, num_heads, *, score=DotProductScore):
+class MultiHead(nn.Module):
+    def __init__(self, embed_dim, num_heads):
         super().__init__()
-        self.num_heads = num_heads
-        self.q_proj = nn.Linear(embed_dim, embed_dim)
-        self.k_proj = nn.Linear(embed_dim, embed_dim)
-        self.v_proj = nn.Linear(embed_dim, embed_dim)
-        self.out_proj = nn.Linear(embed_dim, embed_dim)
-        self.score = score(num_heads, embed_dim // num_heads)
+        raise NotImplementedError
 
-    def forward(self, query, key=None, value=None, *, attn_mask=None, is_causal=False):
-        key = query if key is None else key  # (B, S, E)
-        value = key if value is None else value
-        q = split(self.q_proj(query), self.num_heads)  # (B, H, L, D)
-        k = split(self.k_proj(key), self.num_heads)  # (B, H, S, D)
-        v = split(self.v_proj(value), self.num_heads)  # (B, H, S, D)
-        if is_causal:
-            causal = causal_mask(query.shape[1], key.shape[1])
-            attn_mask = causal if attn_mask is None else attn_mask & causal
-        output, weights = attend(self.score(q, k), v, attn_mask=attn_mask)
-        return self.out_proj(merge(output)), weights  # (B, L, E), (B, H, L, S)
+    def forward(self, x, context=None, *, attn_mask=None):  # (B, L, E), (B, S, E) or None, (L, S) or None
+        raise NotImplementedError  # (B, L, E), (B, H, L, S)
 
+
+MultiHead = check.MultiHead.use(MultiHead)
 
 # %% [markdown]
-# Is it the package's? Outputs and all gradients, in float64: plain, causal, and with a mask that hides *mat* from everyone.
+# <details><summary>Hint 1</summary>
+#
+# Four layers, nn.Linear(embed_dim, embed_dim). Project, split, attend, merge, project: five steps in `forward`.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# The package's `attend(dot_product_scores(q, k), v, attn_mask=attn_mask)` takes (B, H, L, D) and returns output and
+# weights.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# class MultiHead(nn.Module):
+#     def __init__(self, embed_dim, num_heads):
+#         super().__init__()
+#         self.num_heads = num_heads
+#         self.q_proj = nn.Linear(embed_dim, embed_dim)
+#         self.k_proj = nn.Linear(embed_dim, embed_dim)
+#         self.v_proj = nn.Linear(embed_dim, embed_dim)
+#         self.out_proj = nn.Linear(embed_dim, embed_dim)
+#
+#     def forward(self, x, context=None, *, attn_mask=None):
+#         context = x if context is None else context
+#         q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, L, D)
+#         k = split_heads(self.k_proj(context), self.num_heads)  # (B, H, S, D)
+#         v = split_heads(self.v_proj(context), self.num_heads)  # (B, H, S, D)
+#         output, weights = attend(dot_product_scores(q, k), v, attn_mask=attn_mask)  # (B, H, L, D), (B, H, L, S)
+#         return self.out_proj(merge_heads(output)), weights  # (B, L, E)
+# ```
+#
+# </details>
+
+# %% [markdown]
+# Is it the package's? Compare outputs and all gradients in float64: plain, causal, with a mask that hides *cat* from
+# everyone, and with a context of its own.
 
 # %%
-mine, package = MyMultiHeadAttention(E, H), MultiHeadAttention(E, H)
-no_mat = torch.tensor([word != "mat" for word in words]).expand(L, L)
-course.assert_same_module(mine, package, x)
-course.assert_same_module(mine, package, x, is_causal=True)
-course.assert_same_module(mine, package, x, attn_mask=no_mat)
-course.assert_same_module(mine, package, x, torch.randn(1, 7, E), torch.randn(1, 7, E))  # cross-attention
+package = MultiHeadAttention(E, H)
+no_cat = torch.tensor([word != "cat" for word in words]).expand(L, L)
+course.assert_same_module(MultiHead(E, H), package, x)
+course.assert_same_module(MultiHead(E, H), package, x, attn_mask=causal_mask(L))
+course.assert_same_module(MultiHead(E, H), package, x, attn_mask=no_cat)
+course.assert_same_module(MultiHead(E, H), package, x, torch.randn(1, 7, E))
 
 # %% [markdown]
 # The heads share $E$ out between them, so $H$ must divide $E$. The package says so, with both numbers.
@@ -299,19 +458,20 @@ except ValueError as error:
 # %% [markdown]
 # ## Equal to torch's
 #
-# `nn.MultiheadAttention` packs the three projections into one matrix, and its masks are **the other way round**: True hides.
+# `nn.MultiheadAttention` packs the three projections into one matrix. Its masks are **the other way round**, True
+# hides, and it averages the weights over the heads unless it is told not to.
 
 # %%
-package, theirs = MultiHeadAttention(E, H).double(), nn.MultiheadAttention(E, H, batch_first=True).double()
-projections = [package.q_proj, package.k_proj, package.v_proj]
+mine, theirs = MultiHead(E, H).double(), nn.MultiheadAttention(E, H, batch_first=True).double()
+projections = [mine.q_proj, mine.k_proj, mine.v_proj]
 with torch.no_grad():
     theirs.in_proj_weight.copy_(torch.cat([p.weight for p in projections]))  # (3·E, E)
     theirs.in_proj_bias.copy_(torch.cat([p.bias for p in projections]))  # (3·E,)
-_ = theirs.out_proj.load_state_dict(package.out_proj.state_dict())
+_ = theirs.out_proj.load_state_dict(mine.out_proj.state_dict())
 
 # %%
 mask, x64 = causal_mask(L), x.double()
-ours, our_weights = package(x64, attn_mask=mask, need_weights=True)
+ours, our_weights = mine(x64, attn_mask=mask)
 other, other_weights = theirs(x64, x64, x64, attn_mask=~mask, average_attn_weights=False)  # note the ~
 torch.testing.assert_close(ours, other)
 torch.testing.assert_close(our_weights, other_weights)
@@ -320,54 +480,228 @@ probe = torch.randn_like(ours)  # a plain sum would hide what cancels
 (ours * probe).sum().backward()
 (other * probe).sum().backward()
 torch.testing.assert_close(torch.cat([p.weight.grad for p in projections]), theirs.in_proj_weight.grad)
-torch.testing.assert_close(package.out_proj.weight.grad, theirs.out_proj.weight.grad)
+torch.testing.assert_close(mine.out_proj.weight.grad, theirs.out_proj.weight.grad)
 print("outputs, weights and gradients agree")
 
 # %% [markdown]
 # ## What heads cost
 #
-# Nothing in parameters or multiplications: four projections, $4LE^2$ multiply-adds, and two products that involve the
-# weights, $2L^2E$, whatever $H$ is (a multiply-add counts as two flops). What grows is the number of attention weights.
+# Heads cost nothing in parameters or multiplications. There are four projections, $4LE^2$ multiply-adds, and two
+# products that involve the weights, $2L^2E$, whatever $H$ is. (A multiply-add counts as two
+# [**FLOPs**](../docs/glossary.md#f).) What grows is the number of attention weights.
 
 # %%
-from torch.utils.flop_counter import FlopCounterMode
-
+sentence = torch.randn(1, 6, 12)  # (B, L, E)
 for num_heads in (1, 2, 4, 12):
     layer = MultiHeadAttention(12, num_heads)
     with FlopCounterMode(display=False) as counter:
-        _, weights = layer(x, need_weights=True)
+        _, weights = layer(sentence, need_weights=True)
     parameters = sum(p.numel() for p in layer.parameters())
-    print(f"{num_heads:2} heads: {parameters} parameters, {counter.get_total_flops()} flops, {weights.numel()} weights")
-print(f"by hand: {2 * (4 * L * E**2 + 2 * L**2 * E)} flops")
+    print(f"{num_heads:2} heads: {parameters} parameters, {counter.get_total_flops()} FLOPs, {weights.numel()} weights")
+print(f"by hand: {2 * (4 * 6 * 12**2 + 2 * 6**2 * 12)} FLOPs")
 
 # %% [markdown]
 # ## Break it: no output projection
 #
-# Silence one head and see which slice of the output moves.
+# What is $W^O$ for? Silence one head and see which slice of the output moves.
 
 # %%
 effects = {"without out_proj": torch.zeros(H, H), "with out_proj": torch.zeros(H, H)}
 for h in range(H):
     only_h = torch.zeros_like(output)
     only_h[:, h] = output[:, h]  # what is lost when head h falls silent
-    for name, lost in [("without out_proj", merge(only_h)), ("with out_proj", merge(only_h) @ w_o)]:
-        # How far each slice of D numbers moves.
+    for name, lost in [("without out_proj", merge_heads(only_h)), ("with out_proj", merge_heads(only_h) @ w_o)]:
+        # How far each slice of D features moves.
         effects[name][:, h] = torch.linalg.vector_norm(lost.unflatten(-1, (H, D)), dim=(0, 1, 3))
 
 figure, axes = plt.subplots(1, 2, figsize=(7.0, 3.0), layout="constrained")
 for ax, (name, effect) in zip(axes, effects.items(), strict=True):
     plotting.heatmap(effect, title=name, xlabel="silenced head", ylabel="slice of the output", ax=ax)
-plt.show()
+plotting.show("Two tables. Without the output projection only the diagonal is bright; with it, all cells are.")
+
 
 # %% [markdown]
 # Without it, head $h$ can write into slice $h$ and nowhere else: three small layers that never meet.
 
 # %% [markdown]
+# ## Train: two questions at once
+#
+# Now the situation of *chased*, as a task. There are eight items, each with a key and a value of 8 random numbers. A
+# token holds its item's key and value side by side. The query names two of the keys, *who* and *whom*; the target is
+# their two values, side by side.
+
+# %%
+def questions(batch, generator, half=8):
+    key, value = torch.randn(2, batch, 8, half, generator=generator)  # (B, S, half) each
+    key = F.normalize(key, dim=-1) * half**0.5
+    # Items 0 and 1 are asked for. Attention without positions cannot profit from where they stand.
+    query, target = key[:, :2].flatten(1)[:, None], value[:, :2].flatten(1)[:, None]  # (B, 1, E)
+    return tuple(part.to(device) for part in (query, torch.cat([key, value], dim=-1), target))
+
+
+[tuple(part.shape) for part in questions(64, torch.Generator().manual_seed(0))]
+
+
+# %% [markdown]
+# The model is one attention layer, **yours**, and nothing else. Its width is the number of heads times their size.
+# Where that is more than the 16 features of a token, the rest is filled with zeros.
+
+# %%
+class Finder(nn.Module):
+    def __init__(self, num_heads, head_dim):
+        super().__init__()
+        self.width = num_heads * head_dim
+        self.attention = MultiHead(self.width, num_heads)
+
+    def look(self, query, tokens):  # (B, 1, E), (B, S, E)
+        query, tokens = (F.pad(part, (0, self.width - part.shape[-1])) for part in (query, tokens))
+        return self.attention(query, tokens)  # (B, 1, width), (B, H, 1, S)
+
+    def forward(self, query, tokens):
+        return self.look(query, tokens)[0][..., : query.shape[-1]]  # (B, 1, E)
+
+
+# %% [markdown]
+# The loop is that of notebook 02, with **Adam** as the optimiser. One line is new: `LinearLR` lowers the learning
+# rate to 0 along the way, so that the last steps no longer jump about. The **mean squared error** is the loss. Values
+# have variance 1, so knowing nothing costs 1.
+
+# %%
+def train(model, seed, steps=300, half=8):
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, start_factor=1.0, end_factor=0.0, total_iters=steps)
+    generator, losses = torch.Generator().manual_seed(seed), []
+    for _ in range(steps):
+        *inputs, target = questions(64, generator, half)
+        loss = F.mse_loss(model(*inputs), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+    return losses
+
+
+def trained(num_heads, head_dim, seed):
+    torch.manual_seed(seed)
+    model = Finder(num_heads, head_dim).to(device)
+    train(model, seed)
+    return model
+
+
+# %% tags=["nbval-ignore-output"]
+*unseen, target = questions(2048, torch.Generator().manual_seed(999))  # never trained on
+
+
+def error_of(model):
+    with torch.no_grad():
+        return F.mse_loss(model(*unseen), target).item()
+
+
+cases = [(1, 16), (2, 8), (4, 4), (8, 2)]  # the number of heads, and the features of each
+models = {case: [trained(*case, seed) for seed in range(5)] for case in cases}
+errors = {case: [error_of(model) for model in runs] for case, runs in models.items()}
+for (num_heads, size), found in errors.items():
+    print(f"{num_heads} heads of {size:2} features: errors", "  ".join(f"{e:.3f}" for e in found))
+
+# %%
+plotting.seeds(
+    {f"{num_heads} × {size}": found for (num_heads, size), found in errors.items()},
+    lines={"one head's floor": 0.5, "knowing nothing": 1.0},
+    title="two questions, equal parameters",
+    xlabel="heads × features of each",
+    ylabel="error on new items",
+)
+plotting.show(
+    "Errors of five seeds for 1, 2, 4 and 8 heads: one head stops at its floor, two are lowest, then it rises again."
+)
+
+
+# %% [markdown]
+# One head has the floor that you derived, 0.5. (A measured error may lie below it by the sampling error of 2048 test
+# items, about 1 %.) Two heads have none. Your first prediction is settled by the 95 % interval of the difference
+# between the errors of 8 heads and of 2, over five pairs with the same seed.
+
+# %%
+def interval(differences):  # 2.776: the 97.5 % quantile of Student's t with 4 degrees of freedom
+    d = torch.tensor(differences)
+    half = 2.776 * d.std().item() / math.sqrt(len(d))
+    return d.mean().item() - half, d.mean().item() + half
+
+
+def difference(one, other):
+    return interval([a - b for a, b in zip(errors[one], errors[other], strict=True)])
+
+
+course.verdict("one head: lowest error of 5", min(errors[1, 16]), above=0.48)
+course.verdict("2 heads minus 1 head, upper end of the interval", difference((2, 8), (1, 16))[1], below=0)
+course.verdict("8 heads of 2 minus 2 heads of 8, lower end of the interval", difference((8, 2), (2, 8))[0], above=0)
+
+# %% [markdown]
+# So from two heads on, more heads did worse. Is it because there are more of them, or because each is smaller? In
+# this comparison both change together, and such a comparison cannot tell. It needs a **control**: change the number
+# alone. We keep 8 features for each head and let the layer grow.
+
+# %% tags=["nbval-ignore-output"]
+for num_heads in (4, 8):
+    errors[num_heads, 8] = [error_of(trained(num_heads, 8, seed)) for seed in range(5)]
+    low, high = difference((num_heads, 8), (2, 8))
+    print(f"{num_heads} heads of 8 features: errors", "  ".join(f"{e:.3f}" for e in errors[num_heads, 8]), end="; ")
+    print(f"minus 2 heads: interval {low:.3f} to {high:.3f}")
+
+# %%
+groups = {"same width": [(2, 8), (4, 4), (8, 2)], "same head size": [(2, 8), (4, 8), (8, 8)]}
+figure, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained", sharey=True)
+for ax, (title, cases) in zip(axes, groups.items(), strict=True):
+    plotting.seeds({f"{H} × {D}": errors[H, D] for H, D in cases}, title=title, ylabel="error on new items", ax=ax)
+    ax.set_xlabel("heads × features of each")
+axes[0].get_legend().remove()
+plotting.show(
+    "Two panels. With the width fixed, the error rises with the number of heads; with the head size fixed, it does not."
+)
+
+# %%
+course.verdict("8 heads: size 2 minus size 8, lower end of the interval", difference((8, 2), (8, 8))[0], above=0)
+course.verdict("8 heads of 8 minus 2 heads of 8, upper end of the interval", difference((8, 8), (2, 8))[1], below=0.05)
+
+# %% [markdown]
+# The second prediction is settled as well: it is the **size**. Eight heads of 8 features answer both questions; eight
+# heads of 2 do not. (The bound of 0.05 is a tenth of what one head loses against two.)
+#
+# A head of 2 features has 2 numbers to tell 8 keys apart, and its matrix of scores has rank 2 at most.
+# [Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028) call this the
+# [**low-rank bottleneck**](../docs/glossary.md#l). It also has only 2 numbers to hand over. Which of the two limits did
+# the damage here, we have not measured.
+
+# %% [markdown]
+# ## Look: who does what
+#
+# How much weight does each head give to the two items asked for, and to the six others together? We take the first of
+# the five runs with 1, 2 and 4 heads.
+
+# %%
+names, rows = [], []
+for num_heads in (1, 2, 4):
+    with torch.no_grad():
+        weights = models[num_heads, 16 // num_heads][0].look(*unseen)[1][:, :, 0].mean(dim=0).cpu()  # (H, S)
+    rows.append(torch.cat([weights[:, :2], weights[:, 2:].sum(dim=-1, keepdim=True)], dim=-1))  # (H, 3)
+    names += [f"of {num_heads}: head {h}" for h in range(num_heads)]
+plotting.heatmap(
+    torch.cat(rows), rows=names, columns=["who", "whom", "others"], title="who does what", xlabel="item", ylabel=""
+)
+plotting.show("Shares of weight on who, whom and the other items, for one, two and four heads.")
+
+# %% [markdown]
+# Two heads have shared the work, one question each, and nobody told them to. The single head gave itself to one question
+# and gave up the other. The four heads, which are smaller, share the questions as well, but more of their weight leaks to
+# items that were not asked for. This is a single run of each: which head takes which question depends on the seed.
+
+# %% [markdown]
 # ## Break it: the head-size trap
 #
-# The scale is $1/\sqrt{D}$ with the **head** size. Published code has used $1/\sqrt{E}$
-# ([vit-pytorch, issue 65](https://github.com/lucidrains/vit-pytorch/issues/65), since mended). Then the scores' variance is
-# $D/E = 1/H$ instead of 1.
+# The scale is $1/\sqrt{D}$ with the size of a **head**. Published code has used $1/\sqrt{E}$ ([vit-pytorch, issue
+# 65](https://github.com/lucidrains/vit-pytorch/issues/65), since mended). Then the scores' variance is $D/E = 1/H$
+# instead of 1.
 
 # %%
 width, keys = 64, 64
@@ -382,23 +716,135 @@ for num_heads in (1, 2, 4, 8, 16):
         print(f"{num_heads:2} heads, {name:12}: variance {scores.var():.3f}, entropy {entropy:.2f}")
 
 # %% [markdown]
-# Entropy says how widely a row looks: $\ln 64$ for an even look at 64 keys. With the wrong scale, more heads means blurrier heads.
+# The entropy says how widely a row looks, in [**nats**](../docs/glossary.md#n): it is $\ln 64$ for an even look at 64
+# keys. With the wrong scale, more heads mean blurrier heads.
 
 # %%
 spread["an even look: ln 64"] = [(1, math.log(keys)), (16, math.log(keys))]
 plotting.curves(spread, xlabel="number of heads", ylabel="entropy of a row (nats)", title="the wrong scale blurs")
-plt.show()
+plotting.show(
+    "Entropy against the number of heads: level with the right scale, rising towards an even look with the wrong one."
+)
 
 
 # %% [markdown]
-# The projections can learn to undo a constant factor, so this is a bad start rather than a wall. What it costs in
-# training is measured below.
-
-# %% [markdown]
-# ## A bias from the activations
+# ### What the trap costs in training
 #
-# A score may add a bias. A **constant** one, a number for each place, is trained and then fixed. An **in-context** one
-# is computed from what the tokens say: $b_j = w_h \cdot k_j$, "how worth looking at is this key, whoever asks".
+# The projections can learn to undo a constant factor, so the wrong scale is a bad start rather than a wall. We train
+# the same task at a width of 64, with 2 and with 8 heads. To get the wrong scale without touching your class, the
+# queries are multiplied by $\sqrt{D/E} = 1/\sqrt H$. How many steps does it take until the running loss is under 0.3?
+
+# %%
+class Times(nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x):
+        return self.factor * x
+
+
+def steps_needed(num_heads, factor, seed, window=10):
+    torch.manual_seed(seed)
+    model = Finder(num_heads, 64 // num_heads)
+    model.attention.q_proj = nn.Sequential(model.attention.q_proj, Times(factor))
+    losses = torch.tensor(train(model.to(device), seed, half=32))
+    below = (losses.unfold(0, window, 1).mean(dim=-1) < 0.3).nonzero()
+    return (below[0].item() + window if len(below) else math.inf), losses[-50:].mean().item()
+
+
+# %% tags=["nbval-ignore-output"]
+needed, ends = {}, {}
+for num_heads in (2, 8):
+    for name, factor in (("1/√head_dim", 1.0), ("1/√embed_dim", num_heads**-0.5)):
+        runs = [steps_needed(num_heads, factor, seed) for seed in range(5)]
+        needed[num_heads, name], ends[num_heads, name] = zip(*runs, strict=True)
+        print(f"{num_heads} heads, {name:12}: steps", "  ".join(f"{s:3}" for s in needed[num_heads, name]), end="   ")
+        print("loss at the end", "  ".join(f"{e:.3f}" for e in ends[num_heads, name]))
+
+# %% tags=["nbval-ignore-output"]
+extra = {}
+for n in (2, 8):
+    slow, fast = needed[n, "1/√embed_dim"], needed[n, "1/√head_dim"]
+    extra[n] = interval([float(a - b) for a, b in zip(slow, fast, strict=True)])
+    print(f"{n} heads: extra steps with the wrong scale, 95 % interval {extra[n][0]:.0f} to {extra[n][1]:.0f}")
+
+# %%
+course.verdict("8 heads: extra steps with the wrong scale, lower end of the interval", extra[8][0], above=0)
+plotting.seeds(
+    {f"{n} heads\n{name}": values for (n, name), values in needed.items()},
+    title="the wrong scale costs steps",
+    ylabel="steps to a loss of 0.3",
+)
+plotting.show("Steps to a loss of 0.3 for five seeds: with eight heads the wrong scale needs more of them.")
+
+
+# %% [markdown]
+# So here the trap costs time. How much depends on the setting: this is one task and one learning rate.
+
+# %% [markdown]
+# ## Today
+#
+# - The first transformer ([2017](https://arxiv.org/abs/1706.03762)) had 8 heads of 64 features, **BERT**
+#   ([2018](https://arxiv.org/abs/1810.04805), the base version) 12 of 64, and **GPT-3** ([2020](https://arxiv.org/abs/2005.14165)) 96
+#   of 128. The number grew much faster than the size.
+# - **Llama 3** ([2024](https://arxiv.org/abs/2407.21783)) in its version of 8 billion parameters has 32 query heads,
+#   but only 8 heads of keys and values: four neighbours share one. This is [**grouped-query
+#   attention**](../docs/glossary.md#g) ([Ainslie et al. 2023](https://arxiv.org/abs/2305.13245)), and it makes the
+#   memory of a long chat four times smaller. You can build it in exercise 6.
+# - Some heads can be named. In BERT, [Clark et al. 2019](https://arxiv.org/abs/1906.04341) found a head that connects
+#   a direct object with its verb, *cat* with *chased*, and another one that connects a noun with its determiner.
+# - Many can be removed. [Voita et al. 2019](https://arxiv.org/abs/1905.09418) cut 38 of the 48 heads in the encoder
+#   of a translator and lost 0.15 BLEU, a measure of translation quality.
+
+# %% [markdown]
+# ## Takeaways
+#
+# - A head has one row of weights for all its channels. Two answers that use the same channels need two rows; one
+#   head's mean error stays at 0.5.
+# - Split is `view`, then `transpose`; merge undoes it. A slip keeps the shape and breaks the mask.
+# - Heads cost no parameters and no multiplications. At a fixed width, more heads are smaller heads, and in our task
+#   the size did the damage, not the number.
+# - The scale belongs to the head's size. The wrong one cost eight heads extra steps.
+
+# %% [markdown]
+# ## Check yourself
+#
+# **1.** You double the number of heads at the same width. What happens to parameters, multiplications, and attention
+# weights?
+#
+# <details><summary>Answer</summary>
+#
+# The first two stay the same; the number of weights doubles.
+#
+# </details>
+#
+# **2.** A colleague shows that one head can deliver both *who* and *whom*: each noun writes into a channel of its
+# own. What do you ask her to try?
+#
+# <details><summary>Answer</summary>
+#
+# The same sentence with the nouns exchanged. A value is computed from the word alone, so a noun that can be both
+# needs the same channel in both roles, and then the two sentences look alike.
+#
+# </details>
+#
+# **3.** A paper reports that 16 heads do worse than 4 at the same width. Does that show that many heads are bad?
+#
+# <details><summary>Answer</summary>
+#
+# No. The 16 heads are also four times smaller. A control would keep the size of a head and change the number alone.
+#
+# </details>
+
+# %% [markdown]
+# ## Optional: a bias from the activations
+#
+# A score may add a bias. A **constant** one, a number for each position, is trained and then fixed. An **in-context**
+# one is computed from what the tokens say: $b_j = w_h \cdot k_j$, "how worth looking at is this key, whoever asks".
+#
+# The package's layer takes its score as a [**recipe**](../docs/glossary.md#r), a function that is called with the
+# number of heads and their size.
 
 # %%
 class KeyBiasScore(nn.Module):
@@ -411,7 +857,7 @@ class KeyBiasScore(nn.Module):
         return dot_product_scores(query, key) + bias[..., None, :]  # the same bias for every query
 
 
-class PlaceBiasScore(nn.Module):
+class PositionBiasScore(nn.Module):
     def __init__(self, num_heads, head_dim, *, max_length):
         super().__init__()
         self.bias = nn.Parameter(torch.randn(num_heads, 1, max_length))  # (H, 1, S)
@@ -421,17 +867,17 @@ class PlaceBiasScore(nn.Module):
 
 
 # %% [markdown]
-# Both drop into the package's layer as recipes, and their rows stay proper: a bias changes the weights, never their sum.
+# Both drop into the package's layer, and their rows stay proper: a bias changes the weights, never their sum.
 
 # %%
-recipes = {"in-context": KeyBiasScore, "constant": functools.partial(PlaceBiasScore, max_length=L)}
+recipes = {"in-context": KeyBiasScore, "constant": functools.partial(PositionBiasScore, max_length=L)}
 layers = {name: MultiHeadAttention(E, H, score=recipe) for name, recipe in recipes.items()}
 for name, layer in layers.items():
     _, weights = layer(x, need_weights=True)
     print(name, tuple(weights.shape), weights.sum(dim=-1).unique().round(decimals=3).unique().tolist())
 
 # %% [markdown]
-# Now shuffle the sentence. The in-context bias goes with its word; the constant one stays at its place.
+# Now shuffle the sentence. The in-context bias goes with its word; the constant one stays at its position.
 
 # %%
 order = torch.tensor([5, 3, 0, 4, 1, 2])
@@ -457,24 +903,26 @@ torch.testing.assert_close(fused, attend(score(q, k), v)[0])
 # %% [markdown]
 # There is a simpler way still. $q_i \cdot k_j/\sqrt{D} + w \cdot k_j = (q_i + \sqrt{D}\,w) \cdot k_j/\sqrt{D}$: a
 # **linear** key bias is a shift of all queries, which the bias of `q_proj` already can learn. It is the vector $u$ of
-# Transformer-XL (Dai et al. 2019, arXiv:1901.02860, section 3.3).
+# Transformer-XL ([Dai et al. 2019](https://arxiv.org/abs/1901.02860), section 3.3).
 
 # %%
 shifted = dot_product_scores(q + math.sqrt(D) * score.weight, k)
 torch.testing.assert_close(shifted, score(q, k))
 
 # %% [markdown]
-# And a bias that depends on the **query** alone? It adds one number to a whole row, and the softmax divides it away. So the
-# bias of `k_proj` does nothing, and its gradient is 0. Notebook 09 meets this again.
+# And a bias that depends on the **query** alone? It adds one number to a whole row, and the softmax divides it away.
+# So the bias of `k_proj`, which adds $q_i \cdot b$ to every score of row $i$, does nothing, and its gradient is 0.
+# Notebook 09 meets this again.
 
 # %%
 scores, query_bias = dot_product_scores(q, k), 3 * q.sum(dim=-1, keepdim=True)  # (B, H, L, 1)
 torch.testing.assert_close((scores + query_bias).softmax(dim=-1), scores.softmax(dim=-1))
-for name, projection in [("q_proj", package.q_proj), ("k_proj", package.k_proj)]:
+for name, projection in [("q_proj", mine.q_proj), ("k_proj", mine.k_proj)]:
     print(f"{name}.bias gets no gradient: {projection.bias.grad.abs().max().item() < 1e-12}")
 
 # %% [markdown]
-# Why recipes? Handing over one finished score would make layers share its parameters. A recipe is called afresh in each.
+# Why recipes? If one finished score were handed over, all layers would share its parameters. A recipe is called
+# afresh in each.
 
 # %%
 first, second = (MultiHeadAttention(E, H, score=KeyBiasScore) for _ in range(2))
@@ -482,191 +930,15 @@ print("shared:", first.score.weight is second.score.weight)
 
 
 # %% [markdown]
-# ## Train: two questions at once
-#
-# Eight items, each with a key and a value. The query names two of the keys, *who* and *where*; the target is their two
-# values, side by side. One attention layer, nothing else.
-
-# %%
-def questions(count, width, seed, batch=64, items=8):
-    rng, half = torch.Generator().manual_seed(seed), width // 2
-    for _ in range(count):
-        key, value = torch.randn(2, batch, items, half, generator=rng)
-        key = F.normalize(key, dim=-1) * half**0.5
-        # Items 0 and 1 are asked for. Without positions, attention cannot profit from their places.
-        query = key[:, :2].flatten(1)[:, None]  # (B, 1, E)
-        target = value[:, :2].flatten(1)[:, None]  # (B, 1, E)
-        blank = torch.zeros_like(key)
-        parts = query, torch.cat([key, blank], dim=-1), torch.cat([value, blank], dim=-1), target
-        yield tuple(part.to(device) for part in parts)
-
-
-[tuple(part.shape) for part in next(questions(1, 16, seed=0))]
-
-
-# %%
-class Finder(nn.Module):
-    def __init__(self, width, num_heads, score=DotProductScore):
-        super().__init__()
-        self.attention = MultiHeadAttention(width, num_heads, score=score)
-
-    def forward(self, query, key, value):
-        return self.attention(query, key, value)[0]
-
-
-def train(width, num_heads, seed, steps, score=DotProductScore):
-    torch.manual_seed(seed)
-    model = Finder(width, num_heads, score).to(device)
-    config = TrainConfig(steps=steps, lr=1e-2, warmup_steps=20, weight_decay=0.0)
-    history = fit(model, questions(steps, width, seed), F.mse_loss, config, progress=False)
-    return model, history.loss
-
-
-# %% [markdown]
-# What must come out? Values have variance 1, so knowing nothing costs 1. One head delivers one average, and the two answers
-# are independent: what a linear read-out gains on one it loses on the other. With one head the error cannot fall below **0.5**.
-
-# %% tags=["nbval-ignore-output"]
-*inputs, target = next(questions(1, 16, seed=999, batch=2048))  # never trained on
-errors, models = {}, {}
-for num_heads in (1, 2, 4, 8):
-    models[num_heads] = [train(16, num_heads, seed, steps=300)[0] for seed in range(3)]
-    with torch.no_grad():
-        errors[num_heads] = [F.mse_loss(model(*inputs), target).item() for model in models[num_heads]]
-    parameters = sum(p.numel() for p in models[num_heads][0].parameters())
-    mean, error = mean_and_error(errors[num_heads])
-    print(f"{num_heads} heads of {16 // num_heads:2}, {parameters} parameters: error {mean:.3f} ± {error:.3f}")
-
-# %%
-course.verdict("best error with one head", min(errors[1]), above=0.47, below=0.55)
-course.verdict("worst error with two heads", max(errors[2]), below=0.05)
-course.verdict("four heads: best error", min(errors[4]), above=0.1)
-course.verdict("eight heads' mean error minus one head's", mean_and_error(errors[8])[0] - 0.5, above=0.03)
-plotting.seeds(
-    {str(num_heads): values for num_heads, values in errors.items()},
-    lines={"one head's floor": 0.5, "knowing nothing": 1.0},
-    title="two questions, equal parameters",
-    xlabel="number of heads",
-    ylabel="error on new items",
-)
-plt.show()
-
-# %% [markdown]
-# One head stops at its floor, two go almost to 0, and from there more heads do **worse**; eight lose to one. Each of the
-# eight has 2 numbers to tell 8 keys apart: a matrix of scores of rank 2. Bhojanapalli et al. 2020 (arXiv:2002.07028) call it the low-rank bottleneck.
-
-# %% [markdown]
-# ## Look: who does what
-#
-# The mean weight that each head gives to the two items asked for, and to the six others together.
-
-# %%
-names, shares = [], []
-for num_heads in (1, 2, 4):
-    with torch.no_grad():
-        weights = models[num_heads][0].attention(*inputs, need_weights=True)[1][:, :, 0].mean(dim=0)  # (H, S)
-    shares.append(torch.cat([weights[:, :2], weights[:, 2:].sum(dim=-1, keepdim=True)], dim=-1))  # (H, 3)
-    names += [f"of {num_heads}: head {h}" for h in range(num_heads)]
-plotting.heatmap(
-    torch.cat(shares), rows=names, columns=["who", "where", "others"], title="who does what", xlabel="item", ylabel=""
-)
-plt.show()
-
-
-# %% [markdown]
-# One head gave up one question altogether. Two shared the work, and nobody told them to. Four shared it as well, but
-# look less sharply: the rest of their weight leaks to items that were not asked for.
-
-# %% [markdown]
-# ## What the head-size trap costs
-#
-# The same task, 64 wide, with 2 and with 8 heads, right and wrong scale, three seeds each. How many steps until the
-# running loss is under 0.3, and where does it end?
-
-# %%
-def steps_to(loss, bound=0.3, window=10):
-    running = torch.tensor(loss).unfold(0, window, 1).mean(dim=-1)
-    below = (running < bound).nonzero()
-    return below[0].item() + window if len(below) else math.inf
-
-
-# %% tags=["nbval-ignore-output"]
-wrong = functools.partial(DotProductScore, scale=64**-0.5)
-runs, needed, ends = {}, {}, {}
-for num_heads in (2, 8):
-    for name, score in [("1/√head_dim", DotProductScore), ("1/√embed_dim", wrong)]:
-        case = num_heads, name
-        runs[case] = [train(64, num_heads, seed, steps=400, score=score) for seed in range(3)]
-        needed[case] = [steps_to(loss) for _, loss in runs[case]]
-        ends[case] = mean_and_error([sum(loss[-50:]) / 50 for _, loss in runs[case]])
-        mean, error = mean_and_error(needed[case])
-        print(f"{num_heads} heads, {name:12}: {mean:5.1f} ± {error:.1f} steps", end=", ")
-        print(f"loss at the end {ends[case][0]:.4f} ± {ends[case][1]:.4f}")
-
-# %%
-for n in (2, 8):
-    right_steps, wrong_steps = needed[n, "1/√head_dim"], needed[n, "1/√embed_dim"]
-    slower = mean_and_error([w / r for w, r in zip(wrong_steps, right_steps, strict=True)])[0]
-    bounds = {2: (0.9, 1.25), 8: (1.15, 2.0)}[n]
-    course.verdict(f"{n} heads: steps with the wrong scale, as a multiple", slower, above=bounds[0], below=bounds[1])
-    lost = ends[n, "1/√embed_dim"][0] - ends[n, "1/√head_dim"][0]
-    course.verdict(f"{n} heads: loss given away at the end", lost, above=-0.02, below=0.02)
-
-# %%
-plotting.seeds(
-    {f"{n} heads\n{name}": values for (n, name), values in needed.items()},
-    title="the wrong scale costs steps",
-    ylabel="steps to a loss of 0.3",
-)
-plt.show()
-
-# %% [markdown]
-# With 2 heads the difference is about the size of the spread over seeds; with 8 it is plain. By the end of the run little
-# is left: with 8 heads a small gap, yet larger than its error bars.
-
-# %%
-plotting.curves(
-    {
-        name: torch.tensor([loss for _, loss in runs[8, name]]).mean(dim=0).tolist()
-        for name in ("1/√head_dim", "1/√embed_dim")
-    },
-    smooth=10,
-    title="8 heads, mean of three seeds",
-)
-plt.show()
-
-
-# %% [markdown]
-# How was it made good? By larger projections: compare the size of $W^Q_h (W^K_h)^T$ after training. A factor $\sqrt{8}$ would
-# make good the whole of it.
-
-# %% tags=["nbval-ignore-output"]
-def size(model):
-    q, k = (p.weight.view(8, -1, 64) for p in (model.attention.q_proj, model.attention.k_proj))  # (H, D, E)
-    return (q.transpose(-2, -1) @ k).norm().item()
-
-
-growth = [size(w) / size(r) for (w, _), (r, _) in zip(runs[8, "1/√embed_dim"], runs[8, "1/√head_dim"], strict=True)]
-print(f"{mean_and_error(growth)[0]:.2f} times as large; √8 = {8**0.5:.2f}")
-
-# %%
-course.verdict("growth of the projections", mean_and_error(growth)[0], above=1.3, below=8**0.5)
-
-
-# %% [markdown]
-# So here the trap costs mostly time: training makes good most of the factor. How much depends on the setting: this is one
-# task and one learning rate. Try `lr=3e-3` in `train`, where the wrong scale falls further behind; a deep model on a
-# tight budget may not have the time to catch up.
-
-# %% [markdown]
-# ## Exercises
+# ## More exercises
 #
 # The first wrong run shows what is wrong, the second names the mistake. Hints and a solution are folded away.
 #
-# ### Exercise 1 · easy · 5 minutes
+# ### Exercise 4 · easy · 5 minutes
 #
-# Like torch's layer, most GPTs make queries, keys and values with one matrix. The last axis of `packed` holds $E$ numbers for
-# the queries, then $E$ for the keys, then $E$ for the values. Split all three into heads.
+# Like torch's layer, most GPTs make queries, keys and values with one matrix. `packed` is (B, L, 3·E), and its last
+# axis holds $E$ features for the queries, then $E$ for the keys, then $E$ for the values. Split all three into
+# `num_heads` heads, which divides E, and return them in this order, (B, H, L, D) each.
 
 # %%
 def split_packed(packed, num_heads):  # (B, L, 3·E)
@@ -697,11 +969,12 @@ check.split_packed(split_packed)
 #
 # </details>
 #
-# ### Exercise 2 · middle · 8 minutes
+# ### Exercise 5 · middle · 8 minutes
 #
-# A recipe for a score. Each head learns how sharply it looks: $q_i \cdot k_j / \sqrt{D}$ is divided by the head's own
-# temperature, $e^{t_h}$. The $t_h$ are trained, together in one parameter, `log_temperature`, and start where they
-# change nothing. `attn_mask` and `query_offset` are handed to every score; this one has no use for them.
+# Write a recipe for a score (`KeyBiasScore` in the optional section is one). Each head learns how sharply it looks:
+# $q_i \cdot k_j / \sqrt{D}$ is divided by the head's own temperature, $e^{t_h}$. The $t_h$ are trained, together in
+# one parameter named `log_temperature`, one for each head, and start where they change nothing. Return the scores,
+# (B, H, L, S), without a softmax. `attn_mask` and `query_offset` are handed to every score; this one ignores both.
 
 # %%
 class TemperedScore(nn.Module):
@@ -742,11 +1015,14 @@ check.TemperedScore(TemperedScore)
 #
 # </details>
 #
-# ### Exercise 3 · hard · 15 minutes
+# ### Exercise 6 · hard · 15 minutes
 #
-# Many language models have fewer key heads, $G$, than query heads, $H$ (arXiv:2305.13245): the first $H/G$ query heads
-# share the first key and value head, the next $H/G$ the second, … All heads have $D$ features. The inputs are projected
-# already. Give the layer's output, after the output projection, which is `heads @ w_o`; no mask.
+# Build grouped-query attention, as in Llama: there are fewer key heads, $G$, than query heads, $H$, and the first
+# $H/G$ query heads share the first key and value head, the next $H/G$ the second, and so on. `query` is (B, L, H·D),
+# `key` and `value` are (B, S, G·D), all three projected already; `num_heads` is H, a head has D features, and G
+# follows from the shapes. The scores are scaled by $1/\sqrt D$; there is no mask. Return the layer's output, (B, L,
+# E) with E = H·D: the merged heads, multiplied as `heads @ w_o` by `w_o`, (E, E), which is not transposed as the
+# weight of an `nn.Linear` would be.
 
 # %%
 def grouped_attention(query, key, value, w_o, num_heads):  # (B, L, E = H·D), (B, S, G·D), (B, S, G·D), (E, E)
@@ -759,14 +1035,14 @@ check.grouped_attention(grouped_attention)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Queries and keys meet in a dot product, so their heads have the same size. Which of the inputs tells it, and how does $G$
-# follow?
+# Queries and keys meet in a dot product, so their heads have the same size. Which of the inputs tells it, and how
+# does $G$ follow?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# Six query heads and two key heads: they need keys 0, 0, 0, 1, 1, 1. `repeat` and `repeat_interleave` differ; try both on
-# `torch.arange(2)`.
+# Six query heads and two key heads: they need keys 0, 0, 0, 1, 1, 1. `repeat` and `repeat_interleave` differ; try
+# both on `torch.arange(2)`.
 #
 # </details>
 # <details><summary>Solution</summary>
@@ -782,9 +1058,9 @@ check.grouped_attention(grouped_attention)
 #
 # </details>
 #
-# ### Exercise 4 · hard · 15 minutes
+# ### Exercise 7 · hard · 15 minutes
 #
-# Break our heads: write the *test* of exercise 3. `attention(query, key, value, w_o, num_heads)` is somebody's version
+# Break our heads: write the *test* of exercise 6. `attention(query, key, value, w_o, num_heads)` is somebody's version
 # of it: from (B, L, H·D), (B, S, G·D), (B, S, G·D) and (E, E), where E = H·D, it gives (B, L, E). The first H/G query
 # heads share the first key and value head, the next H/G the second, and so on; the result is `heads @ w_o`; there is no
 # mask. Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong.
@@ -800,14 +1076,14 @@ check.test_heads(test_heads)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# A loop over the heads is slow and hard to get wrong. Compare with it: it takes slices of the features, and no `view` or
-# `transpose`.
+# A loop over the heads is slow and hard to get wrong. Compare with it: it takes slices of the features, and no `view`
+# or `transpose`.
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# With one head, with one key head or with heads of one feature, some mistakes cannot be seen. Let B, L, S, H, G and D all
-# differ.
+# With one head, with one key head or with heads of one feature, some mistakes cannot be seen. Let B, L, S, H, G and D
+# all differ.
 #
 # </details>
 # <details><summary>Solution</summary>
@@ -828,70 +1104,52 @@ check.test_heads(test_heads)
 # </details>
 
 # %% [markdown]
-# ## Your turn
+# ### Questions to think about
 #
 # **1. (easy, 3 minutes)** With $H = 1$, is the output projection still worth having?
 #
 # <details><summary>Answer</summary>
 #
-# It adds nothing that the values could not do: $w (x W^V) W^O = w\, x\, (W^V W^O)$, so one matrix $W^V W^O$ would serve. With
-# several heads the products $W^V_h W^O_h$ are $H$ different matrices, each of rank $D$ at most, and cannot be folded together.
+# It adds nothing that the values could not do: $w (x W^V) W^O = w\, x\, (W^V W^O)$, so one matrix $W^V W^O$ would
+# serve. With several heads the products $W^V_h W^O_h$ are $H$ different matrices, each of rank $D$ at most, and
+# cannot be folded together.
 #
 # </details>
 #
-# **2. (middle, 5 minutes)** Make the key bias nonlinear, $b_j = w_h \cdot \tanh(k_j)$. Which of the two identities above survives?
+# **2. (middle, 5 minutes)** Make the key bias nonlinear, $b_j = w_h \cdot \tanh(k_j)$. Which of the two identities of
+# the optional section survives?
 #
 # <details><summary>Answer</summary>
 #
-# The extra feature: it takes any number per key. The shift of the queries needs a bias that is linear in the key. So a
-# nonlinear key bias is something that `q_proj.bias` cannot learn.
+# The extra feature: it takes any number for each key. The shift of the queries needs a bias that is linear in the
+# key. So a nonlinear key bias is something that `q_proj.bias` cannot learn.
 #
 # </details>
 #
-# **3. (hard, 10 minutes)** The task asks three questions (`width // 3` numbers each, width 24). What is one head's floor, and
-# what is two heads'? Change `questions` and measure.
+# **3. (hard, 10 minutes)** The task asks three questions instead of two. What is one head's floor, and what is two
+# heads'? Change `questions` and measure.
 #
 # <details><summary>Answer</summary>
 #
-# One average serves one of three independent answers, so the floor is 2/3; two heads give at most two averages, hence 1/3. In
-# general $1 - H/n$ for $H \le n$ heads and $n$ questions. Reaching it also takes heads wide enough to carry a whole value.
+# One average serves one of three independent answers, so the floor is 2/3; two heads give at most two averages, hence
+# 1/3. In general it is $1 - H/n$ for $H \le n$ heads and $n$ questions. Reaching it also takes heads wide enough to
+# carry a whole value.
 #
 # </details>
 
 # %% [markdown]
-# ## Takeaways
+# ## To read, and what comes next
 #
-# - A head is one weighted average; independent questions need heads of their own. Here, more heads than questions only blurred.
-# - Split is `view`, then `transpose`; merge is the inverse. A slip keeps the shape and loses the mask.
-# - Scale by the head's size. A bias that depends on the query alone cancels.
+# - [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), section 3.2.2: the formula and the sentence on averaging;
+#   table 3, rows (A): heads at a fixed width.
+# - [Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028): the low-rank bottleneck; look for the comparison at
+#   a fixed head size.
+# - [Clark et al. 2019](https://arxiv.org/abs/1906.04341), section 4: what single heads of BERT find, with pictures.
+# - [Voita et al. 2019](https://arxiv.org/abs/1905.09418): which heads survive pruning, and what they do.
+# - [Ainslie et al. 2023](https://arxiv.org/abs/2305.13245): grouped queries, figure 2 for the picture.
+# - [Dai et al. 2019](https://arxiv.org/abs/1901.02860), section 3.3: the optional section's bias in a language model.
 #
-# ## Check yourself
-#
-# 1. You double the number of heads. What happens to parameters, multiplications, and attention weights?
-#
-# <details><summary>Answer</summary>
-#
-# The first two stay; the number of weights doubles.
-#
-# </details>
-#
-# 2. You move a causal mask from this package to `nn.MultiheadAttention`. What must you do?
-#
-# <details><summary>Answer</summary>
-#
-# Invert it: there, True hides.
-#
-# </details>
-#
-# 3. Why does the gradient of `k_proj.bias` vanish?
-#
-# <details><summary>Answer</summary>
-#
-# It adds $q_i \cdot b$ to every score of row $i$, the same for all keys, and the softmax over the keys removes it.
-#
-# </details>
-#
-# **To read**: Vaswani et al. 2017 (arXiv:1706.03762), sections 3.2.2 and 3.2.3; Bhojanapalli et al. 2020
-# (arXiv:2002.07028), on the size of a head; Dai et al. 2019 (arXiv:1901.02860), section 3.3.
-#
-# **Next**: 04, how attention learns that words have an order.
+# *chased* can now ask who and whom at the same time. But nothing in a head says where a word stands: exchange
+# two words, and each takes its query, its key and its value along. How, then, should it know that *dog bites man* is not
+# *man bites dog*?
+# Notebook 04 gives the words an order.

@@ -51,8 +51,8 @@ def test_a_student_version_is_a_notebook_that_knows_its_exercises(tmp_path):
     path, count = write_assignment(NOTEBOOK, tmp_path / "handed out", EXERCISES)
     student = nbformat.read(path, as_version=4)
     nbformat.validate(student)
-    assert count == 4
-    assert student.metadata["sciformer"]["exercises"] == [*NAMES, "test_attention"]
+    assert count == 5
+    assert student.metadata["sciformer"]["exercises"] == [*NAMES[:2], "AttentionHead", NAMES[2], "test_attention"]
     assert list(tmp_path.iterdir()) == [tmp_path / "handed out"]
 
 

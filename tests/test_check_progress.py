@@ -129,7 +129,7 @@ def test_the_command_shows_what_is_solved(kept, capsys):
     capsys.readouterr()
     assert main(["progress"]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert "02  ◧■□□    masked_weights, future_leaks, test_attention" in out
+    assert "02  ◧■□□□   masked_weights, AttentionHead, future_leaks, test_attention" in out
     assert out[-1].startswith(f"1 of {len(EXERCISES)} exercises solved, 2 of ")
 
 
@@ -143,6 +143,7 @@ def test_the_command_draws_the_course(kept, capsys, tmp_path):
     assert found["02"] == {
         "masked_weights": "open",
         "scaled_dot_product": "solved",
+        "AttentionHead": "open",
         "future_leaks": "open",
         "test_attention": "open",
     }

@@ -373,7 +373,7 @@ EXERCISES = (
     ),
     WrittenTest(
         test_heads,
-        of=multi_head.EXERCISES[2],
+        of=multi_head.EXERCISES[5],
         right={
             "all heads at once": multi_head.grouped_attention,
             "torch's own": _heads_by_torch,

@@ -3,6 +3,7 @@
 More than 500 lines, since each exercise stands beside all the mistakes that are known for it.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Draw, Exercise, parameter
+from sciformer.check.modules import run_module
+from sciformer.functional import attend, causal_mask, dot_product_scores
 
 _FORMULA = "The formula and its shapes"
 _BATCHED = "All heads at once"
@@ -18,14 +21,14 @@ _VIEW = "Break it: a view without the transpose"
 _TORCH = "Equal to torch's"
 _PROJECTION = "Break it: no output projection"
 _TRAP = "Break it: the head-size trap"
-_BIAS = "A bias from the activations"
+_BIAS = "Optional: a bias from the activations"
 
 
 def _split(x: Tensor, head_dim: int) -> Tensor:
     return x.unflatten(-1, (-1, head_dim)).transpose(1, 2)  # (B, H, L, D)
 
 
-# Mistakes in splitting into heads: the same in both exercises that split.
+# Mistakes in splitting into heads: the same in all exercises that split.
 _SPLIT_FAULTS = (
     Fault(
         "split without transpose",
@@ -39,6 +42,264 @@ _SPLIT_FAULTS = (
         "Each head takes every H-th feature, as after a view to (…, D, H). Its features lie side by side: (…, H, D).",
         see=_BATCHED,
         split=lambda x, head_dim: x.unflatten(-1, (head_dim, -1)).permute(0, 3, 1, 2),
+    ),
+)
+
+
+# Mistakes in what a split returns: the same in both exercises that ask for the heads themselves.
+_HEADS_FAULTS = (
+    Fault(
+        "heads behind the tokens",
+        "The heads stand behind the tokens, (B, L, H, D). They belong in front, beside the batch: transpose(1, 2).",
+        split=lambda x, head_dim: x.unflatten(-1, (-1, head_dim)),
+    ),
+    Fault(
+        "size before the tokens",
+        "Tokens and features are exchanged: (B, H, D, L). Only axes 1 and 2 are to be exchanged.",
+        split=lambda x, head_dim: _split(x, head_dim).transpose(-2, -1),
+    ),
+)
+
+
+def split_heads(x: Tensor, num_heads: int, *, split: Callable[..., Tensor] = _split) -> Tensor:
+    """The heads of every token, (B, H, L, D)."""
+    return split(x, x.shape[-1] // num_heads)
+
+
+def _numbered(draw: Draw, *shape: int) -> Tensor:
+    """Each entry has a number of its own, so that it shows where it comes from."""
+    numbers = torch.arange(math.prod(shape)).view(shape)
+    return numbers.to(draw.device, draw.dtype)
+
+
+def _split_heads_cases(draw: Draw) -> Iterator[Case]:
+    yield Case("2 tokens, 2 heads of size 3", {"x": _numbered(draw, 1, 2, 6), "num_heads": 2})
+    yield Case("3 tokens, 1 head", {"x": _numbered(draw, 1, 3, 4), "num_heads": 1})
+    yield Case("2 sentences of 5 tokens, 3 heads of size 7", {"x": draw.normal(2, 5, 21), "num_heads": 3})
+
+
+_SPLIT_HEADS_FAULTS = (
+    *_SPLIT_FAULTS,
+    *_HEADS_FAULTS,
+    Fault(
+        "heads before the batch",
+        "The heads stand before the batch, (H, B, L, D). The batch comes first: (B, H, L, D).",
+        split=lambda x, head_dim: x.unflatten(-1, (-1, head_dim)).permute(2, 0, 1, 3),
+    ),
+    Fault(
+        "num_heads taken for the size",
+        "The number of heads is taken for the size of a head. There are num_heads heads, each of size E / num_heads.",
+        split=lambda x, head_dim: _split(x, x.shape[-1] // head_dim),
+    ),
+)
+
+
+def merge_heads(
+    x: Tensor, *, join: Callable[..., Tensor] = lambda heads: heads.transpose(1, 2).flatten(start_dim=2, end_dim=3)
+) -> Tensor:
+    """The heads of a token side by side, (B, L, H·D)."""
+    return join(x)
+
+
+def _merge_heads_cases(draw: Draw) -> Iterator[Case]:
+    yield Case("2 heads, 2 tokens, size 3", {"x": _numbered(draw, 1, 2, 2, 3)})
+    yield Case("1 head, 3 tokens, size 4", {"x": _numbered(draw, 1, 1, 3, 4)})
+    yield Case("2 sentences, 3 heads, 5 tokens, size 7", {"x": draw.normal(2, 3, 5, 7)})
+
+
+# Mistakes in joining the heads: the same in both exercises that join them and nothing else.
+_MERGE_FAULTS = (
+    Fault(
+        "merge without transpose",
+        "To join the heads, they are reshaped to (B, L, E) as they stand, which mixes up tokens. First "
+        "transpose(1, 2), so that a token's heads stand together.",
+        see=_VIEW,
+        join=lambda heads: heads.reshape(len(heads), heads.shape[2], -1),
+    ),
+    Fault(
+        "merge interleaved",
+        "In the joined heads, the heads' features alternate: (…, D, H) was flattened. Flatten (…, H, D), head beside "
+        "head.",
+        see=_BATCHED,
+        join=lambda heads: heads.permute(0, 2, 3, 1).flatten(-2),
+    ),
+)
+_MERGE_HEADS_FAULTS = (
+    *_MERGE_FAULTS,
+    Fault(
+        "not joined",
+        "The heads of a token are still apart, (B, L, H, D). Flatten the last two axes.",
+        join=lambda heads: heads.transpose(1, 2),
+    ),
+    Fault(
+        "joined along the tokens",
+        "The heads follow one another along the tokens, (B, H·L, D). They belong side by side in the last axis.",
+        join=lambda heads: heads.flatten(1, 2),
+    ),
+    Fault(
+        "heads added",
+        "The heads are added up to D features for each token. Lay them side by side, H·D = E.",
+        join=lambda heads: heads.sum(dim=1),
+    ),
+    Fault(
+        "heads averaged",
+        "The heads are averaged to D features for each token. Lay them side by side, H·D = E.",
+        join=lambda heads: heads.mean(dim=1),
+    ),
+)
+
+
+class MultiHead(nn.Module):
+    """Several heads side by side: (B, L, E) and (B, S, E) to (B, L, E) and weights (B, H, L, S)."""
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        split: Callable[..., Tensor] = _split,
+        sources: Callable[..., tuple[Tensor, ...]] = lambda x, context: (x, context, context),
+        scale: Callable[..., float] = lambda num_heads, head_dim: head_dim**-0.5,
+        mask: Callable[..., Tensor] = lambda scores, mask: scores.masked_fill(~mask, -math.inf),
+        normalize: Callable[..., Tensor] = lambda scores: scores.softmax(dim=-1),
+        join: Callable[..., Tensor] = lambda heads: heads.transpose(1, 2).flatten(-2),
+        project: Callable[..., Tensor] = lambda out_proj, joined: out_proj(joined),
+        finish: Callable[..., Any] = lambda output, weights: (output, weights),
+    ):
+        super().__init__()
+        self.q_proj, self.k_proj = nn.Linear(embed_dim, embed_dim), nn.Linear(embed_dim, embed_dim)
+        self.v_proj, self.out_proj = nn.Linear(embed_dim, embed_dim), nn.Linear(embed_dim, embed_dim)
+        self.head_dim, self.scale = embed_dim // num_heads, scale(num_heads, embed_dim // num_heads)
+        self.split, self.sources, self.mask, self.normalize = split, sources, mask, normalize
+        self.join, self.project, self.finish = join, project, finish
+
+    def forward(self, x: Tensor, context: Tensor | None = None, *, attn_mask: Tensor | None = None) -> Any:
+        """The output and the weights."""
+        layers, sources = (self.q_proj, self.k_proj, self.v_proj), self.sources(x, x if context is None else context)
+        q, k, v = (self.split(layer(source), self.head_dim) for layer, source in zip(layers, sources, strict=True))
+        scores = q @ k.transpose(-2, -1) * self.scale  # (B, H, L, S)
+        weights = self.normalize(scores if attn_mask is None else self.mask(scores, attn_mask))
+        return self.finish(self.project(self.out_proj, self.join(weights @ v)), weights)
+
+
+class _PlainMultiHead(nn.Module):
+    """The same as the notebook's solution writes it."""
+
+    def __init__(self, embed_dim: int, num_heads: int):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj = nn.Linear(embed_dim, embed_dim)
+        self.k_proj = nn.Linear(embed_dim, embed_dim)
+        self.v_proj = nn.Linear(embed_dim, embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(
+        self, x: Tensor, context: Tensor | None = None, *, attn_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        context = x if context is None else context
+        q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, L, D)
+        k = split_heads(self.k_proj(context), self.num_heads)  # (B, H, S, D)
+        v = split_heads(self.v_proj(context), self.num_heads)  # (B, H, S, D)
+        output, weights = attend(dot_product_scores(q, k), v, attn_mask=attn_mask)  # (B, H, L, D), (B, H, L, S)
+        return self.out_proj(merge_heads(output)), weights  # (B, L, E)
+
+
+def _run_heads(
+    answer: Callable[..., Any],
+    x: Tensor,
+    context: Tensor | None,
+    attn_mask: Tensor | None,
+    num_heads: int,
+    **weights: Tensor,
+) -> Any:
+    # Not an input: the softmax cancels the keys' bias, so nothing but rounding would flow back to it.
+    weights["k_proj.bias"] = weights["v_proj.bias"].detach().flip(0)
+    inputs = (x,) if context is None else (x, context)
+    return run_module(answer, (x.shape[-1], num_heads), weights, *inputs, attn_mask=attn_mask)
+
+
+def _multi_head_cases(draw: Draw) -> Iterator[Case]:
+    def case(name: str, x: Tensor, context: Tensor | None, attn_mask: Tensor | None, num_heads: int) -> Case:
+        inputs = {"x": x, "context": context, "attn_mask": attn_mask, "num_heads": num_heads}
+        layers = ("q_proj", "k_proj", "v_proj", "out_proj")
+        inputs |= {f"{name}.weight": draw.normal(x.shape[-1], x.shape[-1]) for name in layers}
+        inputs |= {f"{name}.bias": draw.normal(x.shape[-1]) for name in layers if name != "k_proj"}
+        return Case(name, inputs)
+
+    yield case("2 tokens, 2 heads of size 2", draw.normal(1, 2, 4), None, None, 2)
+    yield case("2 tokens that look at 2 others, 1 head", draw.normal(1, 2, 2), draw.normal(1, 2, 2), None, 1)
+    yield case("4 tokens, 2 heads of size 3, causal", draw.normal(1, 4, 6), None, causal_mask(4, device=draw.device), 2)
+    words, others, keep = draw.normal(2, 3, 6), draw.normal(2, 5, 6), draw.integers(0, 3, 3, 5) > 0
+    keep[:, 0] = True
+    yield case("2 times 3 tokens that look at 5 others, random mask, 3 heads", words, others, keep, 3)
+
+
+_MULTI_HEAD_FAULTS = (
+    *_SPLIT_FAULTS,
+    *_MERGE_FAULTS,
+    Fault(
+        "context ignored",
+        "Keys and values come from x, and the context is never looked at: k_proj(context), v_proj(context).",
+        sources=lambda x, context: (x, x, x),
+    ),
+    Fault(
+        "query from the context",
+        "The queries come from the context. A query belongs to the token that asks: q_proj(x).",
+        sources=lambda x, context: (context, context, context),
+    ),
+    Fault(
+        "no scale",
+        "The scores are not divided by √D, the root of the head size.",
+        see=_TRAP,
+        scale=lambda num_heads, head_dim: 1.0,
+    ),
+    Fault(
+        "scaled by embed_dim",
+        "The scores are divided by √E, the root of the whole width. A head has D = E/H features, so it is √D.",
+        see=_TRAP,
+        scale=lambda num_heads, head_dim: (num_heads * head_dim) ** -0.5,
+    ),
+    Fault(
+        "mask ignored",
+        "The mask has no effect: the numbers are those of attention without a mask.",
+        mask=lambda scores, mask: scores,
+    ),
+    Fault(
+        "mask inverted",
+        "The mask is the wrong way round: True means 'may attend', so hide where it is False.",
+        see=_TORCH,
+        mask=lambda scores, mask: scores.masked_fill(mask, -math.inf),
+    ),
+    Fault(
+        "softmax over the heads",
+        "The softmax runs over the heads, which then compete for a key. Each head shares out its own unit among the "
+        "keys: dim=-1.",
+        see=_FORMULA,
+        normalize=lambda scores: scores.softmax(dim=1),
+    ),
+    Fault(
+        "softmax over the queries",
+        "The softmax runs over the queries (dim=-2). Each query shares out one unit among the keys: dim=-1.",
+        see=_FORMULA,
+        normalize=lambda scores: scores.softmax(dim=-2),
+    ),
+    Fault(
+        "no output projection",
+        "The output projection is missing: the heads are joined, but out_proj never mixes them.",
+        see=_PROJECTION,
+        project=lambda out_proj, joined: joined,
+    ),
+    Fault(
+        "weights averaged over the heads",
+        "The weights are returned as an average over the heads, as nn.MultiheadAttention does by default. Return those "
+        "of each head, (B, H, L, S).",
+        see=_TORCH,
+        finish=lambda output, weights: (output, weights.mean(dim=1)),
+    ),
+    Fault(
+        "results exchanged",
+        "The two results are exchanged: the output comes first, then the weights.",
+        finish=lambda output, weights: (weights, output),
     ),
 )
 
@@ -81,16 +342,7 @@ _SPLIT_PACKED_FAULTS = (
         see=_VIEW,
         thirds=lambda packed, num_heads: packed.reshape(3, *packed.shape[:2], -1).unbind(),
     ),
-    Fault(
-        "heads behind the tokens",
-        "The heads stand behind the tokens, (B, L, H, D). They belong in front, beside the batch: transpose(1, 2).",
-        split=lambda x, head_dim: x.unflatten(-1, (-1, head_dim)),
-    ),
-    Fault(
-        "size before the tokens",
-        "Tokens and features are exchanged: (B, H, D, L). Only axes 1 and 2 are to be exchanged.",
-        split=lambda x, head_dim: _split(x, head_dim).transpose(-2, -1),
-    ),
+    *_HEADS_FAULTS,
     Fault(
         "thirds inside each head",
         "It looks for a head's query, key and value side by side, (…, H, 3, D). Here the queries of all heads come "
@@ -487,6 +739,50 @@ _GROUPED_ATTENTION_FAULTS = (
 )
 
 EXERCISES = (
+    Exercise(
+        split_heads,
+        notebook="03",
+        section=_BATCHED,
+        level="easy",
+        minutes=5,
+        hints=(
+            "`x.view(B, L, H, D)`, or `x.unflatten(-1, (H, D))`, cuts the last axis and moves no number.",
+            "`transpose(1, 2)` exchanges the second and the third axis. It is needed after the cut, and only there.",
+        ),
+        cases=_split_heads_cases,
+        faults=_SPLIT_HEADS_FAULTS,
+    ),
+    Exercise(
+        merge_heads,
+        notebook="03",
+        section=_BATCHED,
+        level="easy",
+        minutes=3,
+        hints=(
+            "Undo the steps of `split_heads` in the opposite order: the last one comes first.",
+            "`flatten(-2)` joins the last two axes. Before that, the heads of a token have to stand beside each other.",
+        ),
+        cases=_merge_heads_cases,
+        faults=_MERGE_HEADS_FAULTS,
+    ),
+    Exercise(
+        MultiHead,
+        notebook="03",
+        section="The class",
+        level="middle",
+        minutes=12,
+        hints=(
+            "Four layers, nn.Linear(embed_dim, embed_dim). Project, split, attend, merge, project: five steps in "
+            "`forward`.",
+            "The package's `attend(dot_product_scores(q, k), v, attn_mask=attn_mask)` takes (B, H, L, D) and returns "
+            "output and weights.",
+        ),
+        cases=_multi_head_cases,
+        faults=_MULTI_HEAD_FAULTS,
+        call=_run_heads,
+        returns=("output", "weights"),
+        solution=_PlainMultiHead,
+    ),
     Exercise(
         split_packed,
         notebook="03",

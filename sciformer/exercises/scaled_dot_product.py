@@ -1,16 +1,22 @@
-"""Exercises of notebook 02: scaled dot-product attention."""
+"""Exercises of notebook 02: scaled dot-product attention.
+
+More than 500 lines, since each exercise stands beside all the mistakes that are known for it.
+"""
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Draw, Exercise
-from sciformer.functional import causal_mask
+from sciformer.check.modules import run_module
+from sciformer.functional import causal_mask, masked_softmax
 
+_PARTS = "One vector, three parts"
 _WHY = r"Why $1/\sqrt d$"
 _MASKS = "Masks: True = may attend"
 _BREAK = "Break it: three classic mistakes"
@@ -25,7 +31,7 @@ def _random_mask(draw: Draw, length: int, key_length: int) -> Tensor:
     return keep
 
 
-# Faults of the mask and of the softmax: the same in both exercises that have them.
+# Faults of the mask and of the softmax: the same in all exercises that have them.
 _MASK_FAULTS = (
     Fault(
         "mask inverted",
@@ -230,7 +236,7 @@ _SCALED_DOT_PRODUCT_FAULTS = (
     Fault(
         "keys mixed",
         "The weights average the keys. They should average the values.",
-        see="One vector, three parts",
+        see=_PARTS,
         mix=lambda weights, key, value: weights @ key,
     ),
     Fault(
@@ -238,6 +244,164 @@ _SCALED_DOT_PRODUCT_FAULTS = (
         "These are the weights. The output is their product with the values.",
         see="The formula",
         mix=lambda weights, key, value: weights,
+    ),
+)
+
+
+class AttentionHead(nn.Module):
+    """One head with projections of its own: from (B, L, E) and (B, S, E) to (B, L, D) and weights (B, L, S)."""
+
+    def __init__(
+        self,
+        embed_dim: int,
+        head_dim: int,
+        *,
+        sources: Callable[..., tuple[Tensor, ...]] = lambda x, context: (x, context, context),
+        layers: Callable[..., tuple[nn.Module, ...]] = lambda q_proj, k_proj, v_proj: (q_proj, k_proj, v_proj),
+        scale: Callable[..., float] = lambda embed_dim, head_dim: head_dim**-0.5,
+        mask: Callable[..., Tensor] = lambda scores, mask: scores.masked_fill(~mask, -math.inf),
+        normalize: Callable[..., Tensor] = lambda scores: scores.softmax(dim=-1),
+        hide: Callable[..., Tensor] = lambda weights, mask: weights,
+        finish: Callable[..., Any] = lambda output, weights, scores: (output, weights),
+    ):
+        super().__init__()
+        self.q_proj = nn.Linear(embed_dim, head_dim)
+        self.k_proj = nn.Linear(embed_dim, head_dim)
+        self.v_proj = nn.Linear(embed_dim, head_dim)
+        self.sources, self.layers, self.scale = sources, layers, scale(embed_dim, head_dim)
+        self.mask, self.normalize, self.hide, self.finish = mask, normalize, hide, finish
+
+    def forward(self, x: Tensor, context: Tensor | None = None, *, attn_mask: Tensor | None = None) -> Any:
+        """The output and the weights."""
+        layers = self.layers(self.q_proj, self.k_proj, self.v_proj)
+        sources = self.sources(x, x if context is None else context)
+        q, k, v = (layer(source) for layer, source in zip(layers, sources, strict=True))
+        scores = q @ k.transpose(-2, -1) * self.scale
+        if attn_mask is None:
+            weights = self.normalize(scores)
+        else:
+            weights = self.hide(self.normalize(self.mask(scores, attn_mask)), attn_mask)
+        return self.finish(weights @ v, weights, scores)
+
+
+class _PlainHead(nn.Module):
+    """The same as the notebook's solution writes it."""
+
+    def __init__(self, embed_dim: int, head_dim: int):
+        super().__init__()
+        self.q_proj = nn.Linear(embed_dim, head_dim)
+        self.k_proj = nn.Linear(embed_dim, head_dim)
+        self.v_proj = nn.Linear(embed_dim, head_dim)
+
+    def forward(
+        self, x: Tensor, context: Tensor | None = None, *, attn_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        context = x if context is None else context  # what is looked at
+        q = self.q_proj(x)  # (B, L, D)
+        k, v = self.k_proj(context), self.v_proj(context)  # (B, S, D)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, L, S)
+        weights = masked_softmax(scores, attn_mask)  # (B, L, S)
+        return weights @ v, weights
+
+
+def _run_head(
+    answer: Callable[..., Any], x: Tensor, context: Tensor | None, attn_mask: Tensor | None, **weights: Tensor
+) -> Any:
+    """The head of the sizes of its weights, over the words and what they look at."""
+    head_dim, embed_dim = weights["q_proj.weight"].shape
+    # Not an input: the softmax cancels the keys' bias, so nothing but rounding would flow back to it.
+    weights["k_proj.bias"] = weights["v_proj.bias"].detach().flip(0)
+    inputs = (x,) if context is None else (x, context)
+    return run_module(answer, (embed_dim, head_dim), weights, *inputs, attn_mask=attn_mask)
+
+
+def _attention_head_cases(draw: Draw) -> Iterator[Case]:
+    def case(name: str, x: Tensor, context: Tensor | None, attn_mask: Tensor | None, head_dim: int) -> Case:
+        inputs: dict[str, Tensor | None] = {"x": x, "context": context, "attn_mask": attn_mask}
+        inputs |= {f"{name}.weight": draw.normal(head_dim, x.shape[-1]) for name in ("q_proj", "k_proj", "v_proj")}
+        inputs |= {f"{name}.bias": draw.normal(head_dim) for name in ("q_proj", "v_proj")}
+        return Case(name, inputs)
+
+    yield case("2 words, no mask", draw.normal(1, 2, 2), None, None, 3)
+    yield case("2 words that look at 2 others", draw.normal(1, 2, 2), draw.normal(1, 2, 2), None, 3)
+    yield case("4 words, causal mask", draw.normal(1, 4, 5), None, causal_mask(4, device=draw.device), 3)
+    words, others = draw.normal(2, 3, 5), draw.normal(2, 7, 5)
+    yield case("2 times 3 words that look at 7 others, random mask", words, others, _random_mask(draw, 3, 7), 2)
+
+
+_ATTENTION_HEAD_FAULTS = (
+    Fault(
+        "context ignored",
+        "Keys and values come from x, and the context is never looked at: k_proj(context), v_proj(context).",
+        see=_PARTS,
+        sources=lambda x, context: (x, x, x),
+    ),
+    Fault(
+        "query from the context",
+        "The queries come from the context. A query belongs to the word that asks: q_proj(x).",
+        see=_PARTS,
+        sources=lambda x, context: (context, context, context),
+    ),
+    Fault(
+        "keys from x",
+        "The keys come from x, but the values from the context. Key j and value j belong to the same word.",
+        see=_PARTS,
+        sources=lambda x, context: (x, x, context),
+    ),
+    Fault(
+        "values from x",
+        "The values come from x, but the keys from the context. Key j and value j belong to the same word.",
+        see=_PARTS,
+        sources=lambda x, context: (x, context, x),
+    ),
+    Fault(
+        "one projection for queries and keys",
+        "The keys pass through q_proj, as the queries do, so the scores are symmetric again. Use k_proj.",
+        see=_PARTS,
+        layers=lambda q_proj, k_proj, v_proj: (q_proj, q_proj, v_proj),
+    ),
+    Fault(
+        "projections exchanged",
+        "The queries pass through k_proj and the keys through q_proj. Each projection has the name of what it makes.",
+        see=_PARTS,
+        layers=lambda q_proj, k_proj, v_proj: (k_proj, q_proj, v_proj),
+    ),
+    Fault(
+        "keys handed over",
+        "The weights average the keys. What is handed over are the values, v_proj(context).",
+        see=_PARTS,
+        layers=lambda q_proj, k_proj, v_proj: (q_proj, k_proj, k_proj),
+    ),
+    Fault(
+        "no scale",
+        "The scores are not divided by √D, the root of the head size.",
+        see=_WHY,
+        scale=lambda embed_dim, head_dim: 1.0,
+    ),
+    Fault(
+        "scaled by embed_dim",
+        "The scores are divided by √E, the root of embed_dim. Query and key have head_dim features: √head_dim.",
+        see=_WHY,
+        scale=lambda embed_dim, head_dim: embed_dim**-0.5,
+    ),
+    Fault(
+        "divided by D",
+        "The scores are divided by D. Their variance is D, so it takes √D to bring it back to 1.",
+        see=_WHY,
+        scale=lambda embed_dim, head_dim: 1 / head_dim,
+    ),
+    *_MASK_FAULTS,
+    *_SOFTMAX_FAULTS,
+    Fault(
+        "scores returned",
+        "The second result is the scores. Return the weights, which the softmax makes of them.",
+        see="The formula",
+        finish=lambda output, weights, scores: (output, scores),
+    ),
+    Fault(
+        "results exchanged",
+        "The two results are exchanged: the output comes first, then the weights.",
+        finish=lambda output, weights, scores: (weights, output),
     ),
 )
 
@@ -391,6 +555,24 @@ EXERCISES = (
         large=("query",),
         cases=_scaled_dot_product_cases,
         faults=_SCALED_DOT_PRODUCT_FAULTS,
+    ),
+    Exercise(
+        AttentionHead,
+        notebook="02",
+        section="One head as a class",
+        level="middle",
+        minutes=10,
+        hints=(
+            "`__init__` makes three layers, nn.Linear(embed_dim, head_dim) each. `forward` has the lines of exercise 2 "
+            "with a batch in front.",
+            "`.T` turns all axes round; with a batch it has to be `k.transpose(-2, -1)`. masked_softmax(scores, "
+            "attn_mask) takes a mask or None.",
+        ),
+        cases=_attention_head_cases,
+        faults=_ATTENTION_HEAD_FAULTS,
+        call=_run_head,
+        returns=("output", "weights"),
+        solution=_PlainHead,
     ),
     Exercise(
         future_leaks,

@@ -2,6 +2,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from sciformer import causal_mask, masked_softmax
 
@@ -98,3 +99,47 @@ def test_attention__by_its_properties(attention):
         ratios = (weights / weights[:, :1]).log()[attn_mask]
         torch.testing.assert_close(ratios, (scores - scores[:, :1])[attn_mask], rtol=1e-3, atol=1e-4)
         torch.testing.assert_close(attention(query, key, value, attn_mask), weights @ value)
+
+
+class AttentionHead(nn.Module):
+    def __init__(self, embed_dim, head_dim):
+        super().__init__()
+        self.q_proj = nn.Linear(embed_dim, head_dim)
+        self.k_proj = nn.Linear(embed_dim, head_dim)
+        self.v_proj = nn.Linear(embed_dim, head_dim)
+
+    def forward(self, x, context=None, *, attn_mask=None):
+        context = x if context is None else context  # what is looked at
+        q = self.q_proj(x)  # (B, L, D)
+        k, v = self.k_proj(context), self.v_proj(context)  # (B, S, D)
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, L, S)
+        weights = masked_softmax(scores, attn_mask)  # (B, L, S)
+        return weights @ v, weights
+
+
+class AttentionHead__one_example_at_a_time(nn.Module):
+    def __init__(self, embed_dim, head_dim):
+        super().__init__()
+        for name in ("v_proj", "k_proj", "q_proj"):
+            setattr(self, name, nn.Linear(embed_dim, head_dim))
+
+    def forward(self, x, context=None, attn_mask=None):
+        outputs, maps = [], []
+        for words, others in zip(x, x if context is None else context, strict=True):
+            scores = (self.k_proj(others) @ self.q_proj(words).T).T * self.q_proj.out_features**-0.5
+            maps.append(scores.softmax(-1) if attn_mask is None else masked_weights(scores, attn_mask))
+            outputs.append(maps[-1] @ self.v_proj(others))
+        return torch.stack(outputs), torch.stack(maps)
+
+
+class AttentionHead__torch(nn.Module):
+    def __init__(self, embed_dim, head_dim):
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(embed_dim, head_dim) for _ in range(3))
+
+    def forward(self, x, context=None, attn_mask=None):
+        context = x if context is None else context
+        q, k, v = self.q_proj(x), self.k_proj(context), self.v_proj(context)
+        units = torch.eye(k.shape[1]).to(k).expand(len(k), -1, -1)  # as values, they give the weights
+        weights = F.scaled_dot_product_attention(q, k, units, attn_mask=attn_mask)
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask), weights

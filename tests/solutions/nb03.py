@@ -4,6 +4,92 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from sciformer import attend, dot_product_scores
+
+
+def split_heads(x, num_heads):
+    B, L, E = x.shape
+    x = x.view(B, L, num_heads, E // num_heads)  # (B, L, H, D)
+    return x.transpose(1, 2)  # (B, H, L, D)
+
+
+def split_heads__loop(x, num_heads):
+    return torch.stack(x.chunk(num_heads, dim=-1), dim=1)
+
+
+def split_heads__unflatten(x, num_heads):
+    return x.unflatten(-1, (num_heads, -1)).permute(0, 2, 1, 3).contiguous()
+
+
+def merge_heads(x):
+    x = x.transpose(1, 2)  # (B, L, H, D)
+    return x.flatten(-2)  # (B, L, H·D) = (B, L, E)
+
+
+def merge_heads__loop(x):
+    return torch.cat([x[:, h] for h in range(x.shape[1])], dim=-1)
+
+
+class MultiHead(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj = nn.Linear(embed_dim, embed_dim)
+        self.k_proj = nn.Linear(embed_dim, embed_dim)
+        self.v_proj = nn.Linear(embed_dim, embed_dim)
+        self.out_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, x, context=None, *, attn_mask=None):
+        context = x if context is None else context
+        q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, L, D)
+        k = split_heads(self.k_proj(context), self.num_heads)  # (B, H, S, D)
+        v = split_heads(self.v_proj(context), self.num_heads)  # (B, H, S, D)
+        output, weights = attend(dot_product_scores(q, k), v, attn_mask=attn_mask)  # (B, H, L, D), (B, H, L, S)
+        return self.out_proj(merge_heads(output)), weights  # (B, L, E)
+
+
+class MultiHead__loop(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.head_dim = embed_dim // num_heads
+        for name in ("out_proj", "v_proj", "k_proj", "q_proj"):
+            setattr(self, name, nn.Linear(embed_dim, embed_dim))
+
+    def forward(self, x, context=None, attn_mask=None):
+        context = x if context is None else context
+        output, maps = self.out_proj.bias, []
+        for start in range(0, x.shape[-1], self.head_dim):
+            mine = slice(start, start + self.head_dim)
+            q, k, v = self.q_proj(x)[..., mine], self.k_proj(context)[..., mine], self.v_proj(context)[..., mine]
+            scores = q @ k.mT / self.head_dim**0.5
+            scores = scores if attn_mask is None else torch.where(attn_mask, scores, -math.inf)
+            maps.append(scores.softmax(dim=-1))
+            output = output + maps[-1] @ v @ self.out_proj.weight[:, mine].T
+        return output, torch.stack(maps, dim=1)
+
+
+class MultiHead__torch(nn.Module):
+    def __init__(self, embed_dim, num_heads):
+        super().__init__()
+        self.num_heads = num_heads
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(embed_dim, embed_dim) for _ in range(4))
+
+    def forward(self, x, context=None, attn_mask=None):
+        context = x if context is None else context
+        projections = (self.q_proj, self.k_proj, self.v_proj)
+        return F.multi_head_attention_forward(
+            x.transpose(0, 1), context.transpose(0, 1), context.transpose(0, 1), x.shape[-1], self.num_heads, None,
+            torch.cat([p.bias for p in projections]), None, None, False, 0.0, self.out_proj.weight, self.out_proj.bias,
+            attn_mask=None if attn_mask is None else ~attn_mask, use_separate_proj_weight=True,
+            q_proj_weight=self.q_proj.weight, k_proj_weight=self.k_proj.weight, v_proj_weight=self.v_proj.weight,
+            average_attn_weights=False,
+        )[0].transpose(0, 1), self._weights(x, context, attn_mask)  # fmt: skip
+
+    def _weights(self, x, context, attn_mask):
+        q, k = (p.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for p in (self.q_proj(x), self.k_proj(context)))
+        units = torch.eye(k.shape[2]).to(k).expand(*k.shape[:2], -1, -1)
+        return F.scaled_dot_product_attention(q, k, units, attn_mask=attn_mask)
+
 
 def split_packed(packed, num_heads):
     q, k, v = packed.unflatten(-1, (3, num_heads, -1)).permute(2, 0, 3, 1, 4)  # (3, B, H, L, D)

@@ -95,7 +95,7 @@ def heads(
     count = len(weights)
     top = float(weights.detach().float().abs().max())
     width = min(10.0, max(4.0, panel_width * count))
-    height = min(3.1, 1.0 + panel_width * weights.shape[-2] / weights.shape[-1])  # no empty space around wide ones
+    height = min(3.5, 1.1 + panel_width * weights.shape[-2] / weights.shape[-1])  # no empty space around wide ones
     figure, axes = plt.subplots(1, count, figsize=(width, height), squeeze=False, layout="constrained")
     for h, ax in enumerate(axes[0]):
         title = titles[h] if titles is not None else f"head {h}"

@@ -1,0 +1,138 @@
+"""Diagrams of attention heads: one head as data flow, inputs beside targets, heads as coloured bricks."""
+
+from collections.abc import Sequence
+
+from jaxtyping import Float, Int
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from sciformer.teach.diagrams.sheet import Sheet
+
+_CELL = 0.38  # inches
+_BRICK = 0.34
+_FILL_OF_HEAD = ("query", "key", "value", "weight", "output")
+
+
+def _named(name: str, tensor: Tensor) -> str:
+    return f"{name} {tuple(tensor.shape)}"
+
+
+def attention_head(
+    words: Sequence[str],
+    x: Float[Tensor, "L E"],
+    query: Float[Tensor, "L D"],
+    key: Float[Tensor, "L D"],
+    value: Float[Tensor, "L D"],
+    scores: Float[Tensor, "L L"],
+    weights: Float[Tensor, "L L"],
+    output: Float[Tensor, "L D"],
+) -> Figure:
+    """One head from the words to the output, with every number in it.
+
+    The keys stand above the scores and the values above the output, as factors stand around a product of matrices: an
+    entry belongs to the row on its left and the column above it.
+    """
+    (L, E), D, cell = x.shape, query.shape[1], _CELL
+    margin, gap = 0.75, 1.0  # room for the words on the left, and for an arrow
+    low, top = 0.35, 0.35 + L * cell + 1.0  # the lower edge of both rows of tensors
+    at_scores = margin + max(E, D) * cell + gap
+    at_weights = at_scores + L * cell + gap
+    at_output = at_weights + L * cell + 0.75
+    sheet = Sheet(at_output + D * cell + 0.25, top + L * cell + 0.85, "One head: every word asks, answers, hands over")
+    tensor = {"cell": cell, "digits": 1}
+    inputs = sheet.tensor(margin, top, x, name=_named("x", x), rows=words, **tensor)
+    asks = sheet.tensor(margin, low, query, name="", fill="query", rows=words, **tensor)
+    sheet.text(margin + D * cell + 0.12, low + 0.5 * cell, _named("query", query), align="left")
+    answers = sheet.tensor(at_scores, top, key.T, name=_named("keyᵀ", key.T), fill="key", **tensor)
+    hands = sheet.tensor(at_output, top, value, name=_named("value", value), fill="value", **tensor)
+    products = sheet.tensor(at_scores, low, scores, name=_named("scores", scores), **tensor)
+    shares = sheet.tensor(
+        at_weights, low, weights, name=_named("weights", weights), fill="weight", shade=True, cell=cell, digits=2
+    )
+    result = sheet.tensor(at_output, low, output, name=_named("output", output), fill="output", **tensor)
+    sheet.arrow(inputs["bottom"], (inputs["bottom"][0], asks["top"][1]), "× $W_q$")
+    level = answers["left"][1]
+    sheet.arrow((inputs["right"][0], level), answers["left"], "× $W_k$")
+    above = top + (L - 0.5) * cell
+    sheet.arrow((inputs["right"][0], above), (hands["left"][0], above), "× $W_v$")
+    sheet.arrow((asks["right"][0] + 0.05, products["left"][1]), products["left"], "q · k / √D")
+    sheet.arrow(products["right"], shares["left"], "softmax")
+    sheet.arrow(shares["right"], result["left"], "average")
+    sheet.arrow(answers["bottom"], (products["top"][0], products["top"][1] + 0.28))
+    sheet.arrow(hands["bottom"], (result["top"][0], result["top"][1] + 0.28))
+    return sheet.done()
+
+
+def shifted_by_one(words: Sequence[str]) -> Figure:
+    """What a model that predicts the next word reads, and what it should say: the same words, one position apart."""
+    inputs, targets = words[:-1], words[1:]
+    width, step, left = 1.05, 1.35, 1.0
+    sheet = Sheet(left + step * len(inputs) + 0.3, 2.55, "Each target is the next input")
+    sheet.text(left - 0.15, 0.55, "input", align="right")
+    sheet.text(left - 0.15, 1.65, "target", align="right")
+    boxes = [sheet.box(left + n * step, 0.35, width, 0.4, word, fill="query") for n, word in enumerate(inputs)]
+    goals = [sheet.box(left + n * step, 1.45, width, 0.4, word, fill="output") for n, word in enumerate(targets)]
+    for box, goal in zip(boxes, goals, strict=True):
+        sheet.arrow(box["top"], goal["bottom"])
+    for goal, box in zip(goals, boxes[1:], strict=False):
+        sheet.arrow((goal["right"][0] - 0.1, goal["bottom"][1]), box["top"], dashed=True, color="#D55E00")
+    sheet.text(left, 0.13, "dashed: the answer already stands in the input, one position to the right", align="left",
+               color="#D55E00", size=8)  # fmt: skip
+    return sheet.done()
+
+
+def split_and_merge(
+    words: Sequence[str],
+    numbered: Int[Tensor, "L E"],
+    split: Int[Tensor, "H L D"],
+    merged: Int[Tensor, "L E"],
+    wrong_split: Int[Tensor, "H L D"],
+    wrong_merge: Int[Tensor, "L E"],
+) -> Figure:
+    """Where every number goes when tokens are split into heads and merged again, done right and done wrong.
+
+    A brick shows the token that its number comes from, and has the colour of the head to which its feature belongs.
+
+    Args:
+        numbered: the features of all tokens; feature e of token i is i · E + e, so that a number tells its origin.
+        wrong_split: the same as ``split`` by a view without a transpose.
+        wrong_merge: of the right heads, by a reshape without a transpose.
+    """
+    (L, E), (H, _, D), cell = numbered.shape, split.shape, _BRICK
+    width, beside, gap, left = E * cell, D * cell + 0.2, 1.25, 0.85
+    heads, joined, low, high = left + width + gap, left + width + gap + H * beside + gap, 0.25, L * cell + 1.25
+    sheet = Sheet(joined + width + 0.3, high + L * cell + 0.95)
+
+    def bricks(x: float, y: float, ids: Tensor) -> None:
+        for i, row in enumerate(ids.tolist()):
+            for j, number in enumerate(row):
+                token, feature = number // E, number % E
+                at = (x + j * cell, y + (len(ids) - 1 - i) * cell)
+                fill = _FILL_OF_HEAD[feature // D % len(_FILL_OF_HEAD)]
+                sheet.tensor(*at, numbered.new_full((1, 1), token).float(), fill=fill, cell=cell, digits=0)
+
+    def all_heads(y: float, parts: Tensor, title: str) -> None:
+        for h, part in enumerate(parts):
+            bricks(heads + h * beside, y, part)
+            sheet.text(heads + h * beside + D * cell / 2, y + L * cell + 0.13, f"head {h}", size=8)
+        sheet.text(heads + (H * beside - 0.2) / 2, y + L * cell + 0.38, title, weight="bold")
+
+    def whole(x: float, y: float, ids: Tensor, title: str) -> None:
+        bricks(x, y, ids)
+        sheet.text(x + width / 2, y + L * cell + 0.2, title, weight="bold")
+
+    whole(left, high, numbered, f"tokens {tuple(numbered.shape)}")
+    for i, word in enumerate(words):
+        sheet.text(left - 0.08, high + (L - 0.5 - i) * cell, f"{word} {i}", size=8, align="right")
+    all_heads(high, split, "right: view, transpose")
+    whole(joined, high, merged, "right: transpose, flatten")
+    all_heads(low, wrong_split, "wrong: view alone")
+    whole(joined, low, wrong_merge, "wrong: reshape alone")
+    middle, end = high + L * cell / 2, heads + H * beside - 0.2
+    sheet.arrow((left + width, middle), (heads, middle), "split")
+    sheet.arrow((left + width, high), (heads, low + L * cell / 2), "split", color="#D55E00", dashed=True)
+    sheet.arrow((end, middle), (joined, middle), "merge")
+    sheet.arrow((end, high), (joined, low + L * cell / 2), "merge", color="#D55E00", dashed=True)
+    for n, line in enumerate(("number: the token", "colour: the head that", "the feature belongs to")):
+        sheet.text(left, low + 0.75 - 0.22 * n, line, size=8, align="left")
+    return sheet.done()
