@@ -39,17 +39,16 @@ def attention_head(
     at_weights = at_scores + L * cell + gap
     at_output = at_weights + L * cell + 0.75
     sheet = Sheet(at_output + D * cell + 0.25, top + L * cell + 0.85, "One head: every word asks, answers, hands over")
-    tensor = {"cell": cell, "digits": 1}
-    inputs = sheet.tensor(margin, top, x, name=_named("x", x), rows=words, **tensor)
-    asks = sheet.tensor(margin, low, query, name="", fill="query", rows=words, **tensor)
+    inputs = sheet.tensor(margin, top, x, name=_named("x", x), rows=words, cell=cell)
+    asks = sheet.tensor(margin, low, query, name="", fill="query", rows=words, cell=cell)
     sheet.text(margin + D * cell + 0.12, low + 0.5 * cell, _named("query", query), align="left")
-    answers = sheet.tensor(at_scores, top, key.T, name=_named("keyᵀ", key.T), fill="key", **tensor)
-    hands = sheet.tensor(at_output, top, value, name=_named("value", value), fill="value", **tensor)
-    products = sheet.tensor(at_scores, low, scores, name=_named("scores", scores), **tensor)
+    answers = sheet.tensor(at_scores, top, key.T, name=_named("keyᵀ", key.T), fill="key", cell=cell)
+    hands = sheet.tensor(at_output, top, value, name=_named("value", value), fill="value", cell=cell)
+    products = sheet.tensor(at_scores, low, scores, name=_named("scores", scores), cell=cell)
     shares = sheet.tensor(
         at_weights, low, weights, name=_named("weights", weights), fill="weight", shade=True, cell=cell, digits=2
     )
-    result = sheet.tensor(at_output, low, output, name=_named("output", output), fill="output", **tensor)
+    result = sheet.tensor(at_output, low, output, name=_named("output", output), fill="output", cell=cell)
     sheet.arrow(inputs["bottom"], (inputs["bottom"][0], asks["top"][1]), "× $W_q$")
     level = answers["left"][1]
     sheet.arrow((inputs["right"][0], level), answers["left"], "× $W_k$")

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from sciformer.functional import InputError
+from sciformer.lab.runs import setting_of
 from sciformer.teach.export.describing import Describer
 from sciformer.teach.export.packing import Packed
-from sciformer.teach.export.runs import setting_of
 
 HERE = Path(__file__).parent
 
