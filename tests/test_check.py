@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 from sciformer import check
 from sciformer.check import EXERCISES, Case, Diagnosis, Draw, Exercise, Fault
+from sciformer.check.values import same
 from sciformer.check.written_tests import WrittenTest
 
 FAULTS = [(exercise, fault) for exercise in EXERCISES.values() for fault in exercise.faults]
@@ -70,7 +71,7 @@ def test_no_two_faults_read_the_same(exercise):
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
 def test_two_mistakes_are_never_called_right(exercise, monkeypatch):
-    monkeypatch.setattr("sciformer.check.exercise.find_cause", lambda *_, **__: None)  # not the question here
+    monkeypatch.setattr("sciformer.check.judging.find_cause", lambda *_, **__: None)  # not the question here
     for one, two in itertools.combinations(exercise.faults, 2):
         diagnosis = exercise.diagnose(exercise.wrong_answer(one, two), seed=3)
         assert not diagnosis.correct, (one.name, two.name)
@@ -235,8 +236,8 @@ def test_what_was_called_right_with_some_seeds_is_wrong_with_all(exercise, answe
     for seed in range(100):
         cases = exercise.draw(seed)
         seen = exercise.observe(answer, cases, seed)
-        wanted = [exercise._numbers(exercise.reference, case, seed) for case in cases]
-        assert any(not check.exercise.same(call.output, one) for call, one in zip(seen.calls, wanted, strict=True))
+        wanted = [exercise.numbers(exercise.reference, case, seed) for case in cases]
+        assert any(not same(call.output, one) for call, one in zip(seen.calls, wanted, strict=True))
 
 
 def exchanged(model, images, patch_size):

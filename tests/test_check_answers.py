@@ -17,8 +17,9 @@ ANSWERS = json.loads((Path(__file__).parent / "answers" / "answers.json").read_t
 @pytest.fixture
 def _verdict_only(monkeypatch):
     """What a message says of the cause takes most of the time, and is not the question here."""
-    for name in ("find_cause", "one_change", "look_closer", "first_wrong_line"):
-        monkeypatch.setattr(f"sciformer.check.exercise.{name}", lambda *_, **__: None)
+    monkeypatch.setattr("sciformer.check.judging.find_cause", lambda *_, **__: None)
+    for name in ("one_change", "look_closer", "first_wrong_line"):
+        monkeypatch.setattr(f"sciformer.check.closer_look.{name}", lambda *_, **__: None)
 
 
 def verdicts(name, kind):

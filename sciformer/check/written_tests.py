@@ -62,7 +62,7 @@ class WrittenTest(Exercise):
             raise WrongType(says)
         return True
 
-    def _evidence(
+    def evidence(
         self, cases: list[Case], expected: list[Any], got: list[Any], wrong: list[int]
     ) -> tuple[str, str, str]:
         """Kind, sentences and list of the versions that are misjudged; a version may stand in several cases."""
@@ -86,10 +86,5 @@ class WrittenTest(Exercise):
             shown += "\n" + fill(f"right versions that it rejects: {names}", 96, initial_indent="  ")
         return ("false alarm" if rejected else "survivors"), " ".join(says), shown
 
-    def _change(self, answer: Any, cases: list[Case], seed: int) -> None:
-        return None  # a test is not right because a change makes it accept and reject as it should
-
-    def _located(
-        self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int, change: str
-    ) -> Diagnosis:
+    def closer(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
         return diagnosis  # what is wrong with a test is not in its numbers
