@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from sciformer.check.observing import Case, Observation, copied, is_own
+from sciformer.check.observing import Case, Observation, copied, is_own, own_line
 from sciformer.check.repairing import Change, one_change
 from sciformer.check.shrinking import shrunk
 from sciformer.check.symptoms import probes
 from sciformer.check.telling import LONGEST, SMALLEST, Diagnosis, counterexample
 from sciformer.check.tracing import first_wrong_line, line_that_changes
 from sciformer.check.values import plain, same, table
+from sciformer.check.variants import not_contiguous
 
 if TYPE_CHECKING:
     from sciformer.check.exercise import Exercise
@@ -31,7 +32,9 @@ def seen_closer(
 ) -> Diagnosis:
     """A diagnosis with all that further calls of the answer can tell."""
     if diagnosis.correct:
-        return _if_stable(exercise, diagnosis, answer, cases, seed)
+        return _if_stable(exercise, diagnosis, answer, cases, seed) or (
+            _if_contiguous(exercise, diagnosis, answer, cases, seed) or diagnosis
+        )
     if diagnosis.kind in _OF_NUMBERS or diagnosis.kind == "raises":
         change = _change(exercise, answer, cases, seed)
         told = _told(change, known=diagnosis.kind in ("known mistake", "likely mistake"))
@@ -44,8 +47,10 @@ def seen_closer(
     return diagnosis
 
 
-def _if_stable(exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int) -> Diagnosis:
-    """The diagnosis of a right answer, which says so if large inputs make its exponentials overflow."""
+def _if_stable(
+    exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int
+) -> Diagnosis | None:
+    """The diagnosis of a right answer whose exponentials overflow for large inputs; None where none does."""
     factors = dict.fromkeys(exercise.large, 1000) | dict.fromkeys(exercise.small, 0.001)
     for case in cases if factors else ():
         inputs = case.inputs | {name: factor * case.inputs[name] for name, factor in factors.items()}
@@ -60,7 +65,28 @@ def _if_stable(exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: l
         changed = "enlarged" if exercise.large else "made smaller"
         says_all = f"{diagnosis.message}, but unstable\n{more}\n  {case.name}, {changed}:{rows}"
         return replace(diagnosis, kind="unstable", says=says, message=says_all, symptom=says_all)
-    return diagnosis
+    return None
+
+
+def _if_contiguous(
+    exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int
+) -> Diagnosis | None:
+    """The diagnosis of a right answer that is not right for the same numbers in another order of memory."""
+    for case in cases:
+        inputs = not_contiguous(case.inputs)
+        wanted, problem = exercise.plainly(exercise.reference, inputs, seed=seed), None
+        try:
+            got = exercise.plainly(answer, inputs, seed=seed)
+        except Exception as error:
+            got, problem = None, own_line(error)
+        if same(got, wanted):
+            continue
+        says = "For inputs that are not contiguous in memory, as after a transpose, it is not right."
+        line = f"\n  in your line: {problem}" if problem else ""
+        advice = fill(f"{says} Take `reshape` in place of `view`.", 96, initial_indent="  ", subsequent_indent="  ")
+        told = f"{diagnosis.message}, but only for contiguous inputs\n{advice}{line}\n  on this input: {case.name}"
+        return replace(diagnosis, kind="unstable", says=says, message=told, symptom=told)
+    return None
 
 
 def _change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> Change | None:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from sciformer.check.causes import find_cause
+from sciformer.check.causes import Comparison, find_cause
 from sciformer.check.gradients import agree, gradients
 from sciformer.check.observing import Case, Observation, Problem
 from sciformer.check.symptoms import symptom
 from sciformer.check.telling import Diagnosis, counterexample, message
 from sciformer.check.values import plain, same, table
+from sciformer.check.variants import one_less
 
 if TYPE_CHECKING:
     from sciformer.check.exercise import Exercise
@@ -28,15 +29,14 @@ def judge(exercise: "Exercise", cases: list[Case], seen: Observation, seed: int)
         return _without_difference(
             exercise, len(got) == len(cases), problem or _of_gradients(exercise, cases, seen, seed)
         )
-    first = wrong[0]
     kind, says, shown = exercise.evidence(cases, expected, got, wrong)
     told = message(exercise, says, shown)
-    cause = find_cause(
-        exercise,
-        lambda suspect: _agrees(exercise, suspect, cases, got, first, seed),
-        lambda suspect: _shows(exercise, suspect, cases, expected, got, seed),
-        singly=all(isinstance(output, bool) for output in expected),
+    compared = Comparison(
+        agrees=lambda suspect: _agrees(exercise, suspect, cases, got, wrong[0], seed),
+        shows=lambda suspect: _shows(exercise, suspect, cases, expected, got, seed),
+        alike=lambda one, two: _alike(exercise, one, two, seed),
     )
+    cause = find_cause(exercise, compared, singly=all(isinstance(output, bool) for output in expected))
     if cause is None:
         return Diagnosis(exercise.name, kind, says, told, symptom=told)
     says = message(exercise, cause.says, shown, see=cause.see)
@@ -117,6 +117,24 @@ def _shows(
     except Exception:
         return False
     return wrong <= wrong_of_student
+
+
+#: Draws of further inputs on which two mistakes that agree so far are compared.
+_FURTHER = 2
+
+
+def _alike(exercise: "Exercise", one: Callable[..., Any], two: Callable[..., Any], seed: int) -> bool:
+    """Whether two wrong answers give the same numbers on further inputs, those of other sizes included."""
+
+    def results(answer: Callable[..., Any], inputs: dict[str, Any]) -> Any:
+        try:
+            return exercise.numbers(answer, Case("", inputs), seed)
+        except Exception as error:
+            return type(error).__name__  # a mistake may stop the program, too
+
+    further = [case.inputs for n in range(1, _FURTHER + 1) for case in exercise.draw(seed + n)]
+    further += [shorter for inputs in further for shorter in one_less(inputs)]
+    return all(same(results(one, inputs), results(two, inputs)) for inputs in further)
 
 
 def _regular(cases: list[Case], seen: Observation) -> tuple[list[Any], Problem | None]:

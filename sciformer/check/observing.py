@@ -179,7 +179,7 @@ class Task:
                 reasons = [says for words, says in _WITHOUT_GRADIENT.items() if words in _message(error)]
                 if not reasons:
                     raise
-                line = _own_line(error)
+                line = own_line(error)
                 says = reasons[0] + (f"\n  in your line: {line}" if line else "")
                 seen.problem = Problem("no gradient", says)
 
@@ -215,7 +215,7 @@ class Task:
             return Problem("too slow", f"{says}\n  on this input: {case.name}")
         if isinstance(error, WrongType):
             return Problem("wrong type", f"{_message(error)}\n  on this input: {case.name}")
-        line = _own_line(error)
+        line = own_line(error)
         says = f"The answer stops with {type(error).__name__}: {_message(error)}"
         if line:
             says += f"\n  in your line: {line}"
@@ -272,7 +272,7 @@ def pair(result: Any, first: str, second: str) -> tuple[Any, Any]:
 
 
 def copied(x: Any, requires_grad: bool) -> Any:
-    """An input that an answer may do with what it likes."""
+    """An input that an answer may do with what it likes, as it lies in memory."""
     if not isinstance(x, Tensor):
         return x
     return x.clone().requires_grad_(requires_grad and x.is_floating_point())
@@ -301,7 +301,7 @@ def is_own(file: str) -> bool:
     return not file.startswith(("<frozen", "<mutant", *_NOT_THEIRS))
 
 
-def _own_line(error: BaseException) -> str | None:
+def own_line(error: BaseException) -> str | None:
     """The last line of the student's own code that an exception passed through."""
     line, trace = None, error.__traceback__
     while trace is not None:
