@@ -404,7 +404,7 @@ PROBLEMS = {
     "wrong shape": (lambda x, n: 2 * x[None], "The result should have shape (1,), not (1, 1)."),
     "wrong type: a number": (lambda x, n: 10**400, "The result should be a tensor, not a value of type int."),
     "NaN": (lambda x, n: x * float("nan"), "There is NaN in the result"),
-    "wrong numbers": (lambda x, n: 2 * x + n, "It is right only where `n` is"),
+    "wrong numbers": (lambda x, n: 2 * x + n, "it is right only where `n` is"),
     "raises": (failing, "in your line: return x.reshape(5, 7)"),
     "raises: sometimes": (failing_for_one, "NameError: name 'undefined' is not defined"),
     "raises: wrong call": (lambda: 1, "it is called with x, n"),

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from sciformer.check.symptoms import probes, symptom
+from sciformer.check.probing import probes
+from sciformer.check.symptoms import symptom
 
 R = ("result",)
 
@@ -107,7 +108,7 @@ def test_of_two_results_the_right_one_is_told():
     [
         (({"m": None}, {"m": torch.ones(2, 2)}), "only where `m` is None"),
         (({"m": torch.ones(2, 2).bool()}, {"m": torch.eye(2).bool()}), "only where `m` hides nothing"),
-        (({"x": torch.ones(1, 2, 3)}, {"x": torch.ones(2, 2, 3)}), "only for a batch of 1"),
+        (({"x": torch.ones(1, 2, 3)}, {"x": torch.ones(2, 2, 3)}), "only where the first axis of `x` has size 1"),
         (({"x": torch.ones(3, 3)}, {"x": torch.ones(2, 3)}), "the last two sizes of `x` are equal"),
         (
             ({"q": torch.ones(4, 3), "k": torch.ones(4, 3)}, {"q": torch.ones(2, 3), "k": torch.ones(4, 3)}),

@@ -30,7 +30,8 @@ from tqdm import tqdm
 from sciformer import causal_mask
 from sciformer.check import EXERCISES, Exercise
 from sciformer.check.limits import limited
-from sciformer.check.mutants import mutants, program_of
+from sciformer.check.mutants import mutants
+from sciformer.check.programs import program_of
 from sciformer.check.values import same
 from sciformer.check.written_tests import WrittenTest
 

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from sciformer.check.observing import Case, Observation, copied, is_own, own_line
+from sciformer.check.probing import probes
 from sciformer.check.repairing import Change, one_change
 from sciformer.check.shrinking import shrunk
-from sciformer.check.symptoms import probes
-from sciformer.check.telling import LONGEST, SMALLEST, Diagnosis, counterexample
+from sciformer.check.symptoms import UNKNOWN
+from sciformer.check.telling import LONGEST, SMALLEST, Diagnosis, counterexample, message
 from sciformer.check.tracing import first_wrong_line, line_that_changes
 from sciformer.check.values import plain, same, table
 from sciformer.check.variants import not_contiguous
@@ -144,8 +145,18 @@ def _located(
         most = LONGEST - 1 - sum(part.count("\n") for part in (first, more, last, SMALLEST))
         return f"{first}{more}{counterexample(exercise, name, look.inputs, look.expected, look.got, most)}{last}"
 
-    message = inserted(diagnosis.message, sentences + change)
-    return replace(diagnosis, message=message, symptom=inserted(diagnosis.symptom, sentences))
+    diagnosis = _without_unknown(exercise, diagnosis) if sentences + change else diagnosis
+    told_all = inserted(diagnosis.message, sentences + change)
+    return replace(diagnosis, message=told_all, symptom=inserted(diagnosis.symptom, sentences))
+
+
+def _without_unknown(exercise: "Exercise", diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis without the admission that nothing is known, where something is about to be told."""
+    if UNKNOWN not in diagnosis.says:
+        return diagnosis
+    says = diagnosis.says.replace(UNKNOWN, "")
+    told = message(exercise, says, SMALLEST + diagnosis.message.split(SMALLEST, 1)[1].rsplit("\n  read again", 1)[0])
+    return replace(diagnosis, says=says, message=told, symptom=told)
 
 
 def _first_wrong_line(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> str | None:

@@ -88,7 +88,8 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
     if x.dtype == torch.bool and x.dim() >= 1:
         yield from _of_a_mask(name, x)
     if x.dim() >= 3:
-        yield Condition(f"only for a batch of 1 (`{name}`)", lambda case: case[name].shape[0], lambda size: size == 1)
+        says = f"only where the first axis of `{name}` has size 1"
+        yield Condition(says, lambda case: case[name].shape[0], lambda size: size == 1)
     if x.dim() >= 2:
         shape = f"only where the last two sizes of `{name}` are equal"
         yield Condition(shape, lambda case: tuple(sorted(case[name].shape[-2:])), _all_equal)

@@ -9,8 +9,8 @@ from torch import Tensor
 from sciformer.check.causes import Comparison, find_cause
 from sciformer.check.gradients import agree, gradients
 from sciformer.check.observing import Case, Observation, Problem
-from sciformer.check.symptoms import symptom
-from sciformer.check.telling import Diagnosis, counterexample, message
+from sciformer.check.symptoms import UNKNOWN, symptom
+from sciformer.check.telling import Diagnosis, counterexample, listed, message
 from sciformer.check.values import plain, same, table
 from sciformer.check.variants import one_less
 
@@ -39,6 +39,7 @@ def judge(exercise: "Exercise", cases: list[Case], seen: Observation, seed: int)
     cause = find_cause(exercise, compared, singly=all(isinstance(output, bool) for output in expected))
     if cause is None:
         return Diagnosis(exercise.name, kind, says, told, symptom=told)
+    told = message(exercise, says.replace(UNKNOWN, ""), shown)
     says = message(exercise, cause.says, shown, see=cause.see)
     return Diagnosis(exercise.name, cause.kind, cause.says, says, cause.faults, told)
 
@@ -52,7 +53,7 @@ def evidence(
     shown = counterexample(exercise, case.name, case.inputs, expected[wrong[0]], got[wrong[0]])
     right = [case.name for n, case in enumerate(cases[: len(got)]) if n not in wrong]
     if kind == "wrong numbers" and right and "right only" not in says:
-        says += f" They are right for: {'; '.join(right)}."
+        says += f" They are right for: {listed(right)}."
     return kind, says, shown
 
 

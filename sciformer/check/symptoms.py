@@ -13,6 +13,8 @@ from sciformer.check.conditions import separating
 from sciformer.check.values import family, kind_of, number, same
 
 Inputs = dict[str, Any]
+#: What is said as long as nothing better is known.
+UNKNOWN = ", and the checker does not recognize why"
 
 
 def symptom(
@@ -28,7 +30,7 @@ def symptom(
     kind, says = _difference([expected[n] for n in wrong], [got[n] for n in wrong], [inputs[n] for n in wrong], names)
     right = [inputs[n] for n in range(len(got)) if n not in wrong]
     where = separating(right, [inputs[n] for n in wrong]) if right else None
-    return kind, f"{says} It is right {where}." if where else says
+    return kind, f"{says} Of the inputs tried, it is right {where}." if where else says
 
 
 def _difference(expected: list[Any], got: list[Any], inputs: list[Inputs], names: tuple[str, ...]) -> tuple[str, str]:
@@ -55,8 +57,7 @@ def _difference(expected: list[Any], got: list[Any], inputs: list[Inputs], names
         why = "It comes from 0/0, from ∞ − ∞ or from the softmax of a row of −∞."
         return "NaN", f"There is NaN in the {name}{_rows(g.isnan())}. {why}"
     if e.dtype == torch.bool:
-        turned = all(torch.equal(a, ~b) for a, b in zip(expected, got, strict=True) if a.shape == b.shape)
-        return "wrong numbers", _told(name, "True and False are exchanged" if turned else _places(expected, got))
+        return "wrong numbers", _told(name, _of_truth_values(expected, got) or _places(expected, got))
     relation = _relation(expected, got, inputs) or _nearly(expected, got) or _places(expected, got)
     return "wrong numbers", _told(name, relation)
 
@@ -84,10 +85,23 @@ def _difference_of_lists(
     return kind, says + (f" Right: {', '.join(right)}." if right and kind == "wrong numbers" else "")
 
 
+def _of_truth_values(expected: list[Tensor], got: list[Tensor]) -> str | None:
+    """What two masks have to do with each other on every case."""
+    pairs = [(e, g) for e, g in zip(expected, got, strict=True) if e.shape == g.shape]
+    for value in (True, False):
+        if all(bool((g == value).all()) for _, g in pairs):
+            return f"all of them are {value}"
+    if all(torch.equal(e, ~g) for e, g in pairs):
+        return "True and False are exchanged"
+    if all(bool((g | e).equal(e)) for e, g in pairs):
+        return "too few are True, and none that should not be"
+    return "too many are True, and none is missing" if all(bool((g | e).equal(g)) for e, g in pairs) else None
+
+
 def _told(name: str, relation: str | None) -> str:
     known = f"Some numbers of the {name} are wrong"
     end = "?" if relation and "Is something" in relation else "."
-    return f"{known}: {relation}{end}" if relation else f"{known}, and the checker does not recognize why."
+    return f"{known}: {relation}{end}" if relation else f"{known}{UNKNOWN}."
 
 
 def _shapes(e: Tensor, g: Tensor) -> str:
@@ -102,11 +116,31 @@ def _shapes(e: Tensor, g: Tensor) -> str:
         if _near(e.flatten(), g.flatten()):
             return " The numbers are right and in the right order; only the shape is not."
         return ""
+    if counted := _counted(e, g):
+        return counted
     for axis in range(g.dim()):
         if g.dim() == e.dim() + 1:
             for word, less in (("the sum", g.sum(axis)), ("the mean", g.double().mean(axis))):
                 if less.shape == e.shape and _near(e, less):
                     return f" {word.capitalize()} over axis {axis} would be right."
+    return ""
+
+
+def _counted(e: Tensor, g: Tensor) -> str:
+    """Which entries along one axis are missing or too many, if all others are right."""
+    axes = [n for n, (a, b) in enumerate(zip(e.shape, g.shape, strict=False)) if a != b]
+    if g.dim() != e.dim() or len(axes) != 1:
+        return ""
+    (axis,) = axes
+    long, short = (e, g) if e.shape[axis] > g.shape[axis] else (g, e)
+    count, verb = long.shape[axis] - short.shape[axis], "missing" if long is e else "too many"
+    for word, start in (("last", 0), ("first", count)):
+        if _near(short, long.narrow(axis, start, short.shape[axis])):
+            which = f"the {word} one is" if count == 1 else f"the {word} {count} are"
+            return f" Along axis {axis}, {which} {verb}; the others are right."
+    parts = [list(x.movedim(axis, 0)) for x in (short, long)]
+    if short.shape[axis] and all(any(_near(one, other) for other in parts[1]) for one in parts[0]):
+        return f" Along axis {axis}, {count} {'is' if count == 1 else 'are'} {verb}; the others are right."
     return ""
 
 
@@ -130,9 +164,11 @@ def _relation(expected: list[Tensor], got: list[Tensor], inputs: list[Inputs]) -
         moved = [(relation(e), g, e) for e, g in pairs]
         if all(_near(m, g) for m, g, _ in moved) and any(m.shape != e.shape or not _near(m, e) for m, _, e in moved):
             return says
+    if all(e.dim() and e.shape[-1] > 1 and _near(e, g.softmax(dim=-1)) for e, g in pairs):
+        return "after a softmax along axis -1 they would be right"
     if all(_near(e.flatten().sort().values, g.flatten().sort().values) for e, g in pairs):
-        return "they are the right numbers in another order"
-    return _row_sums(pairs)
+        return _order(pairs)
+    return _row_sums(pairs) or _row_by_row(pairs)
 
 
 _RELATIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
@@ -144,7 +180,33 @@ _RELATIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
     ("the right ones are their logarithms, so one `exp` is too many or a `log` is missing", lambda e: e.exp()),
     ("they are the squares of the right ones", lambda e: e.square()),
     ("they are the roots of the right ones", lambda e: e.sqrt()),
+    ("a softmax along axis -1 is too many", lambda e: e.softmax(dim=-1) if e.dim() else e.exp()),
 )
+
+
+def _order(pairs: list[tuple[Tensor, Tensor]]) -> str:
+    """How right numbers stand in another order: as whole slices, if they do so along the same axis in every case."""
+    for axis in range(-min(4, *(e.dim() for e, _ in pairs)), 0):
+        slices = [
+            (sorted(e.movedim(axis, 0).flatten(1).tolist()), sorted(g.movedim(axis, 0).flatten(1).tolist()))
+            for e, g in pairs
+            if e.dim() > 1
+        ]
+        if slices and len(slices) == len(pairs) and all(_near(torch.tensor(e), torch.tensor(g)) for e, g in slices):
+            return f"they are the right numbers, but the slices along axis {axis} stand in another order"
+    return "they are the right numbers in another order"
+
+
+def _row_by_row(pairs: list[tuple[Tensor, Tensor]]) -> str | None:
+    """Whether each row or column is right up to a factor, or an added number, of its own."""
+    if any(e.dim() < 2 or min(e.shape[-2:]) < 2 or not bool(g.isfinite().all()) for e, g in pairs):
+        return None
+    for axis, word in ((-1, "row"), (-2, "column")):
+        if all(_near(g, (g * e).sum(axis, keepdim=True) / e.square().sum(axis, keepdim=True) * e) for e, g in pairs):
+            return f"each {word} is right up to a factor of its own"
+        if all(_near(g, e + (g - e).mean(axis, keepdim=True)) for e, g in pairs):
+            return f"each {word} is right up to a number of its own that is added"
+    return None
 
 
 def _movements(dim: int) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
@@ -219,8 +281,8 @@ def _nearly(expected: list[Tensor], got: list[Tensor]) -> str | None:
     if not shares or max(shares) > _NEAR:
         return None
     return (
-        f"they come close, off by {100 * max(shares):.2g} % of the largest at most. Is something rounded or approximated, "
-        "or a small term left out or too many"
+        f"they come close, off by {100 * max(shares):.2g} % of the largest at most. "
+        "Is something rounded or approximated, or is a small term left out"
     )
 
 
@@ -290,59 +352,3 @@ def _rows(bad: Tensor) -> str:
     if rows.all() or bad.dim() != 2:
         return ""
     return f", in row {', '.join(map(str, rows.nonzero().flatten().tolist()[:4]))}"
-
-
-def probes(run: Callable[[Inputs], Any], reference: Callable[[Inputs], Any], inputs: Inputs) -> str | None:
-    """What an answer does not look at, and whether it mixes up sequences of a batch.
-
-    Args:
-        run: the student's answer as a function of a case's inputs; plain values.
-        reference: the right one, likewise.
-        inputs: of a case on which the answer is wrong.
-    """
-    generator = torch.Generator().manual_seed(0)
-    mine, right = run(inputs), reference(inputs)
-    for name, x in inputs.items():
-        others = [inputs | {name: other} for other in _others(x, generator)]
-        seen = [other for other in others if _is_another(reference, other, right)]
-        if seen and all(same(run(other), mine) for other in others):
-            return f"`{name}` has no effect on the result, and should have one."
-    for name, x in inputs.items():
-        if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() < 3 or len(x) < 2:
-            continue
-        changed = x.clone()
-        changed[1:] += torch.randn(x[1:].shape, generator=generator).to(x)
-        other = inputs | {name: changed}
-        if _first_alike(reference(other), right) and not _first_alike(run(other), mine):
-            return f"Sequences are mixed up: changing the second one in `{name}` changes the result of the first."
-    return None
-
-
-def _others(x: Any, generator: torch.Generator) -> list[Any]:
-    """Other values that an input may have; none where what it means is not known."""
-    if isinstance(x, float):
-        return [1.5 * x, 0.5 * x, 3 * x]
-    if not isinstance(x, Tensor) or x.numel() < 2:
-        return []
-    if x.is_floating_point():
-        return [x + 4**n * torch.randn(x.shape, generator=generator).to(x) for n in range(6)]
-    if x.dtype == torch.bool:  # nothing more is hidden, so that no row is left without a key
-        return [x | (torch.rand(x.shape, generator=generator) < share).to(x.device) for share in (0.5, 0.9, 1.0)]
-    return []
-
-
-def _is_another(reference: Callable[[Inputs], Any], inputs: Inputs, right: Any) -> bool:
-    """Whether the right answer can be computed for these inputs, and is another one."""
-    try:
-        return not same(reference(inputs), right)
-    except Exception:
-        return False
-
-
-def _first_alike(one: Any, two: Any) -> bool:
-    """Whether the results of the first sequence of a batch are the same."""
-    if isinstance(one, list) and isinstance(two, list):
-        return all(_first_alike(a, b) for a, b in zip(one, two, strict=False))
-    if not isinstance(one, Tensor) or not isinstance(two, Tensor) or min(one.dim(), two.dim()) < 1:
-        return same(one, two)
-    return same(one[0], two[0])

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 #: Lines of a message, so that it can be taken in at a glance.
 LONGEST = 15
+#: Of so many right cases the name is told.
+MOST_NAMES = 3
 SMALLEST = "\n  the smallest input"
 
 
@@ -62,3 +64,10 @@ def counterexample(
         expected, got = expected[wrong[0]], got[wrong[0]]
     rows = {given: plain(x) for given, x in inputs.items()} | {"expected": expected, "got": got}
     return f"{SMALLEST} that shows it: {name}{table(rows, most)}"
+
+
+def listed(names: list[str]) -> str:
+    """Names, each once, and how many there are beside those that can be taken in at a glance."""
+    different = list(dict.fromkeys(names))
+    more = len(different) - MOST_NAMES
+    return "; ".join(different[:MOST_NAMES]) + (f"; and {more} more" if more > 0 else "")
