@@ -26,13 +26,15 @@ class Condition:
         says: "only where `attn_mask` hides nothing".
         quantity: what of the inputs it is about.
         wanted: whether it holds for such a quantity.
-        plain: whether it is about a shape or a missing input, which is believed before what is about values.
+        plain: whether it is about a shape, a mask or a missing input, which is believed before what is about values.
+        axes: the axes of inputs that it is about.
     """
 
     says: str
     quantity: Callable[[Inputs], Any]
     wanted: Callable[[Any], bool] = bool
     plain: bool = True
+    axes: tuple[tuple[str, int], ...] = ()
 
     def holds(self, inputs: Inputs) -> bool | None:
         """Whether these inputs have the property; None where it makes no sense for them."""
@@ -80,9 +82,11 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
     yield Condition(f"only where `{name}` is None", lambda case: case[name] is None)
     yield Condition(f"only where `{name}` is given", lambda case: case[name] is not None)
     if isinstance(x, bool | int | str):
-        yield Condition(f"only where `{name}` is {x}", lambda case: case[name], lambda value: bool(value == x))
+        yield Condition(f"only where `{name}` is {x}", lambda case: case[name], lambda value: bool(value == x), False)
     if isinstance(x, float) or (isinstance(x, Tensor) and x.dim() == 0 and x.is_floating_point()):
         yield Condition(f"only where `{name}` is 1", lambda case: float(case[name]), lambda value: value == 1, False)
+        says = f"only where `{name}` is at least 1"
+        yield Condition(says, lambda case: float(case[name]), lambda value: value >= 1, False)
     if not isinstance(x, Tensor):
         return
     if x.dtype == torch.bool and x.dim() >= 1:
@@ -92,8 +96,14 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
         yield Condition(says, lambda case: case[name].shape[0], lambda size: size == 1)
     if x.dim() >= 2:
         shape = f"only where the last two sizes of `{name}` are equal"
-        yield Condition(shape, lambda case: tuple(sorted(case[name].shape[-2:])), _all_equal)
+        yield Condition(
+            shape, lambda case: tuple(sorted(case[name].shape[-2:])), _all_equal, axes=((name, -1), (name, -2))
+        )
+        says = f"only where the last axis of `{name}` is shorter than 4"
+        yield Condition(says, lambda case: case[name].shape[-1], lambda size: size < 4, axes=((name, -1),))
     if x.is_floating_point() and x.dim() >= 1:
+        says = f"only where no two numbers of `{name}` side by side are equal"
+        yield Condition(says, lambda case: _ties(case[name]), lambda ties: ties == 0, False)
         says = f"only where the numbers of `{name}` are below {_LARGE:g}"
         yield Condition(says, lambda case: _largest(case[name]), lambda size: size < _LARGE, False)
 
@@ -101,23 +111,36 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
 def _of_a_mask(name: str, x: Tensor) -> Iterator[Condition]:
     yield Condition(f"only where `{name}` hides nothing", lambda case: bool(case[name].all()))
     if x.dim() >= 2:
+        says = f"only where each row of `{name}` leaves something"
+        yield Condition(says, lambda case: bool(case[name].any(dim=-1).all()), plain=False)
+        says = f"only where `{name}` is a triangle"
+        yield Condition(says, lambda case: bool(torch.equal(case[name], case[name].tril())), plain=False)
         says = f"only where each row of `{name}` hides equally many"
         yield Condition(says, lambda case: len(set(case[name].sum(dim=-1).flatten().tolist())), lambda n: n == 1, False)
 
 
 def _equally_long(one: str, two: str) -> Condition:
     says = f"only where `{one}` and `{two}` are equally long"
-    return Condition(says, lambda case: tuple(sorted((case[one].shape[-2], case[two].shape[-2]))), _all_equal)
+    axes = ((one, -2), (two, -2))
+    return Condition(
+        says, lambda case: tuple(sorted((case[one].shape[-2], case[two].shape[-2]))), _all_equal, axes=axes
+    )
 
 
 def _at_most(one: str, two: str) -> Condition:
     says = f"only where `{one}` is at most `{two}`"
-    return Condition(says, lambda case: (case[one], case[two]), lambda pair: pair[0] <= pair[1])
+    return Condition(says, lambda case: (case[one], case[two]), lambda pair: pair[0] <= pair[1], False)
 
 
 def _largest(x: Tensor) -> float:
     finite = x[x.isfinite()].double().abs()
     return finite.max().item() if finite.numel() else 0.0
+
+
+def _ties(x: Tensor) -> int:
+    """How many numbers along the last axis equal one before them."""
+    rows = x.flatten(0, -2) if x.dim() > 1 else x[None]
+    return sum(row.numel() - row.unique().numel() for row in rows)
 
 
 def _all_equal(sizes: tuple[int, ...]) -> bool:

@@ -296,7 +296,7 @@ def _gradients_by_hand_cases(draw: Draw) -> Iterator[Case]:
 
     yield case("1 query, 2 keys, 2 features", 1, 2, 2)
     yield case("2 queries, 3 keys, 2 features", 2, 3, 2)
-    yield case("5 queries, 7 keys, 3 features", 5, 7, 3)
+    yield case("5 queries, 7 keys, 4 features", 5, 7, 4)
 
 
 _WITHOUT_SCALE = (
