@@ -13,6 +13,7 @@ import torch.nn.functional as F
 
 from sciformer import check
 from sciformer.check import EXERCISES, Case, Diagnosis, Draw, Exercise, Fault
+from sciformer.check.telling import LONGEST, listed
 from sciformer.check.values import same
 from sciformer.check.written_tests import WrittenTest
 
@@ -437,6 +438,20 @@ def test_every_problem_has_its_own_message(name, capsys):
     assert words in diagnosis.says
     DOUBLE(answer, seed=1)  # prints, and does not raise
     assert capsys.readouterr().out.startswith("double: not ")
+
+
+def test_of_many_right_cases_a_few_are_named_each_once():
+    assert listed(["a", "b", "a"]) == "a; b"
+    assert listed(["a", "b", "c", "b", "d", "e"]) == "a; b; c; and 2 more"
+    message = check.is_pairwise.diagnose(lambda score, query, key: len(key) < 4, seed=0).message
+    assert len(message.splitlines()) <= LONGEST
+
+
+def test_an_error_of_many_lines_is_told_in_a_few():
+    def verbose(x, n):
+        raise ValueError("\n".join(f"line {k} of a long story" for k in range(200)))
+
+    assert len(DOUBLE.diagnose(verbose, seed=1).message.splitlines()) <= LONGEST
 
 
 def test_a_wrong_answer_sees_the_smallest_input_in_full():

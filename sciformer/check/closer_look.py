@@ -1,6 +1,6 @@
 """What only further calls of an answer can tell: a smaller input, an input without effect, a line, extreme inputs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from textwrap import fill
@@ -52,21 +52,33 @@ def _if_stable(
     exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int
 ) -> Diagnosis | None:
     """The diagnosis of a right answer whose exponentials overflow for large inputs; None where none does."""
-    factors = dict.fromkeys(exercise.large, 1000) | dict.fromkeys(exercise.small, 0.001)
-    for case in cases if factors else ():
-        inputs = case.inputs | {name: factor * case.inputs[name] for name, factor in factors.items()}
+    for case, names, times, inputs in extremes(exercise, cases):
         wanted = exercise.plainly(exercise.reference, inputs, seed=seed)
         got = exercise.safely(partial(exercise.plainly, answer, inputs, seed=seed))
         if not is_finite(wanted) or (is_finite(got) and not _far(got, wanted)):
             continue
-        size = "large" if exercise.large else "small"
-        says, advice = _of_extremes(f"With `{'` and `'.join(factors)}` 1000 times as {size}", finite=is_finite(got))
+        says, advice = _of_extremes(f"With `{'` and `'.join(names)}` {times}", finite=is_finite(got))
         rows = table({name: plain(x) for name, x in inputs.items()} | {"expected": wanted, "got": got}, 8)
         more = fill(f"{says} {advice}", 96, initial_indent="  ", subsequent_indent="  ")
-        changed = "enlarged" if exercise.large else "made smaller"
+        changed = "made smaller" if exercise.small else "enlarged"
         says_all = f"{diagnosis.message}, but unstable\n{more}\n  {case.name}, {changed}:{rows}"
         return replace(diagnosis, kind="unstable", says=says, message=says_all, symptom=says_all)
     return None
+
+
+def extremes(exercise: "Exercise", cases: list[Case]) -> Iterator[tuple[Case, tuple[str, ...], str, Inputs]]:
+    """Inputs of the cases made very large or very small: of which, which ones, by how much in words, and all of them.
+
+    Scores far below 0 are as large as those far above it, so inputs that have both signs are turned round as well.
+    """
+    large, small = exercise.large, exercise.small
+    for case in cases:
+        for factor, times in ((1000, "1000 times as large"), (-1000, "−1000 times as large")) if large else ():
+            if factor > 0 or any(bool((case.inputs[name] < 0).any()) for name in large):
+                yield case, large, times, case.inputs | {name: factor * case.inputs[name] for name in large}
+        if small:
+            shrunken = {name: 0.001 * case.inputs[name] for name in small}
+            yield case, small, "1000 times as small", case.inputs | shrunken
 
 
 def _if_contiguous(

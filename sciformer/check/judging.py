@@ -146,7 +146,7 @@ def _regular(cases: list[Case], seen: Observation) -> tuple[list[Any], Problem |
         if changed:
             says = f"The answer changes its input `{changed[0]}`. Work on a copy, or do not assign into it."
             rows = {"before": plain(case.inputs[changed[0]]), "after": call.inputs.get(changed[0])}
-            return outputs, Problem("changes its input", says + table(rows))
+            return outputs, Problem("changes its input", says + table(rows, 8))
         if not same(call.output, call.again):
             says = "Called twice with the same input, the answer gives different results. Is something kept, or drawn?"
             return outputs, Problem("not repeatable", says)

@@ -291,7 +291,7 @@ def _usual_dtype() -> Iterator[None]:
 
 def _message(error: BaseException) -> str:
     try:
-        return str(error)[:500]
+        return " ".join(str(error).split())[:400]  # some of torch's run over many lines
     except Exception:  # an exception of the student's own making
         return "(no message)"
 
