@@ -16,7 +16,11 @@ def scope_of(reference: Callable[..., Any]) -> dict[str, Any]:
 
 
 def source_of(thing: Any) -> str:
-    """The text of a function or a class; of a class in a notebook's cell, whose module has no file, by its methods."""
+    """The text of a function or a class; of a class in a notebook's cell, whose module has no file, by its methods.
+
+    Raises:
+        OSError: if the text cannot be found.
+    """
     try:
         return inspect.getsource(thing)
     except (OSError, TypeError):
