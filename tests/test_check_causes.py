@@ -88,7 +88,7 @@ def test_two_mistakes_that_undo_each_other_in_one_result_explain_nothing():
 
 def generated(monkeypatch, *names):
     """Slips that stand for themselves as wrong answers."""
-    monkeypatch.setattr(causes, "mutants", lambda reference: tuple(Mutant(f"It is {n}.", n, n) for n in names))
+    monkeypatch.setattr(causes, "mutants", lambda reference: tuple(Mutant(f"It is `{n}`.", n, n) for n in names))
     monkeypatch.setattr(
         Known, "wrong_answer", lambda self, *faults, of=None: (*(f.name for f in faults), *([of] if of else []))
     )
@@ -98,7 +98,7 @@ def test_a_written_mistake_with_a_generated_one(monkeypatch):
     generated(monkeypatch, "slip", "trip")
     cause = find_cause(Known((ONE, TWO)), compared(("two", "trip")), singly=False)
     assert (cause.kind, cause.faults) == ("likely mistake", ("two",))
-    assert cause.says == "There are two mistakes. It is two. Also: It is trip."
+    assert cause.says == "There are two mistakes. It is two. Also: It is `trip`."
 
 
 def test_two_written_mistakes_are_believed_before_a_written_and_a_generated_one(monkeypatch):
@@ -110,7 +110,13 @@ def test_two_written_mistakes_are_believed_before_a_written_and_a_generated_one(
 def test_one_generated_mistake_is_believed_before_two_of_any_kind(monkeypatch):
     generated(monkeypatch, "slip")
     cause = find_cause(Known((ONE, TWO)), compared("slip", ("one", "two")), singly=False)
-    assert cause.says == "It is slip."
+    assert cause.says == "It is `slip`."
+
+
+def test_of_a_slip_that_quotes_nothing_it_is_told_what_is_known(monkeypatch):
+    monkeypatch.setattr(causes, "mutants", lambda reference: (Mutant("A factor is missing.", "slip", ""),))
+    cause = find_cause(Known(), compared("slip"), singly=False)
+    assert cause.says == "The numbers are those of the right answer with one slip. A factor is missing."
 
 
 def test_the_search_for_two_ends(monkeypatch):

@@ -88,7 +88,7 @@ def find_cause(exercise: Suspects, compared: Comparison, *, singly: bool) -> Cau
         return None
     generated = mutants(exercise.reference)
     if found := _different([mutant for mutant in generated if compared.agrees(mutant.answer)], compared.alike):
-        says = found[0].says if len(found) == 1 else _undecided([mutant.says for mutant in found])
+        says = _slip(found[0].says) if len(found) == 1 else _undecided([mutant.says for mutant in found])
         return Cause("likely mistake", says)
     return _two_at_once(exercise, compared, generated)
 
@@ -100,6 +100,11 @@ def _different(found: list[Mutant], alike: Callable[[Answer, Answer], bool]) -> 
         if not any(mutant.says == other.says or alike(mutant.answer, other.answer) for other in kept):
             kept.append(mutant)
     return kept
+
+
+def _slip(says: str) -> str:
+    """What is said of a slip: where nothing can be quoted, also what is known of it."""
+    return says if "`" in says else f"The numbers are those of the right answer with one slip. {says}"
 
 
 def _undecided(sentences: list[str]) -> str:

@@ -65,7 +65,8 @@ def _places(
 ) -> Iterator[tuple[ast.AST, str, int | None, list[Slip]]]:
     """Every node of a program with the slips that can be made in it: its parent, the field, the index there."""
     if isinstance(node, ast.FunctionDef | ast.Lambda):
-        steps = steps | {a.arg for a in node.args.kwonlyargs}
+        if getattr(node, "name", "") != "forward":  # whose options are the student's as well
+            steps = steps | {a.arg for a in node.args.kwonlyargs}
         parameters = tuple(a.arg for a in node.args.args if a.arg != "self")
     for name, value in ast.iter_fields(node):
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
