@@ -1,7 +1,7 @@
 """Properties that the inputs of a case may have, in words: equal lengths, a batch of 1, a mask that hides nothing.
 
-An answer that is right exactly on the cases that have such a property is told so. And the cases of an exercise see an
-answer that is right only there if some of them have the property not.
+An answer that is right on exactly the cases that have such a property is told so. An answer that is right only there is
+noticed if some cases of the exercise lack the property.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +28,7 @@ class Condition:
         wanted: whether it holds for such a quantity.
         plain: whether it is about a shape, a mask or a missing input, which is believed before what is about values.
         axes: the axes of inputs that it is about.
+        explains: whether a student is told so. A size below 4 or the lack of ties separates few cases by chance.
     """
 
     says: str
@@ -35,6 +36,7 @@ class Condition:
     wanted: Callable[[Any], bool] = bool
     plain: bool = True
     axes: tuple[tuple[str, int], ...] = ()
+    explains: bool = True
 
     def holds(self, inputs: Inputs) -> bool | None:
         """Whether these inputs have the property; None where it makes no sense for them."""
@@ -64,7 +66,7 @@ def separating(right: Sequence[Inputs], wrong: Sequence[Inputs]) -> str | None:
     for plain in (True, False):
         found: dict[tuple[Any, ...], str] = {}
         for condition in conditions(right[0]):
-            if condition.plain is not plain:
+            if condition.plain is not plain or not condition.explains:
                 continue
             if all(condition.holds(x) for x in right) and all(condition.holds(x) is False for x in wrong):
                 values = tuple(_hashable(condition.quantity(x)) for x in (*right, *wrong))
@@ -100,23 +102,26 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
             shape, lambda case: tuple(sorted(case[name].shape[-2:])), _all_equal, axes=((name, -1), (name, -2))
         )
         says = f"only where the last axis of `{name}` is shorter than 4"
-        yield Condition(says, lambda case: case[name].shape[-1], lambda size: size < 4, axes=((name, -1),))
+        yield Condition(
+            says, lambda case: case[name].shape[-1], lambda size: size < 4, axes=((name, -1),), explains=False
+        )
     if x.is_floating_point() and x.dim() >= 1:
-        says = f"only where no two numbers of `{name}` side by side are equal"
-        yield Condition(says, lambda case: _ties(case[name]), lambda ties: ties == 0, False)
+        says = f"only where no two numbers along the last axis of `{name}` are equal"
+        yield Condition(says, lambda case: _ties(case[name]), lambda ties: ties == 0, False, explains=False)
         says = f"only where the numbers of `{name}` are below {_LARGE:g}"
         yield Condition(says, lambda case: _largest(case[name]), lambda size: size < _LARGE, False)
 
 
 def _of_a_mask(name: str, x: Tensor) -> Iterator[Condition]:
     yield Condition(f"only where `{name}` hides nothing", lambda case: bool(case[name].all()))
+    yield Condition(f"only where `{name}` is nowhere True", lambda case: not bool(case[name].any()), plain=False)
     if x.dim() >= 2:
         says = f"only where each row of `{name}` leaves something"
         yield Condition(says, lambda case: bool(case[name].any(dim=-1).all()), plain=False)
         says = f"only where `{name}` is a triangle"
         yield Condition(says, lambda case: bool(torch.equal(case[name], case[name].tril())), plain=False)
         says = f"only where each row of `{name}` hides equally many"
-        yield Condition(says, lambda case: len(set(case[name].sum(dim=-1).flatten().tolist())), lambda n: n == 1, False)
+        yield Condition(says, lambda case: len(set(case[name].sum(dim=-1).flatten().tolist())), lambda n: n == 1)
 
 
 def _equally_long(one: str, two: str) -> Condition:
