@@ -47,7 +47,8 @@ def is_bound(exercise: "Exercise", condition: Condition, seed: int) -> bool:
     The keys are as many as the values, and a state of E × E numbers is square: without it the right answer stops.
     """
     for case in exercise.draw(seed):
-        shorter = [_shorter(case.inputs, name, axis) for name, axis in condition.axes]
+        makes_sense = condition.holds(case.inputs) is not None
+        shorter = [_shorter(case.inputs, name, axis) for name, axis in condition.axes] if makes_sense else []
         if shorter and all(exercise.safely(partial(_result, exercise, inputs, seed)) is None for inputs in shorter):
             return True
     return False
