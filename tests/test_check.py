@@ -13,6 +13,8 @@ import torch.nn.functional as F
 
 from sciformer import check
 from sciformer.check import EXERCISES, Case, Diagnosis, Draw, Exercise, Fault
+from sciformer.check.telling import LONGEST, listed
+from sciformer.check.values import same
 from sciformer.check.written_tests import WrittenTest
 
 FAULTS = [(exercise, fault) for exercise in EXERCISES.values() for fault in exercise.faults]
@@ -70,7 +72,7 @@ def test_no_two_faults_read_the_same(exercise):
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
 def test_two_mistakes_are_never_called_right(exercise, monkeypatch):
-    monkeypatch.setattr("sciformer.check.exercise.find_cause", lambda *_, **__: None)  # not the question here
+    monkeypatch.setattr("sciformer.check.judging.find_cause", lambda *_, **__: None)  # not the question here
     for one, two in itertools.combinations(exercise.faults, 2):
         diagnosis = exercise.diagnose(exercise.wrong_answer(one, two), seed=3)
         assert not diagnosis.correct, (one.name, two.name)
@@ -235,8 +237,8 @@ def test_what_was_called_right_with_some_seeds_is_wrong_with_all(exercise, answe
     for seed in range(100):
         cases = exercise.draw(seed)
         seen = exercise.observe(answer, cases, seed)
-        wanted = [exercise._numbers(exercise.reference, case, seed) for case in cases]
-        assert any(not check.exercise.same(call.output, one) for call, one in zip(seen.calls, wanted, strict=True))
+        wanted = [exercise.numbers(exercise.reference, case, seed) for case in cases]
+        assert any(not same(call.output, one) for call, one in zip(seen.calls, wanted, strict=True))
 
 
 def exchanged(model, images, patch_size):
@@ -403,7 +405,7 @@ PROBLEMS = {
     "wrong shape": (lambda x, n: 2 * x[None], "The result should have shape (1,), not (1, 1)."),
     "wrong type: a number": (lambda x, n: 10**400, "The result should be a tensor, not a value of type int."),
     "NaN": (lambda x, n: x * float("nan"), "There is NaN in the result"),
-    "wrong numbers": (lambda x, n: 2 * x + n, "It is right only where `n` is"),
+    "wrong numbers": (lambda x, n: 2 * x + n, "it is right only where `n` is"),
     "raises": (failing, "in your line: return x.reshape(5, 7)"),
     "raises: sometimes": (failing_for_one, "NameError: name 'undefined' is not defined"),
     "raises: wrong call": (lambda: 1, "it is called with x, n"),
@@ -436,6 +438,20 @@ def test_every_problem_has_its_own_message(name, capsys):
     assert words in diagnosis.says
     DOUBLE(answer, seed=1)  # prints, and does not raise
     assert capsys.readouterr().out.startswith("double: not ")
+
+
+def test_of_many_right_cases_a_few_are_named_each_once():
+    assert listed(["a", "b", "a"]) == "a; b"
+    assert listed(["a", "b", "c", "b", "d", "e"]) == "a; b; c; and 2 more"
+    message = check.is_pairwise.diagnose(lambda score, query, key: len(key) < 4, seed=0).message
+    assert len(message.splitlines()) <= LONGEST
+
+
+def test_an_error_of_many_lines_is_told_in_a_few():
+    def verbose(x, n):
+        raise ValueError("\n".join(f"line {k} of a long story" for k in range(200)))
+
+    assert len(DOUBLE.diagnose(verbose, seed=1).message.splitlines()) <= LONGEST
 
 
 def test_a_wrong_answer_sees_the_smallest_input_in_full():

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sciformer.check import EXERCISES
+from sciformer.check.exercise import LONGEST
 
 ANSWERS = json.loads((Path(__file__).parent / "answers" / "answers.json").read_text())
 
@@ -17,19 +18,24 @@ ANSWERS = json.loads((Path(__file__).parent / "answers" / "answers.json").read_t
 @pytest.fixture
 def _verdict_only(monkeypatch):
     """What a message says of the cause takes most of the time, and is not the question here."""
-    for name in ("find_cause", "one_change", "look_closer", "first_wrong_line"):
-        monkeypatch.setattr(f"sciformer.check.exercise.{name}", lambda *_, **__: None)
+    monkeypatch.setattr("sciformer.check.judging.find_cause", lambda *_, **__: None)
+    for name in ("one_change", "look_closer", "first_wrong_line"):
+        monkeypatch.setattr(f"sciformer.check.closer_look.{name}", lambda *_, **__: None)
 
 
-def verdicts(name, kind):
-    """The mistakes of an exercise's answers of one kind, each with the verdict on it."""
+def diagnoses(name, kind):
+    """The mistakes of an exercise's answers of one kind, each with its diagnosis."""
     found = []
     for answer in ANSWERS:
         if (answer["exercise"], answer["kind"]) == (name, kind):
             scope = {"__name__": "answer"}
             exec(answer["code"], scope)
-            found.append((answer["mistake"], EXERCISES[name].diagnose(scope[name], seed=7).kind))
+            found.append((answer["mistake"], EXERCISES[name].diagnose(scope[name], seed=7)))
     return found
+
+
+def verdicts(name, kind):
+    return [(mistake, diagnosis.kind) for mistake, diagnosis in diagnoses(name, kind)]
 
 
 def test_there_are_answers_to_every_exercise():
@@ -45,3 +51,12 @@ def test_right_answers_are_accepted_and_no_wrong_one_is_called_correct(name):
     wrong = verdicts(name, "wrong")
     assert len(wrong) >= 3
     assert not [mistake for mistake, kind in wrong if kind == "correct"]
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_what_is_said_of_a_wrong_answer_can_be_taken_in_at_a_glance(name):
+    for mistake, diagnosis in diagnoses(name, "wrong"):
+        for text in (diagnosis.message, diagnosis.symptom):
+            assert len(text.splitlines()) <= LONGEST, (mistake, text)
+        known = diagnosis.kind in ("known mistake", "likely mistake")
+        assert not known or "does not recognize" not in " ".join(diagnosis.symptom.split()), "it is about to be told"

@@ -7,6 +7,7 @@ import pytest
 from sciformer import check
 from sciformer.check import EXERCISES, causes
 from sciformer.check.mutants import mutants
+from sciformer.check.values import same
 from sciformer.check.written_tests import WrittenTest
 
 NAMED = {"ids": lambda exercise: exercise.name}
@@ -34,12 +35,12 @@ def test_every_exercise_has_mutants_that_read_as_sentences(exercise):
 def test_mutants_are_noticed_and_none_breaks_the_checker(exercise):
     """A mutant that is not noticed is as right as the right answer; few exercises have many."""
     cases = exercise.draw(0)
-    expected = [exercise._numbers(exercise.reference, case, 0) for case in cases]
+    expected = [exercise.numbers(exercise.reference, case, 0) for case in cases]
     noticed = 0
     for mutant in mutants(exercise.reference):
         seen = exercise.observe(mutant.answer, cases, 0)
         outputs = list(zip([call.output for call in seen.calls], expected, strict=False))
-        noticed += seen.problem is not None or any(not check.exercise.same(got, right) for got, right in outputs)
+        noticed += seen.problem is not None or any(not same(got, right) for got, right in outputs)
     assert noticed >= 0.6 * len(mutants(exercise.reference))
 
 

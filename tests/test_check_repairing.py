@@ -1,6 +1,9 @@
 """One change of the student's own program: found where it is enough, told in full only where no mistake is known."""
 
+import linecache
 import math
+import sys
+from types import ModuleType
 
 import pytest
 import torch
@@ -114,3 +117,25 @@ def test_a_line_too_many():
     change = one_change(twice, is_right)
     assert change.new in ("", "x = x")
     assert Change("x = x + 1", "").told() == "\n  Without this line of yours it would be right:\n    x = x + 1"
+
+
+CELL = """import torch
+
+class TemperedScore(torch.nn.Module):
+    def __init__(self, num_heads, head_dim):
+        super().__init__()
+        self.log_temperature = torch.nn.Parameter(torch.zeros(num_heads))
+
+    def forward(self, query, key, **options):
+        temperature = self.log_temperature.exp()[:, None, None]
+        return query @ key.mT / query.shape[-1] ** 0.5 * temperature
+"""
+
+
+def test_a_class_in_a_notebooks_cell_has_lines_too(monkeypatch):
+    """Its module has no file, as `__main__` has none in a notebook."""
+    monkeypatch.setitem(sys.modules, "a_cell", cell := ModuleType("a_cell"))
+    monkeypatch.setitem(linecache.cache, "<cell>", (len(CELL), None, CELL.splitlines(keepends=True), "<cell>"))
+    exec(compile(CELL, "<cell>", "exec"), vars(cell))
+    line = "return query @ key.mT / query.shape[-1] ** 0.5 * temperature"
+    assert f"\n  in your line: {line}\n" in message(check.TemperedScore, cell.TemperedScore)

@@ -8,6 +8,10 @@ import torch
 
 from sciformer import check
 from sciformer.check import EXERCISES, progress
+from sciformer.check.closer_look import _far
+from sciformer.check.values import same
+from sciformer.check.variants import not_contiguous
+from sciformer.check.written_tests import WrittenTest
 
 CFG = Path(__file__).parents[1] / "notebooks" / "nbval_sanitize.cfg"
 
@@ -37,6 +41,77 @@ def test_the_solution_is_stable(exercise):
     assert exercise.diagnose(exercise.solution, seed=0).kind == "correct"
     inputs = exercise.draw(0)[0].inputs
     assert all(inputs[name].is_floating_point() for name in exercise.large)
+
+
+def test_of_small_inputs_the_same_is_told():
+    """1 / τ overflows as an exponent when the temperature is a thousandth."""
+
+    def plain_exponentials(temperature, keys):
+        best, worst = torch.exp(1 / temperature), torch.exp(-1 / temperature)
+        return best / (best + (keys - 1) * worst)
+
+    assert check.largest_share.small == ("temperature",)
+    diagnosis = check.largest_share.diagnose(plain_exponentials, seed=0)
+    assert (diagnosis.kind, diagnosis.correct) == ("unstable", True)
+    assert "With `temperature` 1000 times as small, an exponential overflows" in diagnosis.says
+    assert ", made smaller:" in diagnosis.message
+
+
+def test_a_finite_number_for_infinity_is_told():
+    for seed in range(20):
+        diagnosis = check.masked_weights.diagnose(lambda s, m: s.masked_fill(~m, -50.0).softmax(dim=-1), seed=seed)
+        assert diagnosis.kind == "unstable"
+        assert diagnosis.says.endswith("1000 times as large, the numbers are wrong.")
+        assert "Is a finite number, as −100, taken for minus infinity?" in " ".join(diagnosis.message.split())
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted", "far"),
+    [
+        (torch.tensor([1000.0]), torch.tensor([1050.0]), False),  # rounding of large numbers
+        (torch.tensor([1000.0]), torch.tensor([1200.0]), True),
+        (torch.tensor([0.05]), torch.tensor([0.0]), False),
+        (torch.tensor([0.5]), torch.tensor([0.0]), True),
+        (torch.zeros(2), torch.zeros(3), False),  # another shape is not compared
+        (1.0, torch.zeros(1), False),
+    ],
+)
+def test_what_is_far_off_for_large_numbers(got, wanted, far):
+    assert _far(got, wanted) is far
+
+
+def merged(x, weight, eps):
+    rows = x.view(-1, x.shape[-1])
+    return (rows / (rows.square().mean(dim=-1, keepdim=True) + eps).sqrt() * weight).view(x.shape)
+
+
+def test_an_answer_for_contiguous_inputs_alone_is_told_so():
+    diagnosis = check.root_mean_square_norm.diagnose(merged, seed=0)
+    assert (diagnosis.kind, diagnosis.correct) == ("unstable", True)
+    lines = diagnosis.message.splitlines()
+    assert lines[0] == "root_mean_square_norm: correct, but only for contiguous inputs"
+    assert "  in your line: rows = x.view(-1, x.shape[-1])" in lines
+
+
+@pytest.mark.parametrize(
+    "exercise", [e for e in EXERCISES.values() if not isinstance(e, WrittenTest)], ids=lambda e: e.name
+)
+def test_the_solution_is_right_in_any_order_of_memory(exercise):
+    for case in exercise.draw(1):
+        turned = not_contiguous(case.inputs)
+        assert all(x.shape == turned[name].shape for name, x in case.inputs.items() if isinstance(x, torch.Tensor))
+        wanted, got = (exercise.plainly(exercise.reference, inputs, seed=1) for inputs in (case.inputs, turned))
+        assert same(wanted, got)
+
+
+def test_inputs_that_are_not_contiguous_hold_the_same_numbers():
+    x = torch.arange(24.0).view(2, 3, 4)
+    turned = not_contiguous({"x": x, "n": 3})
+    torch.testing.assert_close(turned["x"], x)
+    assert not turned["x"].is_contiguous()
+    assert turned["n"] == 3
+    with pytest.raises(RuntimeError, match="view"):
+        turned["x"].view(6, 4)
 
 
 def test_a_right_answer_of_an_exercise_without_large_inputs_is_correct():
@@ -69,6 +144,9 @@ def test_strict_validation_holds_whether_solved_or_not(capsys):
     def right(scores, attn_mask):
         return scores.masked_fill(~attn_mask, -torch.inf).softmax(dim=-1)
 
+    capsys.readouterr()
+    check.root_mean_square_norm(merged)
+    assert sanitized(capsys.readouterr().out) == "root_mean_square_norm: EXERCISE\n"
     for call, alike in ((check.masked_weights, "EXERCISE\n"), (check.masked_weights.use, "EXERCISE IN USE\n")):
         for answer in (unwritten, right, overflowing):
             call(answer)

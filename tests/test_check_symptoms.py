@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from sciformer.check.symptoms import probes, symptom
+from sciformer.check.probing import probes
+from sciformer.check.symptoms import symptom
 
 R = ("result",)
 
@@ -38,6 +39,11 @@ def said(change, *shapes, names=R):
         (lambda e: e.flatten().sort().values.view_as(e), "the right numbers in another order"),
         (lambda e: e.tril() + e.triu(1).square(), "only those above the diagonal"),
         (lambda e: torch.cat([e[..., :1] ** 3, e[..., 1:]], dim=-1), "only those at index 0 of the last axis"),
+        (lambda e: e.softmax(-1), "a softmax along axis -1 is too many"),
+        (lambda e: e * (1 + e.abs().sum(-1, keepdim=True)), "each row is right up to a factor of its own"),
+        (lambda e: e + numbers(1, e.shape[-1], seed=8), "each column is right up to a number of its own that is added"),
+        (lambda e: e[torch.arange(len(e)) ^ 1] if len(e) == 2 else e[[1, 0, 4, 2, 3]], "the slices along axis -2"),
+        (lambda e: e + 0.01 * numbers(*e.shape, seed=7).clamp(-1, 1), "they come close, off by"),
     ],
 )
 def test_a_relation_is_told(change, words):
@@ -55,6 +61,10 @@ def test_a_transposed_square_is_told():
         (lambda e: e.mT, "the axes stand in another order"),
         (lambda e: e.flatten(), "only the shape is not"),
         (lambda e: e[..., None] * torch.tensor([0.25, 0.75]), "The sum over axis 2 would be right"),
+        (lambda e: e[:, :-1], "Along axis 1, the last one is missing; the others are right."),
+        (lambda e: e[:, 1:], "Along axis 1, the first one is missing; the others are right."),
+        (lambda e: torch.cat([e, 7 + e], dim=0), "Along axis 0, the last 2 are too many; the others are right."),
+        (lambda e: e[:, ::2], "Along axis 1, 1 is missing; the others are right."),
     ],
 )
 def test_a_wrong_shape_is_compared_with_the_right_one(change, words):
@@ -67,6 +77,30 @@ def test_nothing_is_claimed_where_nothing_fits():
 
 def test_two_numbers_are_no_evidence():
     assert "does not recognize why" in said(lambda e: 3 * e, (1, 2))
+
+
+def test_a_single_number_is_always_the_right_one_times_something():
+    right = [torch.tensor(2.0), torch.tensor(3.0), torch.tensor(7.0)]
+    inputs = [{"x": numbers(2, 3)}] * 3
+    says = symptom(inputs, right, [torch.tensor(5.0), torch.tensor(2.0), torch.tensor(1.0)], R)[1]
+    assert "does not recognize why" in says
+    sizes = [{"x": numbers(2, n)} for n in (2, 3, 5)]
+    says = symptom(sizes, right, [n * x for n, x in zip((2, 3, 5), right, strict=True)], R)[1]
+    assert "times a factor that depends on the input (2, 3, 5), `x.shape[-1]`" in says
+
+
+@pytest.mark.parametrize(
+    ("got", "words"),
+    [
+        ([[True, True], [True, True]], "all of them are True"),
+        ([[False, True], [False, False]], "True and False are exchanged"),
+        ([[True, False], [False, True]], "too few are True, and none that should not be"),
+        ([[False, True], [True, False]], "only those above the diagonal and on it"),
+    ],
+)
+def test_of_truth_values_the_relation_is_told(got, words):
+    right = torch.tensor([[True, False], [True, True]])
+    assert words in symptom([{}], [right], [torch.tensor(got)], R)[1]
 
 
 def test_a_relation_has_to_hold_on_every_case():
@@ -107,7 +141,7 @@ def test_of_two_results_the_right_one_is_told():
     [
         (({"m": None}, {"m": torch.ones(2, 2)}), "only where `m` is None"),
         (({"m": torch.ones(2, 2).bool()}, {"m": torch.eye(2).bool()}), "only where `m` hides nothing"),
-        (({"x": torch.ones(1, 2, 3)}, {"x": torch.ones(2, 2, 3)}), "only for a batch of 1"),
+        (({"x": torch.ones(1, 2, 3)}, {"x": torch.ones(2, 2, 3)}), "only where the first axis of `x` has size 1"),
         (({"x": torch.ones(3, 3)}, {"x": torch.ones(2, 3)}), "the last two sizes of `x` are equal"),
         (
             ({"q": torch.ones(4, 3), "k": torch.ones(4, 3)}, {"q": torch.ones(2, 3), "k": torch.ones(4, 3)}),
@@ -126,6 +160,22 @@ def test_an_input_without_effect_is_told():
     assert probes(lambda case: case["a"] * 2, lambda case: case["a"] + case["b"], inputs) == (
         "`b` has no effect on the result, and should have one."
     )
+
+
+def test_a_mask_and_a_number_without_effect_are_told():
+    mask = torch.ones(3, 3).tril().bool()
+    inputs = {"a": numbers(3, 3), "m": mask, "t": 2.0}
+    assert probes(
+        lambda case: case["a"] / case["t"] * mask, lambda case: case["a"] / case["t"] * case["m"], inputs
+    ) == ("`m` has no effect on the result, and should have one.")
+    assert probes(lambda case: case["a"] * case["m"], lambda case: case["a"] / case["t"] * case["m"], inputs) == (
+        "`t` has no effect on the result, and should have one."
+    )
+
+
+def test_what_has_no_effect_in_the_right_answer_is_not_missed():
+    inputs = {"a": numbers(3, 3), "t": 2.0}
+    assert probes(lambda case: -case["a"], lambda case: case["a"], inputs) is None
 
 
 def test_sequences_that_mix_are_told():

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from sciformer import check
+from sciformer.check import tracing
+from sciformer.check.tracing import first_wrong_line
 
 
 def located(answer):
@@ -108,6 +110,49 @@ def test_an_innocent_line_is_not_blamed(exercise, answer, innocent):
     message = " ".join(getattr(check, exercise).diagnose(answer, seed=0).message.split())
     assert not message.startswith(f"{exercise}: correct")
     assert f"those of {innocent}" not in message
+
+
+def where_it_goes_wrong(answer, *cases):
+    """What is said of lines, for the right answer 2 · (x + 1)."""
+
+    def right(case):
+        return double_of_next(case["x"])
+
+    return first_wrong_line(lambda case: answer(case["x"]), right, [{"x": x} for x in cases], lambda code: True)
+
+
+def double_of_next(x):
+    following = x + 1
+    return 2 * following
+
+
+def one_line_for_all(x):
+    following = x + 1
+    result = 3 * following
+    return result
+
+
+def another_line_for_long_ones(x):
+    following = x + 1
+    if len(x) < 3:
+        return 3 * following
+    return 5 * following
+
+
+def test_a_line_is_blamed_only_if_it_is_the_same_for_every_input(monkeypatch):
+    monkeypatch.setattr("sciformer.check.tracing._results", made_here)
+    short, long = torch.tensor([0.5, 3.0]), torch.tensor([0.25, 2.0, 5.0])
+    assert "those of `result = 3 * following` are not" in where_it_goes_wrong(one_line_for_all, short, long)
+    assert where_it_goes_wrong(another_line_for_long_ones, short, long) is None
+    assert "those of `return 5 * following` are not" in where_it_goes_wrong(another_line_for_long_ones, long)
+
+
+def made_here(call, is_own, replacement=None, *, results=tracing._results):
+    """Only the lines of this file are anybody's: the solution's are those of `double_of_next`."""
+    return results(call, lambda code: code.co_name in {f.__name__ for f in (double_of_next, *ANSWERS)}, replacement)
+
+
+ANSWERS = (one_line_for_all, another_line_for_long_ones)
 
 
 def test_another_way_to_the_result_is_not_blamed():

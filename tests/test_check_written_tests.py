@@ -131,3 +131,43 @@ def test_a_grader_judges_from_what_a_worker_says():
     diagnosis = exercise.judge(exercise.draw(5), decode_observation(said), 5)
     assert diagnosis.kind == "survivors"
     assert diagnosis.message == exercise.diagnose(lambda attention: None, seed=5).message
+
+
+def bit_by_bit(attention):
+    query, key, value = torch.randn(5, 8), torch.randn(7, 8), torch.randn(7, 8)
+    assert torch.equal(attention(query, key, value), (query @ key.T / math.sqrt(8)).softmax(dim=-1) @ value)
+
+
+def upside_down(attention):
+    query, key, value = torch.randn(4, 8), torch.randn(6, 8), torch.randn(6, 8)
+    mask = torch.arange(6) > torch.tensor([[1], [2], [3], [4]])
+    for seen in (None, mask):
+        scores = query @ key.T / math.sqrt(8)
+        scores = scores if seen is None else scores.masked_fill(seen, -math.inf)
+        torch.testing.assert_close(attention(query, key, value, seen), scores.softmax(dim=-1) @ value)
+
+
+def test_a_test_that_asks_for_the_last_digit_is_told_so():
+    kind, message = told(bit_by_bit)
+    assert kind == "false alarm"
+    assert "asks for more digits than rounding leaves" in message
+
+
+def test_a_test_that_expects_a_mistake_is_told_which():
+    kind, message = told(upside_down)
+    assert kind == "false alarm"
+    assert "faulty versions pass, so what your test expects has their mistake." in message
+    assert "mask inverted: The mask is the wrong way round" in message
+
+
+def test_where_a_right_version_stops_the_test_is_told_what_it_takes():
+    kind, message = told(lambda attention: attention(torch.randn(3), 7, "no tensor"))
+    assert kind == "raises"
+    assert "This version is right: it stops because of what your test gives it. scaled_dot_product takes" in message
+    assert "query of shape (" in message
+
+
+def test_where_the_test_itself_stops_no_version_is_blamed():
+    kind, message = told(lambda attention: undefined)
+    assert kind == "raises"
+    assert "This version is right" not in message

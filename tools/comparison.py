@@ -30,7 +30,8 @@ from tqdm import tqdm
 from sciformer import causal_mask
 from sciformer.check import EXERCISES, Exercise
 from sciformer.check.limits import limited
-from sciformer.check.mutants import mutants, program_of
+from sciformer.check.mutants import mutants
+from sciformer.check.programs import program_of
 from sciformer.check.values import same
 from sciformer.check.written_tests import WrittenTest
 
@@ -306,8 +307,8 @@ def changes_something(slip: Slip, right: Callable[..., Any], seeds: int = 10) ->
     for seed in range(seeds):
         for case in slip.exercise.draw(seed):
             try:
-                wanted = slip.exercise._numbers(right, case, seed)
-                got = limited(partial(slip.exercise._numbers, slip.answer, case, seed), 5)
+                wanted = slip.exercise.numbers(right, case, seed)
+                got = limited(partial(slip.exercise.numbers, slip.answer, case, seed), 5)
             except BaseException:
                 return True
             if not same(wanted, got):

@@ -1,19 +1,224 @@
-"""What only further calls of an answer can tell: a smaller input, an input without effect."""
+"""What only further calls of an answer can tell: a smaller input, an input without effect, a line, extreme inputs."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from textwrap import fill
 from types import CodeType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from sciformer.check.observing import Case, Observation, copied, is_own, own_line
+from sciformer.check.probing import probes
+from sciformer.check.repairing import Change, one_change
 from sciformer.check.shrinking import shrunk
-from sciformer.check.symptoms import probes
-from sciformer.check.tracing import line_that_changes
-from sciformer.check.values import same
+from sciformer.check.symptoms import UNKNOWN
+from sciformer.check.telling import LONGEST, SMALLEST, Diagnosis, counterexample, message
+from sciformer.check.tracing import first_wrong_line, line_that_changes
+from sciformer.check.values import plain, same, table
+from sciformer.check.variants import not_contiguous
+
+if TYPE_CHECKING:
+    from sciformer.check.exercise import Exercise
 
 Inputs = dict[str, Any]
+#: Kinds of what is wrong with a result.
+_OF_NUMBERS = ("wrong numbers", "wrong shape", "NaN", "likely mistake", "known mistake")
+
+
+def seen_closer(
+    exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int
+) -> Diagnosis:
+    """A diagnosis with all that further calls of the answer can tell."""
+    if diagnosis.correct:
+        return _if_stable(exercise, diagnosis, answer, cases, seed) or (
+            _if_contiguous(exercise, diagnosis, answer, cases, seed) or diagnosis
+        )
+    if diagnosis.kind in _OF_NUMBERS or diagnosis.kind == "raises":
+        change = _change(exercise, answer, cases, seed)
+        told = _told(change, known=diagnosis.kind in ("known mistake", "likely mistake"))
+        if diagnosis.kind in _OF_NUMBERS and SMALLEST in diagnosis.message:
+            return _located(exercise, diagnosis, answer, cases, seen, seed, told)
+        at = diagnosis.message.rindex("\n  read again")
+        return replace(diagnosis, message=diagnosis.message[:at] + told + diagnosis.message[at:])
+    if diagnosis.kind == "changes its input":
+        return _with_the_line_that_writes(exercise, diagnosis, answer, cases, seed)
+    return diagnosis
+
+
+def _if_stable(
+    exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int
+) -> Diagnosis | None:
+    """The diagnosis of a right answer whose exponentials overflow for large inputs; None where none does."""
+    for case, names, times, inputs in extremes(exercise, cases):
+        wanted = exercise.plainly(exercise.reference, inputs, seed=seed)
+        got = exercise.safely(partial(exercise.plainly, answer, inputs, seed=seed))
+        if not is_finite(wanted) or (is_finite(got) and not _far(got, wanted)):
+            continue
+        says, advice = _of_extremes(f"With `{'` and `'.join(names)}` {times}", finite=is_finite(got))
+        rows = table({name: plain(x) for name, x in inputs.items()} | {"expected": wanted, "got": got}, 8)
+        more = fill(f"{says} {advice}", 96, initial_indent="  ", subsequent_indent="  ")
+        changed = "made smaller" if exercise.small else "enlarged"
+        says_all = f"{diagnosis.message}, but unstable\n{more}\n  {case.name}, {changed}:{rows}"
+        return replace(diagnosis, kind="unstable", says=says, message=says_all, symptom=says_all)
+    return None
+
+
+def extremes(exercise: "Exercise", cases: list[Case]) -> Iterator[tuple[Case, tuple[str, ...], str, Inputs]]:
+    """Inputs of the cases made very large or very small: of which, which ones, by how much in words, and all of them.
+
+    Scores far below 0 are as large as those far above it, so inputs that have both signs are turned round as well.
+    """
+    large, small = exercise.large, exercise.small
+    for case in cases:
+        for factor, times in ((1000, "1000 times as large"), (-1000, "−1000 times as large")) if large else ():
+            if factor > 0 or any(bool((case.inputs[name] < 0).any()) for name in large):
+                yield case, large, times, case.inputs | {name: factor * case.inputs[name] for name in large}
+        if small:
+            shrunken = {name: 0.001 * case.inputs[name] for name in small}
+            yield case, small, "1000 times as small", case.inputs | shrunken
+
+
+def _if_contiguous(
+    exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int
+) -> Diagnosis | None:
+    """The diagnosis of a right answer that is not right for the same numbers in another order of memory."""
+    for case in cases:
+        inputs = not_contiguous(case.inputs)
+        wanted, problem = exercise.plainly(exercise.reference, inputs, seed=seed), None
+        try:
+            got = exercise.plainly(answer, inputs, seed=seed)
+        except Exception as error:
+            got, problem = None, own_line(error)
+        if same(got, wanted):
+            continue
+        says = "For inputs that are not contiguous in memory, as after a transpose, it is not right."
+        line = f"\n  in your line: {problem}" if problem else ""
+        advice = fill(f"{says} Take `reshape` in place of `view`.", 96, initial_indent="  ", subsequent_indent="  ")
+        told = f"{diagnosis.message}, but only for contiguous inputs\n{advice}{line}\n  on this input: {case.name}"
+        return replace(diagnosis, kind="unstable", says=says, message=told, symptom=told)
+    return None
+
+
+def _change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> Change | None:
+    """The one change of the student's own program that makes it right, if there is one."""
+    expected = [exercise.numbers(exercise.reference, case, seed) for case in cases]
+
+    def is_right(candidate: Any) -> bool:
+        try:
+            numbers = (exercise.numbers(candidate, case, seed) for case in cases)
+            return all(same(got, right) for got, right in zip(numbers, expected, strict=True))
+        except Exception:
+            return False
+
+    return exercise.safely(lambda: one_change(answer, is_right))
+
+
+def _located(
+    exercise: "Exercise",
+    diagnosis: Diagnosis,
+    answer: Any,
+    cases: list[Case],
+    seen: Observation,
+    seed: int,
+    change: str,
+) -> Diagnosis:
+    """The same diagnosis with what only further calls of the answer can tell: a smaller input, and a line.
+
+    Args:
+        change: the line that has the mistake, as it is told, or nothing.
+    """
+    wrong = [
+        n
+        for n, call in enumerate(seen.calls)
+        if not same(call.output, exercise.numbers(exercise.reference, cases[n], seed))
+    ]
+    case, last = cases[wrong[0]], cases[wrong[-1]]
+    look = exercise.safely(
+        lambda: look_closer(
+            partial(exercise.plainly, answer, seed=seed),
+            partial(exercise.plainly, exercise.reference, seed=seed),
+            case.inputs,
+            last.inputs if diagnosis.kind == "wrong numbers" else None,
+        )
+    )
+    if look is None:
+        return diagnosis
+    name = case.name if look.inputs is case.inputs else f"cut from {case.name}"
+    line = "" if change else _first_wrong_line(exercise, answer, cases, seed)
+    told = [sentence for sentence in (look.probe, line) if sentence]
+    sentences = "".join(f"\n{fill(s, 96, initial_indent='  ', subsequent_indent='  ')}" for s in told)
+
+    def inserted(message: str, more: str) -> str:
+        first, rest = message.split(SMALLEST, 1)
+        last = rest[rest.rindex("\n  read again") :]
+        most = LONGEST - 1 - sum(part.count("\n") for part in (first, more, last, SMALLEST))
+        return f"{first}{more}{counterexample(exercise, name, look.inputs, look.expected, look.got, most)}{last}"
+
+    diagnosis = _without_unknown(exercise, diagnosis) if sentences + change else diagnosis
+    told_all = inserted(diagnosis.message, sentences + change)
+    return replace(diagnosis, message=told_all, symptom=inserted(diagnosis.symptom, sentences))
+
+
+def _without_unknown(exercise: "Exercise", diagnosis: Diagnosis) -> Diagnosis:
+    """The diagnosis without the admission that nothing is known, where something is about to be told."""
+    if UNKNOWN not in diagnosis.says:
+        return diagnosis
+    says = diagnosis.says.replace(UNKNOWN, "")
+    told = message(exercise, says, SMALLEST + diagnosis.message.split(SMALLEST, 1)[1].rsplit("\n  read again", 1)[0])
+    return replace(diagnosis, says=says, message=told, symptom=told)
+
+
+def _first_wrong_line(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> str | None:
+    """A sentence about the line that has the mistake, tried on more inputs than these cases'."""
+    inputs = [case.inputs for case in (*cases, *exercise.draw(seed + 1))]
+    run, reference = (partial(exercise.plainly, one, seed=seed) for one in (answer, exercise.reference))
+    return exercise.safely(lambda: first_wrong_line(run, reference, inputs, lambda code: is_own(code.co_filename)))
+
+
+def _with_the_line_that_writes(
+    exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int
+) -> Diagnosis:
+    def run(inputs: dict[str, Any]) -> Any:
+        return exercise.call_with(answer, inputs)  # not a copy, for once
+
+    def look() -> str | None:
+        for case in cases:
+            inputs = {name: copied(x, False) for name, x in case.inputs.items()}
+            if line := line_that_writes(run, inputs, lambda code: is_own(code.co_filename)):
+                return line
+        return None
+
+    line = exercise.safely(look)
+    if line is None:
+        return diagnosis
+    message = diagnosis.message.replace("\n    before", f"\n  in your line: {line}\n    before", 1)
+    return replace(diagnosis, message=message, symptom=message)
+
+
+def _far(got: Any, wanted: Any) -> bool:
+    """Whether a result is wrong by more than rounding can do to large numbers."""
+    both_tensors = isinstance(got, Tensor) and isinstance(wanted, Tensor) and got.shape == wanted.shape
+    return both_tensors and bool(((got.double() - wanted.double()).abs() > 0.1 * (1 + wanted.double().abs())).any())
+
+
+def _of_extremes(condition: str, *, finite: bool) -> tuple[str, str]:
+    """What happens to an answer at extreme inputs, and what to do about it."""
+    if finite:
+        return f"{condition}, the numbers are wrong.", "Is a finite number, as −100, taken for minus infinity?"
+    return (
+        f"{condition}, an exponential overflows or all round to 0.",
+        "Subtract the largest score of a row before you take exponentials, as torch's softmax does.",
+    )
+
+
+def _told(change: Change | None, *, known: bool) -> str:
+    """A change in a message: only its line where the mistake is known, so that something is left to do."""
+    if change is None:
+        return ""
+    return f"\n  in your line: {change.old}" if known else change.told()
 
 
 @dataclass(frozen=True)

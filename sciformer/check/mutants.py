@@ -8,14 +8,12 @@ testing judges tests by (DeMillo, Lipton & Sayward 1978, "Hints on test data sel
 
 import ast
 import copy
-import inspect
-import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from types import FunctionType
 from typing import Any
+
+from sciformer.check.programs import program_of, scope_of
 
 #: A replacement of a part of the program, and the sentence that a student reads.
 Slip = tuple[ast.AST, str]
@@ -43,7 +41,7 @@ def mutants(reference: Callable[..., Any]) -> tuple[Mutant, ...]:
         program = program_of(reference)
     except (OSError, TypeError, SyntaxError):
         return ()
-    scope = _scope(reference)
+    scope = scope_of(reference)
     found: dict[str, Mutant] = {}
     for parent, name, index, slips in list(_places(program, (), frozenset())):
         slot = getattr(parent, name)
@@ -62,46 +60,13 @@ def mutants(reference: Callable[..., Any]) -> tuple[Mutant, ...]:
     return tuple(found.values())
 
 
-def _scope(reference: Callable[..., Any]) -> dict[str, Any]:
-    """The names that a right answer's own file knows."""
-    module = sys.modules.get(reference.__module__)
-    return vars(module) if module else {}
-
-
-def program_of(reference: Callable[..., Any]) -> ast.Module:
-    """The right answer and the functions of its own file that it uses, without annotations and docstrings."""
-    scope = _scope(reference)
-    trees: dict[str, ast.stmt] = {}
-
-    def add(thing: Any) -> None:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(thing))).body[0]
-        trees[thing.__name__] = tree
-        for node in ast.walk(tree):
-            other = scope.get(node.id) if isinstance(node, ast.Name) else None
-            if not isinstance(other, FunctionType) or other.__name__ in trees:
-                continue
-            if other.__module__ == reference.__module__:
-                add(other)
-
-    add(reference)
-    for tree in trees.values():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.arg):
-                node.annotation = None
-            elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-                if ast.get_docstring(node) is not None:
-                    node.body = node.body[1:] or [ast.Pass()]
-                if isinstance(node, ast.FunctionDef):
-                    node.returns = None
-    return ast.Module([*reversed(trees.values())], [])
-
-
 def _places(
     node: ast.AST, parameters: tuple[str, ...], steps: frozenset[str]
 ) -> Iterator[tuple[ast.AST, str, int | None, list[Slip]]]:
     """Every node of a program with the slips that can be made in it: its parent, the field, the index there."""
     if isinstance(node, ast.FunctionDef | ast.Lambda):
-        steps = steps | {a.arg for a in node.args.kwonlyargs}
+        if getattr(node, "name", "") != "forward":  # whose options are the student's as well
+            steps = steps | {a.arg for a in node.args.kwonlyargs}
         parameters = tuple(a.arg for a in node.args.args if a.arg != "self")
     for name, value in ast.iter_fields(node):
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
@@ -136,6 +101,8 @@ def _slips(node: ast.AST, parameters: tuple[str, ...], steps: frozenset[str]) ->
             what = {ast.USub: "A minus sign", ast.Invert: "The inversion `~`", ast.Not: "The word `not`"}
             term = _code(node.operand, steps, "a term")
             yield node.operand, f"{what.get(type(node.op), 'A sign')} is missing before {term}."
+    elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
+        yield from _sizes(node, parameters)
     elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
         yield node.value, f"{_code(node.value, steps, 'A matrix')} is not transposed, and should be."
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in parameters:
@@ -163,6 +130,18 @@ def _slips(node: ast.AST, parameters: tuple[str, ...], steps: frozenset[str]) ->
             yield ast.Pass(), f"A step is left out, the one that changes `{target}`."
 
 
+def _sizes(node: ast.Subscript, parameters: tuple[str, ...]) -> Iterator[Slip]:
+    """Another size of an input in place of this one."""
+    axis = _whole(node.slice)
+    right = ast.unparse(node)
+    for name in parameters if axis is not None else ():
+        for other in (-1, -2):
+            size = f"{name}.shape[{other}]"
+            if size != right:
+                says = f"The size `{size}` stands where `{right}` should stand."
+                yield ast.parse(size, mode="eval").body, says
+
+
 def _operations(node: ast.BinOp, steps: frozenset[str]) -> Iterator[Slip]:
     left, right = _code(node.left, steps), _code(node.right, steps)
 
@@ -175,25 +154,29 @@ def _operations(node: ast.BinOp, steps: frozenset[str]) -> Iterator[Slip]:
     turned = joined(node.op, node.right, node.left)
     match node.op:
         case ast.Add():
-            yield node.left, says(f"{right} is not added to {left}.", "The second term of a sum is missing.")
-            yield node.right, says(f"{left} is not added to {right}.", "The first term of a sum is missing.")
-            yield joined(ast.Sub()), says(f"{right} is subtracted. It should be added.", "Perhaps a sign is wrong.")
+            yield node.left, _missing(right, left, "{} is not added to {}.", "A term of a sum is missing.")
+            yield node.right, _missing(left, right, "{} is not added to {}.", "A term of a sum is missing.")
+            told = f"{right} is subtracted. It should be added."
+            yield joined(ast.Sub()), told if right else "Perhaps a sign is wrong."
         case ast.Sub():
-            yield node.left, says(f"{right} is not subtracted from {left}.", "A subtraction is missing.")
-            yield joined(ast.Add()), says(f"{right} is added. It should be subtracted.", "Perhaps a sign is wrong.")
+            yield node.left, _missing(right, left, "{} is not subtracted from {}.", "A subtraction is missing.")
+            told = f"{right} is added. It should be subtracted."
+            yield joined(ast.Add()), told if right else "Perhaps a sign is wrong."
             generic = "A difference is taken the wrong way round."
             yield turned, says(f"{generic} It should be {left} minus {right}.", generic)
         case ast.Mult():
-            yield node.left, says(f"The factor {right} is missing beside {left}.", "A factor is missing.")
-            yield node.right, says(f"The factor {left} is missing beside {right}.", "A factor is missing.")
-            generic = "It divides where it should multiply."
-            yield joined(ast.Div()), says(f"It divides by {right} where it should multiply.", generic)
+            yield node.left, _missing(right, left, "The factor {} is missing beside {}.", "A factor is missing.")
+            yield node.right, _missing(left, right, "The factor {} is missing beside {}.", "A factor is missing.")
+            told = f"It divides by {right} where it should multiply."
+            yield joined(ast.Div()), told if right else "It divides where it should multiply."
             generic = "A sum stands where a product should stand."
             yield joined(ast.Add()), says(f"{right} is added where it should be a factor.", generic)
         case ast.Div():
-            yield node.left, says(f"The division by {right} is missing.", "A division is missing.")
-            generic = "It multiplies where it should divide."
-            yield joined(ast.Mult()), says(f"It multiplies by {right} where it should divide.", generic)
+            yield node.left, f"The division by {right} is missing." if right else "A division is missing."
+            told = f"It multiplies by {right} where it should divide."
+            yield joined(ast.Mult()), told if right else "It multiplies where it should divide."
+            told = f"It subtracts {right} where it should divide by it."
+            yield joined(ast.Sub()), told if right else "It subtracts where it should divide."
             generic = "A fraction is upside down."
             yield turned, says(f"{generic} {left} belongs above {right}.", generic)
         case ast.MatMult():
@@ -217,6 +200,13 @@ def _operations(node: ast.BinOp, steps: frozenset[str]) -> Iterator[Slip]:
             yield joined(op), "*And* and *or* are exchanged between two conditions."
             yield node.left, says(f"The condition {right} is missing.", "One of two conditions is missing.")
             yield node.right, says(f"The condition {left} is missing.", "One of two conditions is missing.")
+
+
+def _missing(part: str, other: str, told: str, otherwise: str) -> str:
+    """What is said of a missing part; the other one may be too long to be quoted."""
+    if not part:
+        return otherwise
+    return told.format(part, other or "what stands beside it")
 
 
 def _transposed(factor: ast.expr, shown: str) -> str:

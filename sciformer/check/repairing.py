@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from sciformer.check.mutants import mutants, program_of
+from sciformer.check.mutants import mutants
+from sciformer.check.programs import program_of
 
 #: A line that is longer says too much at once.
 _LONGEST_LINE = 88

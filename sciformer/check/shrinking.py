@@ -6,6 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sciformer.check.variants import cut
+
 Inputs = dict[str, Any]
 
 
@@ -27,9 +29,9 @@ def shrunk(inputs: Inputs, shows: Callable[[Inputs], bool]) -> Inputs:
         fewest = 1 if _only_counts_examples(size, tensors) else 2
         fewest = max([fewest, *(x for x in inputs.values() if _is_whole(x) and x <= size)])
         for fewer in range(fewest, size):
-            cut = {name: _cut(x, size, fewer) for name, x in inputs.items()}
-            if shows(cut):
-                inputs = cut
+            shorter = {name: cut(x, size, fewer) for name, x in inputs.items()}
+            if shows(shorter):
+                inputs = shorter
                 break
     return inputs
 
@@ -40,9 +42,3 @@ def _is_whole(x: Any) -> bool:
 
 def _only_counts_examples(size: int, tensors: list[Tensor]) -> bool:
     return all(x.dim() >= 3 and size not in x.shape[1:] for x in tensors if size in x.shape)
-
-
-def _cut(x: Any, size: int, fewer: int) -> Any:
-    if not isinstance(x, Tensor):
-        return x
-    return x[tuple(slice(fewer) if length == size else slice(None) for length in x.shape)].clone()

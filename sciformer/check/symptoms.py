@@ -9,9 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sciformer.check.conditions import separating
 from sciformer.check.values import family, kind_of, number, same
 
 Inputs = dict[str, Any]
+#: What is said as long as nothing better is known.
+UNKNOWN = ", and the checker does not recognize why"
 
 
 def symptom(
@@ -26,8 +29,8 @@ def symptom(
     wrong = [n for n, result in enumerate(got) if not same(result, expected[n])]
     kind, says = _difference([expected[n] for n in wrong], [got[n] for n in wrong], [inputs[n] for n in wrong], names)
     right = [inputs[n] for n in range(len(got)) if n not in wrong]
-    where = _condition(right, [inputs[n] for n in wrong]) if right else None
-    return kind, f"{says} It is right {where}." if where else says
+    where = separating(right, [inputs[n] for n in wrong]) if right else None
+    return kind, f"{says} Of the inputs tried, it is right {where}." if where else says
 
 
 def _difference(expected: list[Any], got: list[Any], inputs: list[Inputs], names: tuple[str, ...]) -> tuple[str, str]:
@@ -43,7 +46,7 @@ def _difference(expected: list[Any], got: list[Any], inputs: list[Inputs], names
             return "wrong type", f"The {name} should be {kind_of(e)}, not {kind_of(g)}."
         if all(isinstance(x, int | float) and not isinstance(x, bool) for x in (*expected, *got)):
             right, mine = ([torch.tensor([float(x)]) for x in values] for values in (expected, got))
-            return "wrong numbers", _told(name, _relation(right, mine, inputs))
+            return "wrong numbers", _told(name, _relation(right, mine, inputs) or _nearly(right, mine))
         return "wrong numbers", _told(name, None)
     if e.shape != g.shape:
         shape = f"The {name} should have shape {tuple(e.shape)}, not {tuple(g.shape)}."
@@ -54,9 +57,9 @@ def _difference(expected: list[Any], got: list[Any], inputs: list[Inputs], names
         why = "It comes from 0/0, from ∞ − ∞ or from the softmax of a row of −∞."
         return "NaN", f"There is NaN in the {name}{_rows(g.isnan())}. {why}"
     if e.dtype == torch.bool:
-        turned = all(torch.equal(a, ~b) for a, b in zip(expected, got, strict=True) if a.shape == b.shape)
-        return "wrong numbers", _told(name, "True and False are exchanged" if turned else _places(expected, got))
-    return "wrong numbers", _told(name, _relation(expected, got, inputs) or _places(expected, got))
+        return "wrong numbers", _told(name, _of_truth_values(expected, got) or _places(expected, got))
+    relation = _relation(expected, got, inputs) or _nearly(expected, got) or _places(expected, got)
+    return "wrong numbers", _told(name, relation)
 
 
 def _difference_of_lists(
@@ -82,9 +85,23 @@ def _difference_of_lists(
     return kind, says + (f" Right: {', '.join(right)}." if right and kind == "wrong numbers" else "")
 
 
+def _of_truth_values(expected: list[Tensor], got: list[Tensor]) -> str | None:
+    """What two masks have to do with each other on every case."""
+    pairs = [(e, g) for e, g in zip(expected, got, strict=True) if e.shape == g.shape]
+    for value in (True, False):
+        if all(bool((g == value).all()) for _, g in pairs):
+            return f"all of them are {value}"
+    if all(torch.equal(e, ~g) for e, g in pairs):
+        return "True and False are exchanged"
+    if all(bool((g | e).equal(e)) for e, g in pairs):
+        return "too few are True, and none that should not be"
+    return "too many are True, and none is missing" if all(bool((g | e).equal(g)) for e, g in pairs) else None
+
+
 def _told(name: str, relation: str | None) -> str:
     known = f"Some numbers of the {name} are wrong"
-    return f"{known}: {relation}." if relation else f"{known}, and the checker does not recognize why."
+    end = "?" if relation and "Is something" in relation else "."
+    return f"{known}: {relation}{end}" if relation else f"{known}{UNKNOWN}."
 
 
 def _shapes(e: Tensor, g: Tensor) -> str:
@@ -99,11 +116,31 @@ def _shapes(e: Tensor, g: Tensor) -> str:
         if _near(e.flatten(), g.flatten()):
             return " The numbers are right and in the right order; only the shape is not."
         return ""
+    if counted := _counted(e, g):
+        return counted
     for axis in range(g.dim()):
         if g.dim() == e.dim() + 1:
             for word, less in (("the sum", g.sum(axis)), ("the mean", g.double().mean(axis))):
                 if less.shape == e.shape and _near(e, less):
                     return f" {word.capitalize()} over axis {axis} would be right."
+    return ""
+
+
+def _counted(e: Tensor, g: Tensor) -> str:
+    """Which entries along one axis are missing or too many, if all others are right."""
+    axes = [n for n, (a, b) in enumerate(zip(e.shape, g.shape, strict=False)) if a != b]
+    if g.dim() != e.dim() or len(axes) != 1:
+        return ""
+    (axis,) = axes
+    long, short = (e, g) if e.shape[axis] > g.shape[axis] else (g, e)
+    count, verb = long.shape[axis] - short.shape[axis], "missing" if long is e else "too many"
+    for word, start in (("last", 0), ("first", count)):
+        if _near(short, long.narrow(axis, start, short.shape[axis])):
+            which = f"the {word} one is" if count == 1 else f"the {word} {count} are"
+            return f" Along axis {axis}, {which} {verb}; the others are right."
+    parts = [list(x.movedim(axis, 0)) for x in (short, long)]
+    if short.shape[axis] and all(any(_near(one, other) for other in parts[1]) for one in parts[0]):
+        return f" Along axis {axis}, {count} {'is' if count == 1 else 'are'} {verb}; the others are right."
     return ""
 
 
@@ -127,9 +164,11 @@ def _relation(expected: list[Tensor], got: list[Tensor], inputs: list[Inputs]) -
         moved = [(relation(e), g, e) for e, g in pairs]
         if all(_near(m, g) for m, g, _ in moved) and any(m.shape != e.shape or not _near(m, e) for m, _, e in moved):
             return says
+    if all(e.dim() and e.shape[-1] > 1 and _near(e, g.softmax(dim=-1)) for e, g in pairs):
+        return "after a softmax along axis -1 they would be right"
     if all(_near(e.flatten().sort().values, g.flatten().sort().values) for e, g in pairs):
-        return "they are the right numbers in another order"
-    return _row_sums(pairs)
+        return _order(pairs)
+    return _row_sums(pairs) or _row_by_row(pairs)
 
 
 _RELATIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
@@ -141,7 +180,33 @@ _RELATIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
     ("the right ones are their logarithms, so one `exp` is too many or a `log` is missing", lambda e: e.exp()),
     ("they are the squares of the right ones", lambda e: e.square()),
     ("they are the roots of the right ones", lambda e: e.sqrt()),
+    ("a softmax along axis -1 is too many", lambda e: e.softmax(dim=-1) if e.dim() else e.exp()),
 )
+
+
+def _order(pairs: list[tuple[Tensor, Tensor]]) -> str:
+    """How right numbers stand in another order: as whole slices, if they do so along the same axis in every case."""
+    for axis in range(-min(4, *(e.dim() for e, _ in pairs)), 0):
+        slices = [
+            (sorted(e.movedim(axis, 0).flatten(1).tolist()), sorted(g.movedim(axis, 0).flatten(1).tolist()))
+            for e, g in pairs
+            if e.dim() > 1
+        ]
+        if slices and len(slices) == len(pairs) and all(_near(torch.tensor(e), torch.tensor(g)) for e, g in slices):
+            return f"they are the right numbers, but the slices along axis {axis} stand in another order"
+    return "they are the right numbers in another order"
+
+
+def _row_by_row(pairs: list[tuple[Tensor, Tensor]]) -> str | None:
+    """Whether each row or column is right up to a factor, or an added number, of its own."""
+    if any(e.dim() < 2 or min(e.shape[-2:]) < 2 or not bool(g.isfinite().all()) for e, g in pairs):
+        return None
+    for axis, word in ((-1, "row"), (-2, "column")):
+        if all(_near(g, (g * e).sum(axis, keepdim=True) / e.square().sum(axis, keepdim=True) * e) for e, g in pairs):
+            return f"each {word} is right up to a factor of its own"
+        if all(_near(g, e + (g - e).mean(axis, keepdim=True)) for e, g in pairs):
+            return f"each {word} is right up to a number of its own that is added"
+    return None
 
 
 def _movements(dim: int) -> Iterator[tuple[str, Callable[[Tensor], Tensor]]]:
@@ -177,14 +242,16 @@ def _factor(pairs: list[tuple[Tensor, Tensor]], inputs: list[Inputs]) -> str | N
                 if abs(factors[0] + 1) < 1e-3
                 else f"each is {number(factors[0])} times the right one"
             )
+        size = _size_behind(factors, inputs)
+        if not size and any(e.numel() < 2 for e, _ in pairs):
+            return None  # a single number is always the right one times something
         listed = ", ".join(number(c) for c in factors[:3])
-        return (
-            f"each is the right one times a factor that depends on the input ({listed}){_size_behind(factors, inputs)}"
-        )
+        return f"each is the right one times a factor that depends on the input ({listed}){size}"
     if all(_near(e + c, g) for c, (e, g) in zip(offsets, pairs, strict=True)):
         if max(offsets) - min(offsets) < 1e-3:
             return f"each is the right one plus {number(offsets[0])}"
-        return "each is the right one plus an amount that depends on the input"
+        if all(e.numel() > 1 for e, _ in pairs):
+            return "each is the right one plus an amount that depends on the input"
     return None
 
 
@@ -198,6 +265,25 @@ def _size_behind(factors: list[float], inputs: list[Inputs]) -> str:
                 if all(s > 1 and math.isclose(s**power, c, rel_tol=1e-3) for s, c in zip(sizes, factors, strict=True)):
                     return ", " + words.format(f"`{name}.shape[{axis}]`")
     return ""
+
+
+#: A result is nearly right if it is wrong by less than this share of its size on every case.
+_NEAR = 0.05
+
+
+def _nearly(expected: list[Tensor], got: list[Tensor]) -> str | None:
+    """How far a result is off that comes close on every case."""
+    shares = []
+    for e, g in zip(expected, got, strict=True):
+        if not isinstance(g, Tensor) or e.shape != g.shape or not bool(g.isfinite().all() and e.isfinite().all()):
+            return None
+        shares.append(((g.double() - e.double()).abs().max() / e.double().abs().max().clamp(min=1e-9)).item())
+    if not shares or max(shares) > _NEAR:
+        return None
+    return (
+        f"they come close, off by {100 * max(shares):.2g} % of the largest at most. "
+        "Is something rounded or approximated, or is a small term left out"
+    )
 
 
 def _row_sums(pairs: list[tuple[Tensor, Tensor]]) -> str | None:
@@ -266,94 +352,3 @@ def _rows(bad: Tensor) -> str:
     if rows.all() or bad.dim() != 2:
         return ""
     return f", in row {', '.join(map(str, rows.nonzero().flatten().tolist()[:4]))}"
-
-
-def _condition(right: list[Inputs], wrong: list[Inputs]) -> str | None:
-    """What tells inputs on which the answer is right from those on which it is wrong, in words.
-
-    None where two different quantities would tell them apart, since it may be either.
-    """
-    found: dict[tuple[Any, ...], str] = {}
-    for says, quantity, wanted in _conditions(right[0]):
-        try:
-            values = [quantity(case) for case in (*right, *wrong)]
-        except (AttributeError, IndexError, TypeError):
-            continue
-        holds = [wanted(value) for value in values]
-        if all(holds[: len(right)]) and not any(holds[len(right) :]):
-            found.setdefault(tuple(values), says)
-    return next(iter(found.values())) if len(found) == 1 else None
-
-
-#: In words; what of a case's inputs it is about; whether it holds for such a value.
-Condition = tuple[str, Callable[[Inputs], Any], Callable[[Any], bool]]
-
-
-def _conditions(inputs: Inputs) -> Iterator[Condition]:
-    """Properties that the inputs of a case may have, in words."""
-    for name, x in inputs.items():
-        yield from _conditions_on_one(name, x)
-    tensors = [name for name, x in inputs.items() if isinstance(x, Tensor) and x.dim() >= 2]
-    for one, two in combinations(tensors, 2):
-        yield _equally_long(one, two)
-
-
-def _conditions_on_one(name: str, x: Any) -> Iterator[Condition]:
-    yield f"only where `{name}` is None", lambda case: case[name] is None, bool
-    yield f"only where `{name}` is given", lambda case: case[name] is not None, bool
-    if isinstance(x, bool | int | str):
-        yield f"only where `{name}` is {x}", lambda case: case[name], lambda value: bool(value == x)
-    if not isinstance(x, Tensor):
-        return
-    if x.dtype == torch.bool:
-        yield f"only where `{name}` hides nothing", lambda case: bool(case[name].all()), bool
-    if x.dim() >= 3:
-        yield f"only for a batch of 1 (`{name}`)", lambda case: case[name].shape[0], lambda size: size == 1
-    if x.dim() >= 2:
-        shape = f"only where the last two sizes of `{name}` are equal"
-        yield shape, lambda case: tuple(sorted(case[name].shape[-2:])), _all_equal
-
-
-def _equally_long(one: str, two: str) -> Condition:
-    says = f"only where `{one}` and `{two}` are equally long"
-    return says, lambda case: tuple(sorted((case[one].shape[-2], case[two].shape[-2]))), _all_equal
-
-
-def _all_equal(sizes: tuple[int, ...]) -> bool:
-    return len(set(sizes)) == 1
-
-
-def probes(run: Callable[[Inputs], Any], reference: Callable[[Inputs], Any], inputs: Inputs) -> str | None:
-    """What an answer does not look at, and whether it mixes up sequences of a batch.
-
-    Args:
-        run: the student's answer as a function of a case's inputs; plain values.
-        reference: the right one, likewise.
-        inputs: of a case on which the answer is wrong.
-    """
-    generator = torch.Generator().manual_seed(0)
-    mine, right = run(inputs), reference(inputs)
-    for name, x in inputs.items():
-        if not isinstance(x, Tensor) or not x.is_floating_point() or x.numel() < 2:
-            continue
-        others = [inputs | {name: x + 4**n * torch.randn(x.shape, generator=generator).to(x)} for n in range(6)]
-        if all(same(run(other), mine) for other in others) and not same(reference(others[0]), right):
-            return f"`{name}` has no effect on the result, and should have one."
-    for name, x in inputs.items():
-        if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() < 3 or len(x) < 2:
-            continue
-        changed = x.clone()
-        changed[1:] += torch.randn(x[1:].shape, generator=generator).to(x)
-        other = inputs | {name: changed}
-        if _first_alike(reference(other), right) and not _first_alike(run(other), mine):
-            return f"Sequences are mixed up: changing the second one in `{name}` changes the result of the first."
-    return None
-
-
-def _first_alike(one: Any, two: Any) -> bool:
-    """Whether the results of the first sequence of a batch are the same."""
-    if isinstance(one, list) and isinstance(two, list):
-        return all(_first_alike(a, b) for a, b in zip(one, two, strict=False))
-    if not isinstance(one, Tensor) or not isinstance(two, Tensor) or min(one.dim(), two.dim()) < 1:
-        return same(one, two)
-    return same(one[0], two[0])

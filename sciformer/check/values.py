@@ -66,7 +66,7 @@ def table(rows: dict[str, Any], most: int = 12) -> str:
         most: how many lines there may be; large inputs are then told by their shape, and the last are left out.
     """
     rows = _first_difference(rows)
-    if left_out := len(rows) - max(4, most):
+    if left_out := len(rows) - max(3, most):
         rows = _without_some(rows, left_out + 1) if left_out > 0 else rows
     width = max(map(len, rows)) + 6
     decimals = dict.fromkeys(rows, 3) | dict.fromkeys(list(rows)[-2:], 7 if _alike(rows) else 3)

@@ -3,11 +3,15 @@
 This is mutation testing turned round (DeMillo, Lipton & Sayward 1978): the versions are known, and the test is judged.
 """
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from textwrap import fill
 from typing import Any
 
-from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Observation, WrongType
+from torch import Tensor
+
+from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Observation, Problem, WrongType
 from sciformer.check.values import kind_of, plain
 
 #: Of so many survivors the mistake is told in full; of the others, the name.
@@ -34,7 +38,7 @@ class WrittenTest(Exercise):
         right: Mapping[str, Callable[..., Any]],
         **options: Any,
     ):
-        self.right = dict(right)
+        self.of, self.right = of, dict(right)
         self.faulty = {fault.name: of.wrong_answer(fault) for fault in of.faults}
         self.sentences = {fault.name: fault.says for fault in of.faults}
         super().__init__(reference, cases=self._versions, call=self._accepts, differentiable=False, **options)
@@ -62,7 +66,7 @@ class WrittenTest(Exercise):
             raise WrongType(says)
         return True
 
-    def _evidence(
+    def evidence(
         self, cases: list[Case], expected: list[Any], got: list[Any], wrong: list[int]
     ) -> tuple[str, str, str]:
         """Kind, sentences and list of the versions that are misjudged; a version may stand in several cases."""
@@ -81,15 +85,38 @@ class WrittenTest(Exercise):
                 shown += "\n" + fill(line, 96, initial_indent="    ", subsequent_indent="      ")
         if rejected:
             says.append(f"It rejects {len(rejected)} of {len(self.right)} right versions.")
-            says.append("Is a number that it expects wrong, or does it ask for more digits than rounding leaves?")
+            says.append(self._why_rejected(rejected, survivors))
             names = "; ".join(rejected)
-            shown += "\n" + fill(f"right versions that it rejects: {names}", 96, initial_indent="  ")
+            shown += "\n" + fill(
+                f"right versions that it rejects: {names}", 96, initial_indent="  ", subsequent_indent="    "
+            )
         return ("false alarm" if rejected else "survivors"), " ".join(says), shown
 
-    def _change(self, answer: Any, cases: list[Case], seed: int) -> None:
-        return None  # a test is not right because a change makes it accept and reject as it should
+    def _why_rejected(self, rejected: list[str], survivors: list[str]) -> str:
+        """What may be wrong with a test that rejects right versions, from those that it accepts."""
+        if len(rejected) < len(self.right):
+            return (
+                "Right versions differ in their last digits, so it probably asks for more digits than rounding leaves: "
+                "compare with a tolerance, as torch.testing.assert_close does."
+            )
+        if len(survivors) == 1:
+            return "Only this faulty version passes, so what your test expects has its mistake."
+        if 1 < len(survivors) <= IN_FULL + 1:
+            return "Only these faulty versions pass, so what your test expects has their mistake."
+        return "Is a number that it expects wrong, or does it ask for more digits than rounding leaves?"
 
-    def _located(
-        self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int, change: str
-    ) -> Diagnosis:
+    def _explain(self, error: BaseException, case: Case) -> Problem:
+        """As for every exercise; where a right version stops, also what it takes."""
+        problem = super()._explain(error, case)
+        files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+        if problem.kind != "raises" or not any("exercises" in Path(file).parts for file in files):
+            return problem
+        inputs = self.of.draw(0)[-1].inputs.items()
+        takes = ", ".join(f"{name} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else name for name, x in inputs)
+        why = "This version is right: it stops because of what your test gives it."
+        says = f"{why} {self.of.name} takes {takes}, for instance."
+        says = fill(says, 96, initial_indent="  ", subsequent_indent="  ")
+        return Problem("raises", f"{problem.says}\n{says}")
+
+    def closer(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
         return diagnosis  # what is wrong with a test is not in its numbers

@@ -395,7 +395,7 @@ def _read_token_cases(draw: Draw) -> Iterator[Case]:
     rising, falling = tame(3).sort().values, tame(3).sort(descending=True).values
     yield case("3 tokens, rising scores", 3, 2, rising)
     yield case("3 tokens, falling scores", 3, 2, falling)
-    yield case("7 tokens, size 3", 7, 3, tame(7))
+    yield case("7 tokens, size 5", 7, 5, tame(7))
     yield case("3 tokens, scores around 120", 3, 2, 120 + tame(3))
     yield case("4 tokens, scores around −120", 4, 2, -120 + tame(4))
     yield case("3 tokens, one score too large for float64", 3, 2, torch.tensor([0.25, 800.0, 3.5]))

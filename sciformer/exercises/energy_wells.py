@@ -184,6 +184,9 @@ def _far_field_cases(draw: Draw) -> Iterator[Case]:
         query[0, 1, 0] = key[0, 0, 0]
         name = f"2 queries, the first of them {far} or more away from all 3 keys, α = 3"
         yield case(name, query, key, query.new_full((1,), 3.0))
+    # The last, whose gradients are compared: far away they are differences of large numbers.
+    query, key = draw.normal(2, 3, 3) / 2, draw.normal(2, 5, 3) / 2
+    yield case("2 heads, 3 queries, 5 keys of size 3", query, key, 0.2 * (draw.permutation(2).to(query) + 1))
 
 
 _SHARPNESS_ALONG_AN_AXIS = (

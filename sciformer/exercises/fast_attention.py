@@ -173,6 +173,10 @@ def _merge_halves_cases(draw: Draw) -> Iterator[Case]:
     yield case("one half far above the other", 2, 2, apart=800.0)
 
 
+_OVERFLOWS = (
+    "Exponentials are taken of the logarithms as they are, for both results: large ones overflow, small ones leave 0/0 "
+    "and log 0. Subtract the larger one first, as torch.logaddexp does."
+)
 _MERGE_HALVES_FAULTS = (
     Fault(
         "plain mean",
@@ -214,12 +218,14 @@ _MERGE_HALVES_FAULTS = (
         "overflow in the output",
         "For the output, exponentials are taken of the logarithms as they are: large ones overflow, small ones leave "
         "0/0. Subtract the larger first.",
+        reason=_OVERFLOWS,
         shares=lambda a, b: (a.exp() / (a.exp() + b.exp()), b.exp() / (a.exp() + b.exp())),
     ),
     Fault(
         "overflow in the logarithm",
         "For the logarithm, the exponentials are added as they are, which overflows. torch.logaddexp subtracts the "
         "larger first.",
+        reason=_OVERFLOWS,
         total=lambda a, b: (a.exp() + b.exp()).log(),
     ),
     Fault(
@@ -290,9 +296,13 @@ def _gradients_by_hand_cases(draw: Draw) -> Iterator[Case]:
 
     yield case("1 query, 2 keys, 2 features", 1, 2, 2)
     yield case("2 queries, 3 keys, 2 features", 2, 3, 2)
-    yield case("5 queries, 7 keys, 3 features", 5, 7, 3)
+    yield case("5 queries, 7 keys, 4 features", 5, 7, 4)
 
 
+_WITHOUT_SCALE = (
+    "The gradients of query and key are too large by √D: the scale stands between the product and the scores, so both "
+    "are divided by √D."
+)
 _GRADIENTS_BY_HAND_FAULTS = (
     Fault(
         "not weights",
@@ -356,11 +366,13 @@ _GRADIENTS_BY_HAND_FAULTS = (
     Fault(
         "query without √D",
         "The gradient of the query is too large by √D: the scale stands between the product and the scores.",
+        reason=_WITHOUT_SCALE,
         to_query=lambda to_scores, key, scale: to_scores @ key,
     ),
     Fault(
         "key without √D",
         "The gradient of the key is too large by √D: the scale stands between the product and the scores.",
+        reason=_WITHOUT_SCALE,
         to_key=lambda to_scores, query, scale: to_scores.T @ query,
     ),
     Fault(

@@ -504,7 +504,7 @@ def _decoded_from_visible_cases(draw: Draw) -> Iterator[Case]:
     yield case([torch.tensor([2, 0], device=draw.device)], 3, 2, 2)
     order = draw.permutation(5)[:3]
     yield case([order, (order + 1) % 5], 5, 3, 2)
-    yield case([draw.permutation(7)[:3] for _ in range(3)], 7, 2, 5)
+    yield case([draw.permutation(7)[:4] for _ in range(3)], 7, 2, 5)
 
 
 _DECODED_FROM_VISIBLE_FAULTS = (

@@ -211,7 +211,7 @@ def _sinusoidal_table(length: int, embed_dim: int) -> Tensor:
 
 
 def _sinusoidal_table_cases(draw: Draw) -> Iterator[Case]:
-    for length, embed_dim in ((2, 2), (3, 4), (5, 6), (7, 10)):
+    for length, embed_dim in ((2, 2), (3, 4), (5, 6), (11, 4), (7, 10)):
         yield Case(f"{length} positions, {embed_dim} wide", {"length": length, "embed_dim": embed_dim})
 
 

@@ -169,6 +169,7 @@ def _honest_windows_cases(draw: Draw) -> Iterator[Case]:
 
     yield case("11 months, 2 to look at, 1 ahead, cut before month 7", 11, 2, 1, 7)
     yield case("13 months, 3 to look at, 2 ahead, cut before month 8", 13, 3, 2, 8)
+    yield case("17 months, 2 to look at, 3 ahead, cut before month 9", 17, 2, 3, 9)
     yield case("29 months, 5 to look at, 3 ahead, cut before month 17", 29, 5, 3, 17)
 
 
@@ -368,7 +369,7 @@ def _cross_lags_cases(draw: Draw) -> Iterator[Case]:
     yield case("1 window, 2 months ahead, 3 back", 1, 2, 3, 2, 2)
     yield case("1 window, 2 months ahead, 4 back", 1, 2, 4, 3, 2)
     yield case("3 windows, 2 months ahead, 5 back", 3, 2, 5, 3, 2)
-    yield case("2 windows, 4 months ahead, 7 back", 2, 4, 7, 3, 5)
+    yield case("2 windows, 4 months ahead, 7 back", 2, 4, 7, 4, 5)
 
 
 _CROSS_LAGS_FAULTS = (

@@ -31,7 +31,7 @@ def tempered_attention(
 
 
 def _tempered_attention_cases(draw: Draw) -> Iterator[Case]:
-    for words, features, temperature in ((2, 2, 2.0), (3, 3, 4.0), (5, 3, 0.5)):
+    for words, features, temperature in ((2, 2, 2.0), (3, 5, 4.0), (5, 3, 0.5)):
         name = f"{words} words with {features} features, temperature {temperature:g}"
         yield Case(name, {"x": draw.normal(words, features), "temperature": temperature})
 

@@ -29,7 +29,10 @@ def new_vector(
 def _new_vector_cases(draw: Draw) -> Iterator[Case]:
     for words, head_dim in ((2, 2), (3, 5), (7, 4)):
         name = f"{words} words with {head_dim} features each"
-        yield Case(name, {"scores": draw.normal(words), "value": draw.normal(words, head_dim)})
+        scores, value = draw.normal(words), draw.normal(words, head_dim)
+        if torch.equal(value, value.T):
+            value[0, 1] += 0.5  # rows and columns taken for each other have to show
+        yield Case(name, {"scores": scores, "value": value})
 
 
 _NEW_VECTOR_FAULTS = (

@@ -114,7 +114,7 @@ def _low_rank_scores_cases(draw: Draw) -> Iterator[Case]:
 
     yield case("1 head, 2 tokens of size 2, rank 1", 1, 1, 2, 2, 2, 1)
     yield case("2 heads, 2 queries, 3 keys, rank 3", 1, 2, 2, 3, 5, 3)
-    yield case("3 heads, 7 queries, 5 keys, rank 2", 2, 3, 7, 5, 11, 2)
+    yield case("3 heads, 7 queries, 5 keys, rank 4", 2, 3, 7, 5, 11, 4)
 
 
 _LOW_RANK_SCORES_FAULTS = (
@@ -258,9 +258,10 @@ def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
 
 
 def _is_pairwise_cases(draw: Draw) -> Iterator[Case]:
-    for name, score in _scores().items():
+    for n, (name, score) in enumerate(_scores().items()):
+        keys, size = 3 + n % 2, 2 + 2 * (n % 3 == 0)
         # Off the grid of tenths: no product happens to be 0.
-        query, key = draw.normal(3, 2) + 0.137, draw.normal(3, 2) - 0.211
+        query, key = draw.normal(3, size) + 0.137, draw.normal(keys, size) - 0.211
         yield Case(name, {"score": score, "query": query, "key": key})
 
 

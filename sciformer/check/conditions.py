@@ -1,0 +1,152 @@
+"""Properties that the inputs of a case may have, in words: equal lengths, a batch of 1, a mask that hides nothing.
+
+An answer that is right on exactly the cases that have such a property is told so. An answer that is right only there is
+noticed if some cases of the exercise lack the property.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, permutations
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Inputs = dict[str, Any]
+
+#: Numbers from here on are large for an exponential: e⁵⁰ times e⁵⁰ is more than float32 holds.
+_LARGE = 50.0
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A property of the inputs of a case.
+
+    Args:
+        says: "only where `attn_mask` hides nothing".
+        quantity: what of the inputs it is about.
+        wanted: whether it holds for such a quantity.
+        plain: whether it is about a shape, a mask or a missing input, which is believed before what is about values.
+        axes: the axes of inputs that it is about.
+        explains: whether a student is told so. A size below 4 or the lack of ties separates few cases by chance.
+    """
+
+    says: str
+    quantity: Callable[[Inputs], Any]
+    wanted: Callable[[Any], bool] = bool
+    plain: bool = True
+    axes: tuple[tuple[str, int], ...] = ()
+    explains: bool = True
+
+    def holds(self, inputs: Inputs) -> bool | None:
+        """Whether these inputs have the property; None where it makes no sense for them."""
+        try:
+            return self.wanted(self.quantity(inputs))
+        except (AttributeError, IndexError, TypeError, KeyError):
+            return None
+
+
+def conditions(inputs: Inputs) -> Iterator[Condition]:
+    """The properties that make sense for the inputs of a case, and for those of the other cases of an exercise."""
+    for name, x in inputs.items():
+        yield from _of_one(name, x)
+    tensors = [name for name, x in inputs.items() if isinstance(x, Tensor) and x.dim() >= 2]
+    for one, two in combinations(tensors, 2):
+        yield _equally_long(one, two)
+    whole = [name for name, x in inputs.items() if isinstance(x, int) and not isinstance(x, bool)]
+    for one, two in permutations(whole, 2):
+        yield _at_most(one, two)
+
+
+def separating(right: Sequence[Inputs], wrong: Sequence[Inputs]) -> str | None:
+    """What tells inputs on which an answer is right from those on which it is wrong, in words.
+
+    None where two different quantities would tell them apart, since it may be either.
+    """
+    for plain in (True, False):
+        found: dict[tuple[Any, ...], str] = {}
+        for condition in conditions(right[0]):
+            if condition.plain is not plain or not condition.explains:
+                continue
+            if all(condition.holds(x) for x in right) and all(condition.holds(x) is False for x in wrong):
+                values = tuple(_hashable(condition.quantity(x)) for x in (*right, *wrong))
+                found.setdefault(values, condition.says)
+        if found:
+            return next(iter(found.values())) if len(found) == 1 else None
+    return None
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _of_one(name: str, x: Any) -> Iterator[Condition]:
+    yield Condition(f"only where `{name}` is None", lambda case: case[name] is None)
+    yield Condition(f"only where `{name}` is given", lambda case: case[name] is not None)
+    if isinstance(x, bool | int | str):
+        yield Condition(f"only where `{name}` is {x}", lambda case: case[name], lambda value: bool(value == x), False)
+    if isinstance(x, float) or (isinstance(x, Tensor) and x.dim() == 0 and x.is_floating_point()):
+        yield Condition(f"only where `{name}` is 1", lambda case: float(case[name]), lambda value: value == 1, False)
+        says = f"only where `{name}` is at least 1"
+        yield Condition(says, lambda case: float(case[name]), lambda value: value >= 1, False)
+    if not isinstance(x, Tensor):
+        return
+    if x.dtype == torch.bool and x.dim() >= 1:
+        yield from _of_a_mask(name, x)
+    if x.dim() >= 3:
+        says = f"only where the first axis of `{name}` has size 1"
+        yield Condition(says, lambda case: case[name].shape[0], lambda size: size == 1)
+    if x.dim() >= 2:
+        shape = f"only where the last two sizes of `{name}` are equal"
+        yield Condition(
+            shape, lambda case: tuple(sorted(case[name].shape[-2:])), _all_equal, axes=((name, -1), (name, -2))
+        )
+        says = f"only where the last axis of `{name}` is shorter than 4"
+        yield Condition(
+            says, lambda case: case[name].shape[-1], lambda size: size < 4, axes=((name, -1),), explains=False
+        )
+    if x.is_floating_point() and x.dim() >= 1:
+        says = f"only where no two numbers along the last axis of `{name}` are equal"
+        yield Condition(says, lambda case: _ties(case[name]), lambda ties: ties == 0, False, explains=False)
+        says = f"only where the numbers of `{name}` are below {_LARGE:g}"
+        yield Condition(says, lambda case: _largest(case[name]), lambda size: size < _LARGE, False)
+
+
+def _of_a_mask(name: str, x: Tensor) -> Iterator[Condition]:
+    yield Condition(f"only where `{name}` hides nothing", lambda case: bool(case[name].all()))
+    yield Condition(f"only where `{name}` is nowhere True", lambda case: not bool(case[name].any()), plain=False)
+    if x.dim() >= 2:
+        says = f"only where each row of `{name}` leaves something"
+        yield Condition(says, lambda case: bool(case[name].any(dim=-1).all()), plain=False)
+        says = f"only where `{name}` is a triangle"
+        yield Condition(says, lambda case: bool(torch.equal(case[name], case[name].tril())), plain=False)
+        says = f"only where each row of `{name}` hides equally many"
+        yield Condition(says, lambda case: len(set(case[name].sum(dim=-1).flatten().tolist())), lambda n: n == 1)
+
+
+def _equally_long(one: str, two: str) -> Condition:
+    says = f"only where `{one}` and `{two}` are equally long"
+    axes = ((one, -2), (two, -2))
+    return Condition(
+        says, lambda case: tuple(sorted((case[one].shape[-2], case[two].shape[-2]))), _all_equal, axes=axes
+    )
+
+
+def _at_most(one: str, two: str) -> Condition:
+    says = f"only where `{one}` is at most `{two}`"
+    return Condition(says, lambda case: (case[one], case[two]), lambda pair: pair[0] <= pair[1], False)
+
+
+def _largest(x: Tensor) -> float:
+    finite = x[x.isfinite()].double().abs()
+    return finite.max().item() if finite.numel() else 0.0
+
+
+def _ties(x: Tensor) -> int:
+    """How many numbers along the last axis equal one before them."""
+    rows = x.flatten(0, -2) if x.dim() > 1 else x[None]
+    return sum(row.numel() - row.unique().numel() for row in rows)
+
+
+def _all_equal(sizes: tuple[int, ...]) -> bool:
+    return len(set(sizes)) == 1

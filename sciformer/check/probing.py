@@ -1,0 +1,67 @@
+"""What an answer does not look at, and whether it mixes up the sequences of a batch: it is called with other inputs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sciformer.check.values import same
+
+Inputs = dict[str, Any]
+
+
+def probes(run: Callable[[Inputs], Any], reference: Callable[[Inputs], Any], inputs: Inputs) -> str | None:
+    """What an answer does not look at, and whether it mixes up sequences of a batch.
+
+    Args:
+        run: the student's answer as a function of a case's inputs; plain values.
+        reference: the right one, likewise.
+        inputs: of a case on which the answer is wrong.
+    """
+    generator = torch.Generator().manual_seed(0)
+    mine, right = run(inputs), reference(inputs)
+    for name, x in inputs.items():
+        others = [inputs | {name: other} for other in _others(x, generator)]
+        seen = [other for other in others if _is_another(reference, other, right)]
+        if seen and all(same(run(other), mine) for other in others):
+            return f"`{name}` has no effect on the result, and should have one."
+    for name, x in inputs.items():
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() < 3 or len(x) < 2:
+            continue
+        changed = x.clone()
+        changed[1:] += torch.randn(x[1:].shape, generator=generator).to(x)
+        other = inputs | {name: changed}
+        if _first_alike(reference(other), right) and not _first_alike(run(other), mine):
+            return f"Sequences are mixed up: changing the second one in `{name}` changes the result of the first."
+    return None
+
+
+def _others(x: Any, generator: torch.Generator) -> list[Any]:
+    """Other values that an input may have; none where what it means is not known."""
+    if isinstance(x, float):
+        return [1.5 * x, 0.5 * x, 3 * x]
+    if not isinstance(x, Tensor) or x.numel() < 2:
+        return []
+    if x.is_floating_point():
+        return [x + 4**n * torch.randn(x.shape, generator=generator).to(x) for n in range(6)]
+    if x.dtype == torch.bool:  # nothing more is hidden, so that no row is left without a key
+        return [x | (torch.rand(x.shape, generator=generator) < share).to(x.device) for share in (0.5, 0.9, 1.0)]
+    return []
+
+
+def _is_another(reference: Callable[[Inputs], Any], inputs: Inputs, right: Any) -> bool:
+    """Whether the right answer can be computed for these inputs, and is another one."""
+    try:
+        return not same(reference(inputs), right)
+    except Exception:
+        return False
+
+
+def _first_alike(one: Any, two: Any) -> bool:
+    """Whether the results of the first sequence of a batch are the same."""
+    if isinstance(one, list) and isinstance(two, list):
+        return all(_first_alike(a, b) for a, b in zip(one, two, strict=False))
+    if not isinstance(one, Tensor) or not isinstance(two, Tensor) or min(one.dim(), two.dim()) < 1:
+        return same(one, two)
+    return same(one[0], two[0])
