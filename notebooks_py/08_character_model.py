@@ -5,7 +5,7 @@
 #
 # ← [07 Distance bias](07_distance_bias.ipynb) · [the map of the course](00_welcome.ipynb) · [09 Additive attention](09_additive_attention.ipynb) →
 #
-# Needs: notebooks 02 to 05 · runs in about 100 s on two CPU cores · about 4 hours of study
+# Needs: notebooks 02 to 05 · runs in about 100 s on two CPU cores · about 4½ hours of study
 
 # %% [markdown]
 # Cover the end of this sentence and guess, letter by letter, how it goes o… You knew the *n*, and you hardly needed to think. In a
@@ -267,7 +267,7 @@ GPT = check.GPT.use(GPT)
 #         x = self.positions(self.embedding(tokens))  # (B, L, E)
 #         for block in self.blocks:
 #             x, _ = block(x, is_causal=True)
-#         return self.read_out(self.norm(x))
+#         return self.read_out(self.norm(x))  # (B, L, V)
 # ```
 #
 # </details>
@@ -970,7 +970,8 @@ plotting.show("Validation lies above training already at the dashed line where t
 
 # %% [markdown]
 # About half of the gap is there before any character has been read twice: the validation text is simply a different text, with other scenes and other
-# people. The other half opens in the later passes, and that is what learning by heart adds. Only the second half is [**overfitting**](../docs/glossary.md#o).
+# people. The other half opens in the later passes, and that is what learning by heart adds. nanoGPT reads each character about 80 times, and it trains with
+# [**dropout**](../docs/glossary.md#d): a fifth of the features is set to 0 at random in every step, so that the model cannot rely on any single one.
 
 # %% [markdown]
 # ## Can it write?

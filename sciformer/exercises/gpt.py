@@ -337,7 +337,7 @@ _WRITE_ON_FAULTS = (
     ),
     Fault(
         "no softmax",
-        "`draw` is given logits. It wants probabilities: take the softmax first.",
+        "The logits go to `draw`, which wants probabilities. Take the softmax first.",
         see=_WRITING,
         normalize=lambda logits, temperature: logits,
     ),
