@@ -1,6 +1,7 @@
 """Diagrams of attention heads: one head as data flow, inputs beside targets, heads as coloured bricks."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from jaxtyping import Float, Int
 from matplotlib.figure import Figure
@@ -39,17 +40,15 @@ def attention_head(
     at_weights = at_scores + L * cell + gap
     at_output = at_weights + L * cell + 0.75
     sheet = Sheet(at_output + D * cell + 0.25, top + L * cell + 0.85, "One head: every word asks, answers, hands over")
-    tensor = {"cell": cell, "digits": 1}
-    inputs = sheet.tensor(margin, top, x, name=_named("x", x), rows=words, **tensor)
-    asks = sheet.tensor(margin, low, query, name="", fill="query", rows=words, **tensor)
+    tensor = partial(sheet.tensor, cell=cell)
+    inputs = tensor(margin, top, x, name=_named("x", x), rows=words)
+    asks = tensor(margin, low, query, name="", fill="query", rows=words)
     sheet.text(margin + D * cell + 0.12, low + 0.5 * cell, _named("query", query), align="left")
-    answers = sheet.tensor(at_scores, top, key.T, name=_named("keyᵀ", key.T), fill="key", **tensor)
-    hands = sheet.tensor(at_output, top, value, name=_named("value", value), fill="value", **tensor)
-    products = sheet.tensor(at_scores, low, scores, name=_named("scores", scores), **tensor)
-    shares = sheet.tensor(
-        at_weights, low, weights, name=_named("weights", weights), fill="weight", shade=True, cell=cell, digits=2
-    )
-    result = sheet.tensor(at_output, low, output, name=_named("output", output), fill="output", **tensor)
+    answers = tensor(at_scores, top, key.T, name=_named("keyᵀ", key.T), fill="key")
+    hands = tensor(at_output, top, value, name=_named("value", value), fill="value")
+    products = tensor(at_scores, low, scores, name=_named("scores", scores))
+    shares = tensor(at_weights, low, weights, name=_named("weights", weights), fill="weight", shade=True, digits=2)
+    result = tensor(at_output, low, output, name=_named("output", output), fill="output")
     sheet.arrow(inputs["bottom"], (inputs["bottom"][0], asks["top"][1]), "× $W_q$")
     level = answers["left"][1]
     sheet.arrow((inputs["right"][0], level), answers["left"], "× $W_k$")
