@@ -904,7 +904,7 @@ EXERCISES = (
         hints=(
             "`F.conv2d(images, weight, bias, stride=…)` does both, and gives (B, E, rows, columns). Which stride lets "
             "no two patches overlap?",
-            "`.flatten(2)` makes one axis of rows and columns: (B, E, L). Which two axes have to change places?",
+            "`.flatten(2)` makes one axis of rows and columns: (B, E, L). Which two axes have to be exchanged?",
         ),
         cases=_embed_patches_cases,
         faults=_EMBED_PATCHES_FAULTS,
