@@ -515,7 +515,7 @@ class _PlainVisionTransformer(nn.Module):
         self.classifier = Classifier(embed_dim, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        projection = self.to_sequence.projection
+        projection: Any = self.to_sequence.projection
         tokens = _embed_patches_solution(images, projection.weight, projection.bias)  # (B, L, E)
         tokens = tokens + self.positions.table
         for block in self.blocks:
