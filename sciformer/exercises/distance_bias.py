@@ -19,7 +19,160 @@ _BREAK = "Break it: three slips in the penalty"
 _CLASS = "The class"
 _IMAGE = "Distance in an image"
 _CURE = "The cure: left is not right"
+_GRID = "Four sides on the grid"
 _CAUSAL = "Causal: one more argument"
+
+
+def distance_scores(
+    query: Tensor,
+    key: Tensor,
+    strength: Tensor,
+    query_offset: int = 0,
+    *,
+    product: Callable[..., Tensor] = lambda query, key: query @ key.transpose(-2, -1),
+    scale: Callable[..., float] = lambda head_dim: head_dim**-0.5,
+    first: Callable[..., int] = lambda offset, length, key_length: offset,
+    steps: Callable[..., Tensor] = lambda ahead: ahead.abs(),
+    unit: Callable[..., float] = lambda key_length: 1.0,
+    slope: Callable[..., Tensor] = lambda strength: strength,
+    align: Callable[..., Tensor] = lambda strength: strength[:, None, None],
+    combine: Callable[..., Tensor] = lambda scores, penalty: scores - penalty,
+    finish: Callable[..., Tensor] = lambda scores, head_dim: scores,
+) -> Tensor:
+    """Scaled dot product minus λ |i - j|, (B, H, L, S)."""
+    L, S, D = query.shape[-2], key.shape[-2], query.shape[-1]
+    scores = product(query, key) * scale(D)
+    i = torch.arange(L, device=query.device)[:, None] + first(query_offset, L, S)  # (L, 1)
+    ahead = torch.arange(S, device=query.device) - i  # (L, S)
+    penalty = align(slope(strength)) * steps(ahead) / unit(S)
+    return finish(combine(scores, penalty), D)
+
+
+def _distance_scores_solution(query: Tensor, key: Tensor, strength: Tensor, query_offset: int = 0) -> Tensor:
+    L, S, D = query.shape[-2], key.shape[-2], query.shape[-1]
+    i = query_offset + torch.arange(L, device=query.device)[:, None]  # (L, 1)
+    j = torch.arange(S, device=query.device)  # (S,)
+    penalty = strength[:, None, None] * (i - j).abs()  # (H, L, S)
+    return query @ key.transpose(-2, -1) / math.sqrt(D) - penalty
+
+
+def _distance_scores_cases(draw: Draw) -> Iterator[Case]:
+    def case(
+        name: str, batch: int, num_heads: int, length: int, key_length: int, head_dim: int, query_offset: int
+    ) -> Case:
+        query, key = (draw.normal(batch, num_heads, n, head_dim) for n in (length, key_length))
+        strength = 0.3 * draw.permutation(num_heads).to(query) - 0.2  # never 0, never twice the same, one negative
+        return Case(name, {"query": query, "key": key, "strength": strength, "query_offset": query_offset})
+
+    yield case("2 tokens, 2 heads of size 2", 1, 2, 2, 2, 2, 0)
+    yield case("4 tokens, 1 head of size 3", 1, 1, 4, 4, 3, 0)
+    yield case("1 query at position 2 of 4 keys, 1 head of size 3", 1, 1, 1, 4, 3, 2)
+    yield case("2 sentences, 3 heads of size 5, 4 queries from position 2 of 7 keys", 2, 3, 4, 7, 5, 2)
+
+
+_DISTANCE_SCORES_FAULTS = (
+    Fault(
+        "wrong sign",
+        "The penalty is added, so that far tokens are favoured. Subtract it.",
+        see=_BREAK,
+        combine=lambda scores, penalty: scores + penalty,
+    ),
+    Fault(
+        "no bars",
+        "The distance keeps its sign: keys on one side are rewarded for being far. Take |i − j|.",
+        see=_BREAK,
+        steps=lambda ahead: -ahead,
+    ),
+    Fault(
+        "no bars, j − i",
+        "The distance is j − i, with its sign: keys on the left are rewarded for being far. Take |i − j|.",
+        see=_BREAK,
+        steps=lambda ahead: ahead,
+    ),
+    Fault(
+        "distance squared",
+        "The distance is squared. The penalty grows by the same λ with every step.",
+        see=_BREAK,
+        steps=lambda ahead: ahead**2,
+    ),
+    Fault(
+        "counted from 1",
+        "A token is taken to be one step away from itself. |i − i| is 0, and a neighbour is one step away.",
+        steps=lambda ahead: ahead.abs() + 1,
+    ),
+    Fault(
+        "divided by the length",
+        "The distance is divided by the number of keys. One step costs λ, however long the sequence is.",
+        unit=lambda key_length: key_length,
+    ),
+    Fault(
+        "no penalty",
+        "The scores do not depend on `strength`: this is the plain scaled dot product.",
+        combine=lambda scores, penalty: scores,
+    ),
+    Fault(
+        "multiplied",
+        "The scores are multiplied by e^(−penalty). Subtract the penalty; the softmax makes a factor of it.",
+        combine=lambda scores, penalty: scores * (-penalty).exp(),
+    ),
+    Fault(
+        "one slope for all heads",
+        "All heads use the slope of head 0. Head h has its own, strength[h].",
+        slope=lambda strength: strength[:1].expand_as(strength),
+    ),
+    Fault(
+        "absolute slopes",
+        "The slopes lose their sign. A negative one means that the head favours what is far.",
+        slope=lambda strength: strength.abs(),
+    ),
+    Fault(
+        "along the keys",
+        "Broadcasting begins at the last axis, so the slopes land on the keys. Shape (H, 1, 1) meets the heads.",
+        align=lambda strength: strength,
+    ),
+    Fault(
+        "along the queries",
+        "The slopes run along the queries, as those of shape (H, 1) do. Shape (H, 1, 1) meets the heads.",
+        align=lambda strength: strength[:, None],
+    ),
+    Fault(
+        "penalty scaled too",
+        "The penalty is divided by √D as well. Only the dot product is: q · k / √D − λ|i − j|.",
+        scale=lambda head_dim: 1.0,
+        finish=lambda scores, head_dim: scores / math.sqrt(head_dim),
+    ),
+    Fault(
+        "no scale",
+        "The dot product is not divided by √D. The penalty comes on top of that.",
+        scale=lambda head_dim: 1.0,
+    ),
+    Fault("divided by D", "The dot product is divided by D; it is √D.", scale=lambda head_dim: 1 / head_dim),
+    Fault(
+        "offset ignored",
+        "The first query is taken to stand at position 0. It stands at position query_offset.",
+        first=lambda offset, length, key_length: 0,
+    ),
+    Fault(
+        "offset on the keys",
+        "The keys' positions have query_offset added. It moves the queries: i starts there, j at 0.",
+        first=lambda offset, length, key_length: -offset,
+    ),
+    Fault(
+        "queries at the end",
+        "The queries are taken to be the last ones. They start at position query_offset, which the caller gives.",
+        first=lambda offset, length, key_length: key_length - length,
+    ),
+    Fault(
+        "softmax inside",
+        "These are weights. A score ends before the softmax, which the layer takes itself.",
+        finish=lambda scores, head_dim: scores.softmax(dim=-1),
+    ),
+    Fault(
+        "queries and keys exchanged",
+        "Queries and keys are exchanged: row i has to hold query i against every key.",
+        product=lambda query, key: key @ query.transpose(-2, -1),
+    ),
+)
 
 
 def grid_distance(
@@ -156,6 +309,24 @@ class TwoSidedScore(nn.Module):
         pairs = zip(self.slopes(self.strength), self.sides(ahead), strict=True)
         penalty = sum(self.align(slope) * side / self.unit(S) for slope, side in pairs)
         return self.finish(self.combine(scores, penalty), self.head_dim)
+
+
+class _PlainTwoSidedScore(nn.Module):
+    """The solution that the notebook goes on with."""
+
+    def __init__(self, num_heads: int, head_dim: int):
+        super().__init__()
+        self.strength = nn.Parameter(torch.full((num_heads, 2), 0.1))
+
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
+        """Scores (B, H, L, S)."""
+        L, S = query.shape[-2], key.shape[-2]
+        i = query_offset + torch.arange(L, device=query.device)[:, None]  # (L, 1)
+        j = torch.arange(S, device=query.device)  # (S,)
+        left, right = (i - j).clamp(min=0), (j - i).clamp(min=0)  # (L, S) each
+        slopes = self.strength[..., None, None]  # (H, 2, 1, 1)
+        penalty = slopes[:, 0] * left + slopes[:, 1] * right  # (H, L, S)
+        return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1]) - penalty
 
 
 def _try_slopes(
@@ -389,6 +560,157 @@ _TWO_SIDED_SCORE_FAULTS = (
 )
 
 
+def grid_scores(
+    query: Tensor,
+    key: Tensor,
+    strength: Tensor,
+    width: int,
+    *,
+    locate: Callable[..., tuple[Tensor, Tensor]] = lambda token, width: (token // width, token % width),
+    down: Callable[..., Tensor] = lambda row, column: row - row[:, None],
+    right: Callable[..., Tensor] = lambda row, column: column - column[:, None],
+    part: Callable[..., tuple[Tensor, Tensor]] = lambda ahead: ((-ahead).clamp(min=0), ahead.clamp(min=0)),
+    order: tuple[int, ...] = (0, 1, 2, 3),
+    slopes: Callable[..., Tensor] = lambda strength: strength,
+    combine: Callable[..., Tensor] = lambda scores, penalty: scores - penalty,
+    scale: Callable[..., float] = lambda head_dim: head_dim**-0.5,
+    finish: Callable[..., Tensor] = lambda scores, head_dim: scores,
+) -> Tensor:
+    """Scaled dot product minus a slope of its own for each step left, right, above and below, (B, H, L, L)."""
+    L, D = query.shape[-2:]
+    row, column = locate(torch.arange(L, device=query.device), width)  # (L,) each
+    sides = [*part(right(row, column)), *part(down(row, column))]  # left, right, above, below: (L, L) each
+    costs = zip(slopes(strength).unbind(dim=-1), (sides[n] for n in order), strict=True)
+    penalty = sum(slope[:, None, None] * side for slope, side in costs)  # (H, L, L)
+    return finish(combine(query @ key.transpose(-2, -1) * scale(D), penalty), D)
+
+
+def _grid_scores_solution(query: Tensor, key: Tensor, strength: Tensor, width: int) -> Tensor:
+    L, D = query.shape[-2:]
+    token = torch.arange(L, device=query.device)
+    row, column = token // width, token % width  # (L,) each
+    right, down = column - column[:, None], row - row[:, None]  # (L, L): from the query to the key
+    sides = torch.stack([(-right).clamp(min=0), right.clamp(min=0), (-down).clamp(min=0), down.clamp(min=0)])
+    penalty = torch.einsum("ha,aij->hij", strength, sides.to(strength.dtype))  # (H, L, L)
+    return query @ key.transpose(-2, -1) / math.sqrt(D) - penalty
+
+
+def _grid_scores_cases(draw: Draw) -> Iterator[Case]:
+    for name, batch, num_heads, rows, width, head_dim in (
+        ("2 rows of 2 tokens, 1 head of size 2", 1, 1, 2, 2, 2),
+        ("2 rows of 3 tokens, 2 heads of size 3", 1, 2, 2, 3, 3),
+        ("5 rows of 3 tokens, 3 heads of size 2", 2, 3, 5, 3, 2),
+    ):
+        query, key = (draw.normal(batch, num_heads, rows * width, head_dim) for _ in range(2))
+        # Never 0, and never the same twice: else a slope on the wrong side might not show. One is negative.
+        strength = (0.3 * draw.permutation(4 * num_heads).to(query) - 0.2).view(num_heads, 4)
+        yield Case(name, {"query": query, "key": key, "strength": strength, "width": width})
+
+
+_GRID_SCORES_FAULTS = (
+    Fault(
+        "left and right exchanged",
+        "Left and right are exchanged: a key in an earlier column is to the left and costs strength[:, 0] a step.",
+        order=(1, 0, 2, 3),
+    ),
+    Fault(
+        "above and below exchanged",
+        "Above and below are exchanged: a key in an earlier row is above and costs strength[:, 2] a step.",
+        order=(0, 1, 3, 2),
+    ),
+    Fault(
+        "rows before columns",
+        "The slopes are taken in the order above, below, left, right. It is left, right, above, below.",
+        order=(2, 3, 0, 1),
+    ),
+    Fault(
+        "from the key to the query",
+        "All sides are turned round: the steps are counted from the key to the query. Seen from the query, a key in an "
+        "earlier column is on the left.",
+        order=(1, 0, 3, 2),
+    ),
+    Fault(
+        "along the sequence",
+        "Left and right count the steps along the sequence, |i − j|. They count columns: token % width.",
+        see=_IMAGE,
+        locate=lambda token, width: (token // width, token),
+    ),
+    Fault(
+        "no whole rows",
+        "The division leaves fractions of a row. // gives the whole rows.",
+        see=_IMAGE,
+        locate=lambda token, width: (token / width, token % width),
+    ),
+    Fault(
+        "columns only",
+        "Steps up and down cost nothing. Above and below have slopes of their own, strength[:, 2] and strength[:, 3].",
+        down=lambda row, column: torch.zeros_like(row - row[:, None]),
+    ),
+    Fault(
+        "rows only",
+        "Steps to the left and right cost nothing. They have slopes of their own, strength[:, 0] and strength[:, 1].",
+        right=lambda row, column: torch.zeros_like(column - column[:, None]),
+    ),
+    Fault(
+        "signed steps",
+        "The steps are not cut at 0: what lies on one side counts negatively for the other. Clamp each side at 0.",
+        part=lambda ahead: (-ahead, ahead),
+    ),
+    Fault(
+        "both sides pay both",
+        "A step to the left costs both the left and the right slope, and so it is with above and below. Clamp at 0, so "
+        "that a key lies on one side only.",
+        part=lambda ahead: (ahead.abs(), ahead.abs()),
+    ),
+    Fault(
+        "steps squared",
+        "The steps are squared. The penalty grows by the same slope with every step.",
+        see=_BREAK,
+        part=lambda ahead: ((-ahead).clamp(min=0) ** 2, ahead.clamp(min=0) ** 2),
+    ),
+    Fault(
+        "one slope for all sides",
+        "All four sides cost strength[:, 0]. Each side has a slope of its own.",
+        slopes=lambda strength: strength[:, :1].expand_as(strength),
+    ),
+    Fault(
+        "one head's slopes for all",
+        "All heads use the slopes of head 0. Head h has its own, strength[h].",
+        slopes=lambda strength: strength[:1].expand_as(strength),
+    ),
+    Fault(
+        "wrong sign",
+        "The penalty is added, so that far tokens are favoured. Subtract it.",
+        see=_BREAK,
+        combine=lambda scores, penalty: scores + penalty,
+    ),
+    Fault(
+        "no penalty",
+        "The scores do not depend on `strength`: this is the plain scaled dot product.",
+        combine=lambda scores, penalty: scores,
+    ),
+    Fault(
+        "no scale",
+        "The dot product is not divided by √D. The penalty comes on top of that.",
+        see=_FORMULA,
+        scale=lambda head_dim: 1.0,
+    ),
+    Fault(
+        "penalty scaled too",
+        "The penalty is divided by √D as well. Only the dot product is.",
+        see=_FORMULA,
+        scale=lambda head_dim: 1.0,
+        finish=lambda scores, head_dim: scores / math.sqrt(head_dim),
+    ),
+    Fault(
+        "softmax inside",
+        "These are weights. A score ends before the softmax, which the layer takes itself.",
+        see=_CLASS,
+        finish=lambda scores, head_dim: scores.softmax(dim=-1),
+    ),
+)
+
+
 def with_time(
     query: Tensor,
     key: Tensor,
@@ -546,6 +868,39 @@ _WITH_TIME_FAULTS = (
 
 EXERCISES = (
     Exercise(
+        distance_scores,
+        notebook="07",
+        section=_FORMULA,
+        level="middle",
+        minutes=8,
+        hints=(
+            "`i` is a column of L positions that starts at `query_offset`, (L, 1), and `j` a row of S positions, (S,). "
+            "Then `(i - j).abs()` is (L, S).",
+            "`strength` holds H numbers. Which shape puts them over (H, L, S)? The penalty is not divided by √D.",
+        ),
+        cases=_distance_scores_cases,
+        faults=_DISTANCE_SCORES_FAULTS,
+        solution=_distance_scores_solution,
+    ),
+    Exercise(
+        TwoSidedScore,
+        notebook="07",
+        section=_CURE,
+        level="middle",
+        minutes=10,
+        hints=(
+            "Your `distance_scores` and `MyDistanceBiased` together have nearly all of it. Only one distance becomes "
+            "two, each of which is 0 on the other side.",
+            "`(i - j).clamp(min=0)` counts the steps to the left, (L, S). `self.strength[:, 0]` are H numbers; "
+            "which shape puts them over (H, L, S)?",
+        ),
+        cases=_two_sided_score_cases,
+        faults=_TWO_SIDED_SCORE_FAULTS,
+        call=_try_slopes,
+        solution=_PlainTwoSidedScore,
+        returns=("strength at the start", "scores"),
+    ),
+    Exercise(
         grid_distance,
         notebook="07",
         section=_IMAGE,
@@ -560,21 +915,21 @@ EXERCISES = (
         call=_any_number,
     ),
     Exercise(
-        TwoSidedScore,
+        grid_scores,
         notebook="07",
-        section=_CURE,
+        section=_GRID,
         level="middle",
         minutes=10,
         hints=(
-            "`MyDistanceBiased` has nearly all of it. Only one distance becomes two, each of which is 0 on the "
-            "other side.",
-            "`(i - j).clamp(min=0)` counts the steps to the left, (L, S). `self.strength[:, 0]` are H numbers; "
-            "which shape puts them over (H, L, S)?",
+            "`right = column - column[:, None]` says how many columns a key lies to the right of a query, negative if "
+            "it lies to the left. `right.clamp(min=0)` keeps the right side alone; what keeps the left one?",
+            "Stack the four sides, (4, L, L), in the order of the slopes. "
+            '`torch.einsum("ha,aij->hij", strength, sides)` multiplies and adds; whole numbers need '
+            "`.to(strength.dtype)` first.",
         ),
-        cases=_two_sided_score_cases,
-        faults=_TWO_SIDED_SCORE_FAULTS,
-        call=_try_slopes,
-        returns=("strength at the start", "scores"),
+        cases=_grid_scores_cases,
+        faults=_GRID_SCORES_FAULTS,
+        solution=_grid_scores_solution,
     ),
     Exercise(
         with_time,

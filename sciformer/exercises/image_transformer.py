@@ -10,16 +10,21 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
+from sciformer.blocks import TransformerBlock
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Draw, Exercise
+from sciformer.check.modules import run_module
+from sciformer.models import Classifier, ImageToSequence
+from sciformer.positions import LearnedPositions
 
 _CUT = "From image to sequence"
 _TOKEN = "From patch to token"
 _CHANNELS = "Break it: channels as tokens"
 _POSITION = "Where a patch stands"
 _CLASS = "From tokens to a class"
+_CONVOLUTION = "A convolution cuts and maps at once"
 _WHOLE = "The whole model"
 
 
@@ -133,6 +138,117 @@ _CUT_INTO_PATCHES_FAULTS = (
         "batch axis left",
         "The patches are right, but an axis of length 1 is left in front: take [0] of what F.unfold gives.",
         cut=lambda image, p: _patches(image, p, order="RSChw")[None],
+    ),
+)
+
+
+def embed_patches(
+    images: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    *,
+    meet: Callable[..., tuple[Tensor, Tensor]] = lambda images, weight: (images, weight),
+    stride: Callable[[int], int] = lambda size: size,
+    shift: Callable[[Tensor], Tensor] = lambda bias: bias,
+    layout: Callable[[Tensor], Tensor] = lambda grid: grid.flatten(2).transpose(1, 2),
+    finish: Callable[[Tensor], Tensor] = lambda tokens: tokens,
+) -> Tensor:
+    """Patches of each image, row by row, each mapped linearly to a token, (B, L, E)."""
+    images, weight = meet(images, weight)
+    grid = F.conv2d(images, weight, shift(bias), stride=stride(weight.shape[-1]))  # (B, E, rows, columns)
+    return finish(layout(grid))
+
+
+def _embed_patches_solution(images: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    grid = F.conv2d(images, weight, bias, stride=weight.shape[-1])  # (B, E, rows, columns)
+    return grid.flatten(2).transpose(1, 2)  # (B, L, E)
+
+
+def _embed_patches_cases(draw: Draw) -> Iterator[Case]:
+    def case(images: int, channels: int, height: int, width: int, size: int, embed_dim: int) -> Case:
+        inputs = {
+            "images": draw.normal(images, channels, height, width),
+            "weight": draw.normal(embed_dim, channels, size, size),
+            "bias": draw.normal(embed_dim),
+        }
+        counts = f"{images} image{'s' * (images > 1)} of {channels} channel{'s' * (channels > 1)}"
+        return Case(f"{counts}, {height}×{width} pixels in patches of {size}×{size}", inputs)
+
+    yield case(1, 1, 2, 4, 2, 3)
+    yield case(1, 1, 4, 6, 2, 2)
+    yield case(2, 1, 4, 4, 2, 4)  # as many tokens as features: a transposition has the right shape
+    yield case(3, 2, 6, 9, 3, 5)
+
+
+_EMBED_PATCHES_FAULTS = (
+    Fault(
+        "channels as tokens",
+        "Each channel of the convolution has become a token: (B, E, L). The channels are the embedding; exchange the "
+        "last two axes.",
+        see=_CHANNELS,
+        layout=lambda grid: grid.flatten(2),
+    ),
+    Fault(
+        "reshaped in place of transposed",
+        "The grid is reshaped to (B, L, E), so that a token holds features of many patches. Flatten the grid's two "
+        "axes, then exchange them with the channels: .flatten(2).transpose(1, 2).",
+        see=_CHANNELS,
+        layout=lambda grid: grid.reshape(len(grid), -1, grid.shape[1]),
+    ),
+    Fault(
+        "grid left",
+        "The tokens still stand in a grid, (B, E, rows, columns). One sequence is wanted, (B, L, E).",
+        layout=lambda grid: grid,
+    ),
+    Fault(
+        "grid left, embedding last",
+        "The tokens still stand in a grid, (B, rows, columns, E). One sequence is wanted, (B, L, E).",
+        layout=lambda grid: grid.movedim(1, -1),
+    ),
+    Fault(
+        "patches by columns",
+        "The tokens run down the columns of the image. They have to run along the rows, as we read.",
+        see=_CUT,
+        layout=lambda grid: grid.mT.flatten(2).transpose(1, 2),
+    ),
+    Fault(
+        "tokens before images",
+        "The axes are (L, B, E). The batch comes first: (B, L, E).",
+        layout=lambda grid: grid.flatten(2).permute(2, 0, 1),
+    ),
+    Fault(
+        "first image only",
+        "Only the first image is embedded. The batch has B images, and the result is (B, L, E).",
+        layout=lambda grid: grid[0].flatten(1).T,
+    ),
+    Fault(
+        "patches overlap",
+        "The patches overlap: the window moves by one pixel. It has to move by a whole patch, P.",
+        see=_CONVOLUTION,
+        stride=lambda size: 1,
+    ),
+    Fault(
+        "pixels by columns",
+        "Inside a patch the pixels meet the weights of the transposed patch. Both have to run along the rows.",
+        see=_CUT,
+        meet=lambda images, weight: (images, weight.mT),
+    ),
+    Fault(
+        "first channel only",
+        "Only the first channel is seen. A token depends on the pixels of all channels.",
+        meet=lambda images, weight: (images[:, :1], weight[:, :1]),
+    ),
+    Fault("no bias", "The bias is missing: x = W p + b.", shift=torch.zeros_like),
+    Fault("bias subtracted", "The bias is subtracted. It is added: x = W p + b.", shift=lambda bias: -bias),
+    Fault(
+        "activation",
+        "There is a ReLU behind the map. The embedding is linear, without an activation.",
+        finish=lambda tokens: tokens.relu(),
+    ),
+    Fault(
+        "normed",
+        "The tokens are normed. The embedding is linear; the first block norms what it reads by itself.",
+        finish=lambda tokens: F.layer_norm(tokens, tokens.shape[-1:]),
     ),
 )
 
@@ -349,6 +465,213 @@ _LOGITS_FROM_PATCHES_FAULTS = (
         "These are log-probabilities. Logits are wanted: the loss has the log-softmax inside.",
         see=_CLASS,
         read=lambda summary, head: (summary @ head).log_softmax(dim=-1),
+    ),
+)
+
+
+def _through(tokens: Tensor, blocks: Any, positions: Tensor) -> Tensor:
+    """The tokens behind the last block."""
+    return reduce(lambda x, block: block(x)[0], blocks, tokens)
+
+
+class VisionTransformer(nn.Module):
+    """An image transformer whose classifier takes the mean token, with the parameters of ``ImageTransformer``."""
+
+    def __init__(
+        self,
+        image_size: int,
+        patch_size: int,
+        embed_dim: int,
+        num_heads: int,
+        num_layers: int,
+        *,
+        add_positions: Callable[..., Tensor] = lambda tokens, table: tokens + table,
+        through: Callable[..., Tensor] = _through,
+        summarise: Callable[..., Tensor] = lambda tokens, norm: norm(tokens).mean(dim=1),
+        read: Callable[..., Tensor] = lambda summary, linear: linear(summary),
+    ):
+        super().__init__()
+        self.to_sequence = ImageToSequence(image_size, patch_size, 1, embed_dim)
+        self.positions = LearnedPositions(embed_dim, self.to_sequence.num_tokens)
+        self.blocks = nn.ModuleList(TransformerBlock(embed_dim, num_heads, expansion=2) for _ in range(num_layers))
+        self.classifier = Classifier(embed_dim, 10)
+        self.add_positions, self.through, self.summarise, self.read = add_positions, through, summarise, read
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits (B, 10)."""
+        tokens = self.add_positions(self.to_sequence(images), self.positions.table)
+        tokens = self.through(tokens, self.blocks, self.positions.table)
+        return self.read(self.summarise(tokens, self.classifier.norm), self.classifier.linear)
+
+
+class _PlainVisionTransformer(nn.Module):
+    """The solution that the notebook goes on with."""
+
+    def __init__(self, image_size: int, patch_size: int, embed_dim: int, num_heads: int, num_layers: int):
+        super().__init__()
+        self.to_sequence = ImageToSequence(image_size, patch_size, 1, embed_dim)
+        self.positions = LearnedPositions(embed_dim, self.to_sequence.num_tokens)
+        self.blocks = nn.ModuleList(TransformerBlock(embed_dim, num_heads, expansion=2) for _ in range(num_layers))
+        self.classifier = Classifier(embed_dim, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        projection: Any = self.to_sequence.projection
+        tokens = _embed_patches_solution(images, projection.weight, projection.bias)  # (B, L, E)
+        tokens = tokens + self.positions.table
+        for block in self.blocks:
+            tokens, _ = block(tokens)
+        summary = self.classifier.norm(tokens).mean(dim=1)  # (B, E)
+        return self.classifier.linear(summary)  # (B, 10)
+
+
+#: Sizes of the model in the cases of `VisionTransformer`: two by two patches of two by two pixels.
+_SIZES = {"image_size": 4, "patch_size": 2, "embed_dim": 6, "num_heads": 2}
+
+
+def _call_vision_transformer(answer: Callable[..., Any], images: Tensor, blocks: Tensor, **others: Tensor) -> Any:
+    """A model that is built and given its weights; those of a block come in one row, which is cut into parameters."""
+    weights = dict(others)
+    for n, row in enumerate(blocks):
+        for name, like in TransformerBlock(_SIZES["embed_dim"], _SIZES["num_heads"], expansion=2).named_parameters():
+            weights[f"blocks.{n}.{name}"], row = row[: like.numel()].view_as(like), row[like.numel() :]
+    return run_module(answer, (*_SIZES.values(), len(blocks)), weights, images)
+
+
+def _vision_transformer_cases(draw: Draw) -> Iterator[Case]:
+    E, block = _SIZES["embed_dim"], TransformerBlock(_SIZES["embed_dim"], _SIZES["num_heads"], expansion=2)
+    numbers = sum(parameter.numel() for parameter in block.parameters())
+    for images, layers in ((1, 1), (2, 2)):
+        inputs = {
+            "images": draw.normal(images, 1, 4, 4),
+            "to_sequence.projection.weight": draw.normal(E, 1, 2, 2),
+            "to_sequence.projection.bias": draw.normal(E),
+            "positions.table": draw.normal(4, E),
+            "blocks": 0.5 * draw.normal(layers, numbers),
+            "classifier.norm.weight": draw.normal(E),
+            "classifier.norm.bias": draw.normal(E),
+            "classifier.linear.weight": draw.normal(10, E),
+            "classifier.linear.bias": draw.normal(10),
+        }
+        yield Case(f"{images} image{'s' * (images > 1)} of 4×4 pixels, {layers} block{'s' * (layers > 1)}", inputs)
+
+
+_VISION_TRANSFORMER_FAULTS = (
+    Fault(
+        "positions not added",
+        "The positions are not added: nothing tells the blocks where a patch was cut out.",
+        see=_POSITION,
+        add_positions=lambda tokens, table: tokens,
+    ),
+    Fault(
+        "positions after the blocks",
+        "The positions are added behind the blocks, which then never learn where a patch was. Add them before.",
+        see=_POSITION,
+        add_positions=lambda tokens, table: tokens,
+        through=lambda tokens, blocks, table: _through(tokens, blocks, table) + table,
+    ),
+    Fault(
+        "positions before each block",
+        "The positions are added before every block. They are added once, before the first.",
+        see=_POSITION,
+        add_positions=lambda tokens, table: tokens,
+        through=lambda tokens, blocks, table: reduce(lambda x, block: block(x + table)[0], blocks, tokens),
+    ),
+    Fault(
+        "one position for all",
+        "Every token gets the first row of the table. Token n gets row n.",
+        see=_POSITION,
+        add_positions=lambda tokens, table: tokens + table[0],
+    ),
+    Fault(
+        "blocks skipped",
+        "The tokens do not go through the blocks.",
+        through=lambda tokens, blocks, table: tokens,
+    ),
+    Fault(
+        "first block only",
+        "Only the first block has an effect. Each block reads what the block before it returned.",
+        through=lambda tokens, blocks, table: blocks[0](tokens)[0],
+    ),
+    Fault(
+        "last block only",
+        "Only the last block has an effect. Each block reads what the block before it returned.",
+        through=lambda tokens, blocks, table: blocks[-1](tokens)[0],
+    ),
+    Fault(
+        "blocks in reverse",
+        "The tokens go through the blocks from the last to the first.",
+        through=lambda tokens, blocks, table: reduce(lambda x, block: block(x)[0], reversed(blocks), tokens),
+    ),
+    Fault(
+        "first block again and again",
+        "The first block is applied each time. Every layer has a block of its own.",
+        through=lambda tokens, blocks, table: reduce(lambda x, _: blocks[0](x)[0], blocks, tokens),
+    ),
+    Fault(
+        "residual twice",
+        "A residual is added around every block. The blocks have theirs inside already.",
+        through=lambda tokens, blocks, table: reduce(lambda x, block: x + block(x)[0], blocks, tokens),
+    ),
+    Fault(
+        "no last norm",
+        "The tokens are not normed before the mean. A pre-norm stack needs one norm behind its last block: "
+        "classifier.norm.",
+        see=_CLASS,
+        summarise=lambda tokens, norm: tokens.mean(dim=1),
+    ),
+    Fault(
+        "norm after the mean",
+        "The norm comes after the mean. Each token is normed first, and then the mean is taken.",
+        see=_CLASS,
+        summarise=lambda tokens, norm: norm(tokens.mean(dim=1)),
+    ),
+    Fault(
+        "norm before the blocks too",
+        "The last norm is applied before the blocks as well. It belongs behind the last block alone.",
+        see=_CLASS,
+        through=lambda tokens, blocks, table: _through(F.layer_norm(tokens, tokens.shape[-1:]), blocks, table),
+    ),
+    Fault(
+        "first token",
+        "The first token alone is read, which is right only where a class token was put there. Take the mean of all.",
+        see=_CLASS,
+        summarise=lambda tokens, norm: norm(tokens)[:, 0],
+    ),
+    Fault(
+        "last token",
+        "The last token alone is read. Take the mean of all.",
+        see=_CLASS,
+        summarise=lambda tokens, norm: norm(tokens)[:, -1],
+    ),
+    Fault(
+        "sum in place of the mean",
+        "The tokens are summed. Their mean is wanted, which does not grow with the number of patches.",
+        see=_CLASS,
+        summarise=lambda tokens, norm: norm(tokens).sum(dim=1),
+    ),
+    Fault(
+        "largest in place of the mean",
+        "The maximum over the tokens is taken. The mean is wanted.",
+        see=_CLASS,
+        summarise=lambda tokens, norm: norm(tokens).amax(dim=1),
+    ),
+    Fault(
+        "no mean",
+        "These are logits for each patch. One answer for each image is wanted: take the mean over the patches.",
+        see=_CLASS,
+        summarise=lambda tokens, norm: norm(tokens),
+    ),
+    Fault(
+        "no linear map",
+        "This is the mean token. The linear map that makes ten logits of it is missing.",
+        see=_CLASS,
+        read=lambda summary, linear: summary,
+    ),
+    Fault(
+        "probabilities",
+        "These are probabilities. Logits are wanted: the loss has the softmax inside.",
+        see=_CLASS,
+        read=lambda summary, linear: linear(summary).softmax(dim=-1),
     ),
 )
 
@@ -571,6 +894,38 @@ EXERCISES = (
         ),
         cases=_cut_into_patches_cases,
         faults=_CUT_INTO_PATCHES_FAULTS,
+    ),
+    Exercise(
+        embed_patches,
+        notebook="06",
+        section=_TOKEN,
+        level="middle",
+        minutes=8,
+        hints=(
+            "`F.conv2d(images, weight, bias, stride=…)` does both, and gives (B, E, rows, columns). Which stride lets "
+            "no two patches overlap?",
+            "`.flatten(2)` makes one axis of rows and columns: (B, E, L). Which two axes have to be exchanged?",
+        ),
+        cases=_embed_patches_cases,
+        faults=_EMBED_PATCHES_FAULTS,
+        solution=_embed_patches_solution,
+    ),
+    Exercise(
+        VisionTransformer,
+        notebook="06",
+        section=_WHOLE,
+        level="middle",
+        minutes=8,
+        hints=(
+            "Five steps: embed the patches, add the table of positions, go through the blocks one after the other, "
+            "norm and average, map to ten logits.",
+            "A block returns two things, the tokens and its attention weights or None: `tokens, _ = block(tokens)`. "
+            "The mean runs over the patches, `dim=1`.",
+        ),
+        cases=_vision_transformer_cases,
+        faults=_VISION_TRANSFORMER_FAULTS,
+        call=_call_vision_transformer,
+        solution=_PlainVisionTransformer,
     ),
     Exercise(
         logits_from_patches,

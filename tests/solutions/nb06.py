@@ -1,5 +1,8 @@
 import torch
 import torch.nn.functional as F
+from torch import nn
+
+from sciformer import Classifier, ImageToSequence, ImageTransformer, LearnedPositions, TransformerBlock
 
 
 def cut_into_patches(image, patch_size):
@@ -31,6 +34,52 @@ def cut_into_patches__convolution(image, patch_size):
     numbers = image.shape[0] * patch_size**2
     kernel = torch.eye(numbers).view(numbers, image.shape[0], patch_size, patch_size).to(image)
     return F.conv2d(image[None], kernel, stride=patch_size).flatten(2)[0].T
+
+
+def embed_patches(images, weight, bias):
+    grid = F.conv2d(images, weight, bias, stride=weight.shape[-1])  # (B, E, rows, columns)
+    return grid.flatten(2).transpose(1, 2)  # (B, L, E)
+
+
+def embed_patches__by_hand(images, weight, bias):
+    patches = torch.stack([cut_into_patches(image, weight.shape[-1]) for image in images])  # (B, L, C·P·P)
+    return patches @ weight.flatten(1).T + bias
+
+
+def embed_patches__einsum(images, weight, bias):
+    size = weight.shape[-1]
+    windows = images.unfold(2, size, size).unfold(3, size, size)  # (B, C, rows, columns, P, P)
+    return torch.einsum("bcrshw,echw->brse", windows, weight).flatten(1, 2) + bias
+
+
+class VisionTransformer(nn.Module):
+    def __init__(self, image_size, patch_size, embed_dim, num_heads, num_layers):
+        super().__init__()
+        self.to_sequence = ImageToSequence(image_size, patch_size, 1, embed_dim)
+        self.positions = LearnedPositions(embed_dim, self.to_sequence.num_tokens)
+        self.blocks = nn.ModuleList(TransformerBlock(embed_dim, num_heads, expansion=2) for _ in range(num_layers))
+        self.classifier = Classifier(embed_dim, 10)
+
+    def forward(self, images):  # (B, 1, H, W)
+        projection = self.to_sequence.projection
+        tokens = embed_patches(images, projection.weight, projection.bias)  # (B, L, E)
+        tokens = tokens + self.positions.table
+        for block in self.blocks:
+            tokens, _ = block(tokens)
+        summary = self.classifier.norm(tokens).mean(dim=1)  # (B, E)
+        return self.classifier.linear(summary)  # (B, 10)
+
+
+def VisionTransformer__package(image_size, patch_size, embed_dim, num_heads, num_layers):
+    return ImageTransformer(image_size, patch_size, 1, 10, embed_dim, num_heads, num_layers, expansion=2)
+
+
+class VisionTransformer__modules(VisionTransformer):
+    def forward(self, images):
+        tokens = self.positions(self.to_sequence(images))
+        for block in self.blocks:
+            tokens = block(tokens)[0]
+        return self.classifier(tokens)
 
 
 def logits_from_patches(patches, embedding, positions, blocks, head):

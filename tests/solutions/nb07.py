@@ -3,7 +3,28 @@ import math
 import torch
 from torch import nn
 
-from sciformer.functional import dot_product_scores, steps_between
+from sciformer.functional import distance_biased_scores, dot_product_scores, steps_between
+
+
+def distance_scores(query, key, strength, query_offset=0):
+    L, S, D = query.shape[-2], key.shape[-2], query.shape[-1]
+    i = query_offset + torch.arange(L, device=query.device)[:, None]  # (L, 1)
+    j = torch.arange(S, device=query.device)  # (S,)
+    penalty = strength[:, None, None] * (i - j).abs()  # (H, L, S)
+    return query @ key.transpose(-2, -1) / math.sqrt(D) - penalty
+
+
+def distance_scores__loop(query, key, strength, query_offset):
+    scores = torch.einsum("bhid,bhjd->bhij", query, key) * query.shape[-1] ** -0.5
+    rows = [
+        [scores[:, :, i, j] - strength * abs(i + query_offset - j) for j in range(key.shape[2])]
+        for i in range(query.shape[2])
+    ]
+    return torch.stack([torch.stack(row, dim=-1) for row in rows], dim=-2)
+
+
+def distance_scores__package(query, key, strength, query_offset=0):
+    return distance_biased_scores(query, key, strength, query_offset=query_offset)
 
 
 def grid_distance(rows, width):
@@ -79,6 +100,30 @@ class TwoSidedScore__package(nn.Module):
     def forward(self, query, key, query_offset=0):
         steps = steps_between(query.shape[2], key.shape[2], query_offset=query_offset, device=query.device)
         return dot_product_scores(query, key) - torch.einsum("ha,aij->hij", self.strength, steps.to(query))
+
+
+def grid_scores(query, key, strength, width):
+    L, D = query.shape[-2:]
+    token = torch.arange(L, device=query.device)
+    row, column = token // width, token % width  # (L,) each
+    right, down = column - column[:, None], row - row[:, None]  # (L, L): from the query to the key
+    sides = torch.stack([(-right).clamp(min=0), right.clamp(min=0), (-down).clamp(min=0), down.clamp(min=0)])
+    penalty = torch.einsum("ha,aij->hij", strength, sides.to(strength.dtype))  # (H, L, L)
+    return query @ key.transpose(-2, -1) / math.sqrt(D) - penalty
+
+
+def grid_scores__where(query, key, strength, width):
+    token = torch.arange(query.shape[2])
+    right = (token % width)[None] - (token % width)[:, None]
+    down = (token // width)[None] - (token // width)[:, None]
+    left_slope, right_slope, above_slope, below_slope = (slope[:, None, None] for slope in strength.T)
+    across = torch.where(right < 0, left_slope, right_slope) * right.abs()
+    upright = torch.where(down < 0, above_slope, below_slope) * down.abs()
+    return query @ key.mT * query.shape[-1] ** -0.5 - across - upright
+
+
+def grid_scores__package(query, key, strength, width):
+    return distance_biased_scores(query, key, strength, width=width)
 
 
 def with_time(query, key, times, strength):
