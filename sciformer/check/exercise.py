@@ -31,6 +31,7 @@ from sciformer.check.closer_look import is_finite, line_that_writes, look_closer
 from sciformer.check.gradients import agree, gradients
 from sciformer.check.limits import TimeUp, limited
 from sciformer.check.repairing import Change, one_change
+from sciformer.check.spelling import spelled
 from sciformer.check.symptoms import symptom
 from sciformer.check.tracing import first_wrong_line
 from sciformer.check.values import kind_of, plain, same, table
@@ -253,7 +254,7 @@ class Exercise:
     def hint(self) -> None:
         """Print the next hint; after the last, where the solution is."""
         if self._hinted < len(self.hints):
-            print(f"hint {self._hinted + 1} of {len(self.hints)}: {self.hints[self._hinted]}")
+            print(f"hint {self._hinted + 1} of {len(self.hints)}: {spelled(self.hints[self._hinted])}")
         else:
             print(f"no more hints; a solution is folded away below the exercise in notebook {self.notebook}")
         self._hinted += 1
@@ -597,7 +598,8 @@ class Exercise:
         sentence, *more = says.split("\n")
         # JupyterLab shows about 100 characters in a line and breaks longer ones within words.
         lines = [fill(f"{self.name}: not right yet. {sentence}", 96, subsequent_indent="  "), *more]
-        return "\n".join(lines) + f"{shown}\n  read again: notebook {self.notebook}, '{see or self.section}'"
+        section = spelled(see or self.section)
+        return "\n".join(lines) + f"{shown}\n  read again: notebook {self.notebook}, '{section}'"
 
 
 def _far(got: Any, wanted: Any) -> bool:
