@@ -60,6 +60,8 @@ KINDS = (
     "playground",
     "results",
     "start",
+    "instructors",
+    "glossary",
     "06_image_transformer",
     "08_character_model",
     "functional",

@@ -197,7 +197,7 @@ def syllabus() -> str:
         head = site_notebooks.head(ROOT / path)
         tasks = f"{len(asked)}, about {minutes} minutes"
         rows.append(f"| {number} | [{name}]({path}) | {builds} | {head.needs} | {head.times} | {tasks} |")
-    return "\n".join(["| | notebook | builds | needs | times | exercises |", "|---|---|---|---|---|---|", *rows])
+    return "\n".join(["| no. | notebook | builds | needs | times | exercises |", "|---|---|---|---|---|---|", *rows])
 
 
 def readme() -> str:

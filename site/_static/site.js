@@ -7,7 +7,7 @@ document.addEventListener("DOMContentLoaded", () => {
   sidebar?.setAttribute("aria-label", "Pages of the site");
   for (const button of document.querySelectorAll(".search-button-field")) button.removeAttribute("aria-label"); // it has a text
   for (const button of document.querySelectorAll(".secondary-toggle")) {
-    button.title = "Contents of this page";
+    for (const name of ["aria-label", button.title ? "title" : "data-bs-original-title"]) button.setAttribute(name, "Contents of this page");
     button.insertAdjacentHTML("beforeend", '<span class="words">Contents</span>');
   }
   for (const summary of document.querySelectorAll("nav summary")) {

@@ -83,7 +83,7 @@ class WordsPage {
   // One mechanism's weights over the sentence and in the plane.
   show(row, best) {
     const { query, shown } = this.settings(), largest = Math.max(...row);
-    find("sentence").replaceChildren(...SENTENCE.flatMap((word, n) => [element("span", { class: n === query ? "asks" : null, style: `background: rgba(255, 140, 0, ${(0.75 * row[n]) / largest})` }, word), " "]));
+    find("sentence").replaceChildren(...SENTENCE.flatMap((word, n) => [element("span", { class: n === query ? "asks" : null, style: `background: rgba(var(--glow), ${(0.75 * row[n]) / largest})` }, word), " "]));
     const from = this.at(this.points[query]).join(" ");
     find("lines").replaceChildren(...this.points.map((point, n) => element("path", { d: `M${from}L${this.at(point).join(" ")}`, style: `stroke: var(--warm); stroke-width: ${12 * row[n]}; stroke-opacity: 0.7` })));
     say("asks", `Under ${shown}, “${SENTENCE[query]}” looks most at ${best === query ? "itself" : `“${SENTENCE[best]}”`}: ${percent(row[best])} of its weight.`);
