@@ -237,8 +237,9 @@ def model_rows() -> Iterator[str]:
 
 def build(out: Path) -> None:
     """Run Sphinx; a warning is an error."""
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", str(STAGE), str(out)]
-    subprocess.run(command, check=True)
+    cache = STAGE.with_name("site-doctrees")  # is not to be published
+    options = ["-q", "-W", "--keep-going", "-b", "html", "-d", str(cache)]
+    subprocess.run([sys.executable, "-m", "sphinx", *options, str(STAGE), str(out)], check=True)
 
 
 if __name__ == "__main__":
