@@ -14,6 +14,9 @@ document.addEventListener("DOMContentLoaded", () => {
     const link = summary.parentElement.parentElement.querySelector("a");
     summary.setAttribute("aria-label", `Pages below ${link ? link.textContent.trim() : "this one"}`);
   }
+  for (const head of document.querySelectorAll(".bd-article th")) { // an empty corner of a table is no heading
+    if (!head.textContent.trim() && !head.firstElementChild?.firstElementChild) head.outerHTML = "<td></td>";
+  }
   const wide = document.querySelectorAll(".bd-article table, .bd-article p:has(> img.wide), .bd-article div.math");
   for (const part of wide) if (part.scrollWidth > part.clientWidth) part.tabIndex = 0;
 });
