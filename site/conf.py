@@ -2,8 +2,10 @@
 
 import importlib.metadata
 import importlib.util
+import json
 from pathlib import Path
 
+from docutils import nodes
 from sphinx.util.fileutil import copy_asset
 
 project = "sciformer"
@@ -17,13 +19,15 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
 ]
-exclude_patterns = ["playground", "_static"]
+exclude_patterns = ["playground", "_static", "_templates"]
+templates_path = ["_templates"]
 
 # The notebooks are shown as they were committed, with their outputs; nothing is run. An explorer's still picture stands
 # for its sliders, which need a kernel, and the libraries of widgets would have to be fetched.
 nb_execution_mode = "off"
 nb_ipywidgets_js = {}
-nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None)]
+# An animation is shown in place of the still picture beside it.
+nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None), ("html", "image/gif", 45)]
 myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_block", "attrs_inline"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
@@ -51,6 +55,7 @@ html_theme_options = {
     "use_fullscreen_button": False,
     "home_page_in_toc": True,
     "navbar_persistent": [],  # the sidebar has the search
+    "article_header_start": ["toggle-primary-sidebar.html", "site-links.html"],
     "show_toc_level": 2,
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
@@ -70,8 +75,19 @@ def copy_mathjax(app, exception):
         copy_asset(str(MATHJAX / fonts), str(target / fonts))
 
 
+ALTERNATIVES = json.loads((Path(__file__).parent / "alternatives.json").read_text(encoding="utf-8"))
+
+
+def describe_pictures(app, doctree):
+    """Give the pictures of the notebooks the texts that came with them; myst-nb names a picture by its hash."""
+    for picture in doctree.findall(nodes.image):
+        if alt := ALTERNATIVES.get(Path(picture["uri"]).stem):
+            picture["alt"] = alt
+
+
 def setup(app):
     """What Sphinx calls when it has read these settings."""
+    app.connect("doctree-read", describe_pictures)
     app.connect("build-finished", copy_mathjax)
 
 

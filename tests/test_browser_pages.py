@@ -194,6 +194,17 @@ def test_a_word_is_moved_by_keyboard_and_asks(playground, browser):
     assert changes["dot"] != "0.0 %"
 
 
+def test_it_looks_at_the_noun_that_the_last_word_makes_it_mean(playground, browser):
+    """Under the dot product; the separable score cannot follow, since its query cancels."""
+    opened(browser, playground["words"])
+    said = "return ['dot', 'separable'].map(name => find(`most-${name}`).textContent)"
+    end = "find('ending').value = arguments[0]; find('ending').dispatchEvent(new Event('input'))"
+    assert browser.execute_script(said) == ["Weights: most at “animal”"] * 2
+    browser.execute_script(end, "wide")
+    assert browser.execute_script(said) == ["Weights: most at “street”", "Weights: most at “animal”"]
+    assert browser.execute_script("return find('sentence').textContent.trim()").endswith("too wide")
+
+
 def test_an_inverted_mask_costs_the_writer_and_not_the_reader(playground, browser):
     opened(browser, playground["break"])
     sound = until(browser, "find('said').textContent.startsWith('Nothing is broken') && page.sound")

@@ -60,6 +60,8 @@ KINDS = (
     "playground",
     "results",
     "start",
+    "instructors",
+    "glossary",
     "06_image_transformer",
     "08_character_model",
     "functional",
@@ -149,6 +151,48 @@ def test_nothing_is_wider_than_a_phone(site, browser):  # noqa: F811
     finally:
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     assert wide == []
+
+
+def test_a_line_of_code_fits_at_1280_pixels(site, browser):  # noqa: F811
+    """Of 120 characters, the notebooks' limit; what is longer has a scroll bar."""
+    laptop = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", laptop)
+    try:
+        for path in sorted((site / "notebooks").glob("*.html")):
+            browser.get(path.as_uri())
+            cut = """const short = p => Math.max(...p.textContent.split("\\n").map(line => line.length)) <= 120;
+                return [...document.querySelectorAll(".cell_input pre")].filter(short)
+                    .filter(p => p.scrollWidth > p.clientWidth).map(p => p.textContent.slice(0, 60))"""
+            assert browser.execute_script(cut) == [], path.stem
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_pictures_say_what_they_show(site):
+    page = (site / "notebooks" / "06_image_transformer.html").read_text(encoding="utf-8")
+    assert 'alt="a digit, and where one of its patches looks in each head"' in page
+
+
+def test_what_it_is_and_how_to_start_stand_on_the_first_screen(site, browser):  # noqa: F811
+    laptop = {"width": 1280, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", laptop)
+    try:
+        browser.get((site / "index.html").as_uri())
+        below = "return arguments[0].getBoundingClientRect().bottom"
+        for selector in (".what", ".how pre", '.how img[alt="Open in Colab"]'):
+            assert browser.execute_script(below, browser.find_element("css selector", selector)) < 800, selector
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_light_and_dark_go_along_to_the_playground(site, browser):  # noqa: F811
+    browser.get((site / "playground" / "words.html").as_uri())
+    browser.execute_script("shade('light'); find('theme').click()")
+    browser.get((site / "index.html").as_uri())
+    assert browser.execute_script("return document.documentElement.dataset.theme") == "dark"
+    browser.get((site / "playground" / "draw.html").as_uri())
+    assert browser.execute_script("return document.documentElement.dataset.theme") == "dark"
+    browser.execute_script("localStorage.clear()")
 
 
 def test_the_search_finds_a_word(site, browser):  # noqa: F811

@@ -1,5 +1,9 @@
 """How the site is put together and published, and that the project's address stands in one place."""
 
+import base64
+import hashlib
+import importlib.util
+import io
 import json
 import re
 import shutil
@@ -7,8 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 import yaml
+from PIL import Image
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -16,6 +22,10 @@ import address  # noqa: E402
 import build_site  # noqa: E402
 import pages_of_playground  # noqa: E402
 import pictures  # noqa: E402
+import site_notebooks  # noqa: E402
+import site_words  # noqa: E402
+
+from sciformer.lab.claims import CLAIMS  # noqa: E402
 
 WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "pages.yml").read_text())
 
@@ -41,6 +51,103 @@ def test_every_notebook_is_on_the_map_of_the_course():
     for path in build_site.notebooks():
         assert f'href="notebooks/{path.stem}.html"' in course
     assert course.count("<ul") == course.count("</ul>") == len(build_site.PARTS)
+    assert len(re.findall(r'<img src="[^"]+" alt="[^"]{20,}"', course)) == len(build_site.notebooks())
+
+
+@pytest.mark.parametrize("path", build_site.notebooks(), ids=lambda path: path.stem[:2])
+def test_every_notebook_has_a_small_picture_and_two_times_that_are_told_apart(path, tmp_path):
+    site_notebooks.write_small_picture(site_notebooks.small_picture(path), tmp_path / "small.png")
+    assert (tmp_path / "small.png").stat().st_size < 60_000
+    head = site_notebooks.head(path)
+    assert head.times.startswith("runs in about ")
+    assert head.study is None or head.times.endswith(" of study")
+
+
+@pytest.mark.parametrize(
+    ("line", "times"),
+    [
+        ("Needs: notebook 01 · about 25 s on two CPU cores", "runs in about 25 s"),
+        ("Needs: notebook 01 · runs in about 25 s on two CPU cores", "runs in about 25 s"),
+        (
+            "Needs: notebook 01 · runs in about 25 s on two CPU cores · about 2½ hours of study",
+            "runs in about 25 s, about 2½ hours of study",
+        ),
+    ],
+)
+def test_the_head_line_of_a_notebook_is_read_with_and_without_the_hours(line, times, tmp_path):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(f"# 01 A\n\nbadge\n\n{line}\n\nText.")])
+    nbformat.write(notebook, tmp_path / "01_a.ipynb")
+    head = site_notebooks.head(tmp_path / "01_a.ipynb")
+    assert (head.needs, head.times) == ("notebook 01", times)
+    assert "· runs in about 25 s on two" in site_notebooks.with_running_time_named(notebook.cells[0].source)
+
+
+def a_picture(color, kind="PNG"):
+    file = io.BytesIO()
+    Image.new("RGB", (3, 2), color).save(file, format=kind)
+    return file.getvalue()
+
+
+def shown(data, text, **metadata):
+    encoded = {kind: base64.b64encode(content).decode() for kind, content in data.items()}
+    return nbformat.v4.new_output("display_data", data=encoded | {"text/plain": text}, metadata=metadata)
+
+
+def test_pictures_carry_their_texts_and_animations_move(tmp_path):
+    """In a page that Sphinx makes of a notebook with the site's own settings."""
+    if any(importlib.util.find_spec(name) is None for name in ("sphinx", "myst_nb", "sphinx_book_theme")):
+        pytest.skip("needs pip install -e '.[site]'")
+    still, moving, mute = a_picture("red"), a_picture("blue", "GIF"), a_picture("green")
+    outputs = [
+        shown({"image/png": still}, "a red field", **{"image/png": {"alt": "a red field"}}),
+        shown({"image/gif": moving, "image/png": a_picture("blue")}, "a wave", **{"image/png": {"alt": "a wave"}}),
+        shown({"image/png": mute}, "<Figure size 640x480 with 1 Axes>"),
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("# A"), nbformat.v4.new_code_cell("1")])
+    notebook.cells[1].outputs = outputs
+    source = tmp_path / "source"
+    shutil.copytree(ROOT / "site", source, ignore=shutil.ignore_patterns("api", "playground", "models", "*.md"))
+    nbformat.write(notebook, source / "index.ipynb")
+    described = site_notebooks.alternatives([source / "index.ipynb"])
+    assert set(described.values()) == {"a red field", "a wave"}
+    (source / "alternatives.json").write_text(json.dumps(described))
+    command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", source, tmp_path / "built"]
+    subprocess.run(command, check=True, capture_output=True)
+    page = (tmp_path / "built" / "index.html").read_text(encoding="utf-8")
+    texts = dict(re.findall(r'<img alt="([^"]*)" src="_images/([^"]+)"', page))
+    assert texts["a red field"] == f"{hashlib.sha256(still).hexdigest()}.png"
+    assert texts["a wave"] == f"{hashlib.sha256(moving).hexdigest()}.gif"
+    assert f"{hashlib.sha256(mute).hexdigest()}.png" in texts.values()
+
+
+def test_the_playground_has_the_links_of_every_other_page():
+    template = (ROOT / "site" / "_templates" / "site-links.html").read_text()
+    links = re.findall(r"""pathto\('(\w+)'\)(?:\|replace\('#', ''\))? \}\}(#[\w-]+)?">(\w+)<""", template)
+    assert {text: f"{page}.html{anchor}" for page, anchor, text in links} == pages_of_playground.SITE_LINKS
+    names = list(pages_of_playground.TITLES)
+    assert f'href="{names[1]}.html"><span>next' in pages_of_playground.pager(names[0])
+    assert f'href="{names[-2]}.html"><span>previous' in pages_of_playground.pager(names[-1])
+
+
+def test_terms_of_the_glossary_are_linked_once_and_have_a_place():
+    glossary = "- **moat**: The moat is. [N](n).\n- **KV cache** (cache): It is. [N](n).\n"
+    assert site_words.with_anchors(glossary).startswith("- [**moat**]{#term-moat}: The moat is.")
+    linked = site_words.Terms(glossary).linked("the moat, a <code>KV cache</code>, moats, the KV cache")
+    moat = '<a class="term" href="glossary.html#term-moat">moat</a>'
+    cache = '<a class="term" href="glossary.html#term-kv-cache">KV cache</a>'
+    assert linked == f"the {moat}, a <code>KV cache</code>, moats, the {cache}"
+
+
+def test_the_forest_plot_has_the_rows_of_the_table():
+    table = build_site.numbered_claims().splitlines()[2:]
+    claims = [row for row in pictures.rows_of_claims() if row.verdict]
+    assert len(claims) == len(table) == len(CLAIMS)
+    for row, line in zip(claims, table, strict=True):
+        assert line.startswith(f"| {row.label.replace(chr(10), ' ')} | ")
+        assert f"**{row.verdict}**" in line
+    conditions = [row.label for row in pictures.rows_of_claims() if not row.verdict]
+    assert conditions
+    assert all(f"{label}: " in "\n".join(table) for label in conditions)
 
 
 def test_no_gap_of_a_page_stays_open():

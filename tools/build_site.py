@@ -11,13 +11,18 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pages_of_playground as pages
 import pictures
+import site_notebooks
+import site_words
 from address import HOST, present_address
 
+from sciformer.check import EXERCISES
+from sciformer.exercises.museum import PIECES
 from sciformer.lab.claims import CLAIMS
 from sciformer.lab.claims.tables import bake_off_table, claims_table
 
@@ -39,7 +44,7 @@ PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "
 INVITATIONS = {
     "draw": "The image transformer of notebook 06 reads while you draw, and shows where each patch looks.",
     "write": "A character model goes on from your beginning. Look at the weights, switch the cache off.",
-    "words": "Drag eleven words on a plane, and see what every mechanism makes of them.",
+    "words": "Which noun does “it” mean? Move eleven words, and see where every mechanism looks.",
     "break": "Five classic mistakes, switched on in trained models: what becomes of accuracy and text.",
     "slopes": "Length against cost, measured in your own browser.",
 }
@@ -49,23 +54,34 @@ def stage() -> None:
     """Put the sources together."""
     shutil.rmtree(STAGE, ignore_errors=True)
     shutil.copytree(SITE, STAGE, ignore=shutil.ignore_patterns("playground", "models"))
-    (STAGE / "notebooks").mkdir()
     (STAGE / "pictures").mkdir()
     shutil.copytree(ROOT / "docs" / "playground", STAGE / "_static" / "playground")
-    for path in notebooks():
-        copied = path.read_text(encoding="utf-8").replace(COLAB_BADGE, "../_static/colab-badge.svg")
-        (STAGE / "notebooks" / path.name).write_text(copied, encoding="utf-8")
+    stage_notebooks()
     for source, name in repository_pages().items():
         text = (ROOT / source).read_text(encoding="utf-8")
+        text = site_words.with_anchors(text) if name == "glossary.md" else text
         (STAGE / name).write_text(with_links(text, Path(source).parent), encoding="utf-8")
-    for name, heading, title in (("start", "Start", "Start"), ("instructors", "In an assignment", "For instructors")):
-        text = f"# {title}\n\n{section(readme(), heading)}"
-        (STAGE / f"{name}.md").write_text(with_links(text, Path()), encoding="utf-8")
+    start = f"# Start\n\n{section(readme(), 'Start')}"
+    (STAGE / "start.md").write_text(with_links(start, Path()), encoding="utf-8")
     pictures.bake_off(STAGE / "pictures" / "bake_off.svg")
     pictures.claims(STAGE / "pictures" / "claims.svg")
     pages.write_playground(STAGE / "extra" / "playground")
     for path in STAGE.glob("*.md"):
         path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def stage_notebooks() -> None:
+    """The notebooks as they were committed, what their pictures show, and a small picture of each."""
+    (STAGE / "notebooks").mkdir()
+    (STAGE / "_static" / "notebooks").mkdir()
+    for path in notebooks():
+        copied = path.read_text(encoding="utf-8").replace(COLAB_BADGE, "../_static/colab-badge.svg")
+        content = json.loads(copied)
+        content["cells"][0]["source"] = site_notebooks.with_running_time_named("".join(content["cells"][0]["source"]))
+        (STAGE / "notebooks" / path.name).write_text(json.dumps(content), encoding="utf-8")
+        small = site_notebooks.small_picture(path)
+        site_notebooks.write_small_picture(small, STAGE / "_static" / "notebooks" / f"{path.stem}.png")
+    (STAGE / "alternatives.json").write_text(json.dumps(site_notebooks.alternatives(notebooks())), encoding="utf-8")
 
 
 def notebooks() -> list[Path]:
@@ -111,34 +127,77 @@ def filled(text: str) -> str:
     """A page with its gaps filled."""
     parts: dict[str, Callable[[], str]] = {
         "count": lambda: str(len(notebooks())),
-        "claims": lambda: claims_table() if "\n# Results\n" in text else str(len(CLAIMS)),
+        "exercises": lambda: str(len(EXERCISES)),
+        "mistakes": lambda: f"{sum(len(exercise.faults) for exercise in EXERCISES.values()):,}",
+        "museum": lambda: str(len(PIECES)),
+        "claims": lambda: str(len(CLAIMS)),
+        "claims_table": numbered_claims,
         "bake_off": bake_off_table,
         "map": course_map,
+        "syllabus": syllabus,
         "playground": playground_cards,
         "models": lambda: "\n".join(model_rows()),
         "notebooks": lambda: "\n".join(f"notebooks/{path.stem}" for path in notebooks()),
-        "reference": lambda: "\n".join(
-            ["instructors", *sorted(Path(n).stem for n in repository_pages().values() if n != "records.md")]
-        ),
+        "reference": lambda: "\n".join(sorted(Path(n).stem for n in repository_pages().values() if n != "records.md")),
         "blob": lambda: f"{REPOSITORY}/blob/main",
+        "repository": lambda: REPOSITORY,
+        "colab": lambda: f"https://colab.research.google.com/github/{present_address(ROOT)}/blob/main",
     }
-    return re.sub(rf"\{{\{{({'|'.join(parts)})\}}\}}", lambda gap: parts[gap[1]](), text)
+    text = re.sub(rf"\{{\{{({'|'.join(parts)})\}}\}}", lambda gap: parts[gap[1]](), text)
+
+    def quoted(gap: re.Match[str]) -> str:
+        return textwrap.indent(with_links(passage(gap[2], gap[3]), Path()), gap[1])
+
+    return re.sub(r"^( *)\{\{README: (.+?) … (.+?)\}\}$", quoted, text, flags=re.M)
+
+
+def passage(begin: str, end: str) -> str:
+    """What stands in the README from one phrase up to another, which stays out."""
+    found = re.search(rf"^{re.escape(begin)}.*?(?=^{re.escape(end)})", readme(), flags=re.M | re.S)
+    if found is None:
+        raise ValueError(f"the README has no lines that begin with {begin!r} and, after them, with {end!r}")
+    return found[0].rstrip()
+
+
+def numbered_claims() -> str:
+    """The table of claims with the numbers that they have in the forest plot."""
+    head, line, *rows = claims_table().splitlines()
+    return "\n".join([head, line, *(f"| {n}. {row[2:]}" for n, row in enumerate(rows, start=1))])
+
+
+def rows_of_notebooks() -> list[tuple[str, str, str, str, str]]:
+    """The rows of the README's table of notebooks: number, name, path, what it builds, what it trains."""
+    return re.findall(r"^\| (\d\d) \| \[([^\]]+)\]\(([^)]+)\) \| (.+?) \| (.+?) \|", readme(), flags=re.M)
 
 
 def course_map() -> str:
-    """Every notebook as a card: what it builds and what it trains, as the README's table says."""
-    rows = re.findall(r"^\| (\d\d) \| \[([^\]]+)\]\(([^)]+)\) \| (.+?) \| (.+?) \| (.+?) \|$", readme(), flags=re.M)
-    out = []
+    """Every notebook as a card: a picture from it, what it builds and trains as the README says, and its times."""
+    out, terms = [], site_words.Terms((ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"))
     starts = {first: title for title, first in PARTS.items()}
-    for number, name, path, builds, trains, minutes in rows:
+    for number, name, path, builds, trains in rows_of_notebooks():
         if int(number) in starts:
             out += ["</ul>"] if out else []
             out += [f'<h3 class="part">{starts[int(number)]}</h3>', '<ul class="cards">']
         trained = f" <em>Trains:</em> {inline(trains)}." if trains != "–" else ""
-        link = path.replace(".ipynb", ".html")
-        about = f"{inline(builds)}.{trained} About {inline(minutes)}."
-        out.append(f'<li><a href="{link}">{number} {inline(name)}</a><p>{about}</p></li>')
+        head, alt = site_notebooks.head(ROOT / path), site_notebooks.small_picture(ROOT / path).alt or ""
+        picture = f'<img src="_static/notebooks/{Path(path).stem}.png" alt="{html.escape(alt)}" loading="lazy">'
+        about = f"<p>{terms.linked(inline(builds))}.{trained}</p>"
+        times = f'<p class="times">Needs {inline(head.needs)}; {head.times}.</p>'
+        link = f'<a href="{path.replace(".ipynb", ".html")}">{number} {inline(name)}</a>'
+        out.append(f"<li>{picture}{link}{about}{times}</li>")
     return "\n".join([*out, "</ul>"])
+
+
+def syllabus() -> str:
+    """A row for each notebook: what it builds, what it needs, its times, its exercises and their minutes."""
+    rows = []
+    for number, name, path, builds, _ in rows_of_notebooks():
+        asked = [exercise for exercise in EXERCISES.values() if exercise.notebook == number]
+        minutes = sum(exercise.minutes for exercise in asked)
+        head = site_notebooks.head(ROOT / path)
+        tasks = f"{len(asked)}, about {minutes} minutes"
+        rows.append(f"| {number} | [{name}]({path}) | {builds} | {head.needs} | {head.times} | {tasks} |")
+    return "\n".join(["| no. | notebook | builds | needs | times | exercises |", "|---|---|---|---|---|---|", *rows])
 
 
 def readme() -> str:
@@ -155,11 +214,11 @@ def playground_cards() -> str:
     """A card with a picture for each page of the playground."""
     cards = []
     for name, (title, _) in pages.TITLES.items():
-        picture = f'<img src="_static/playground/{name}.png" alt="" loading="lazy">'
+        picture = f'<img src="_static/playground/{name}.png" alt="" loading="lazy">'  # the link's words say it
         cards.append(
             f'<li><a href="playground/{name}.html">{picture}<span>{title}</span></a><p>{INVITATIONS[name]}</p></li>'
         )
-    return "\n".join(['<ul class="cards">', *cards, "</ul>"])
+    return "\n".join(['<ul class="cards five">', *cards, "</ul>"])
 
 
 def model_rows() -> Iterator[str]:
@@ -178,8 +237,9 @@ def model_rows() -> Iterator[str]:
 
 def build(out: Path) -> None:
     """Run Sphinx; a warning is an error."""
-    command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", str(STAGE), str(out)]
-    subprocess.run(command, check=True)
+    cache = STAGE.with_name("site-doctrees")  # is not to be published
+    options = ["-q", "-W", "--keep-going", "-b", "html", "-d", str(cache)]
+    subprocess.run([sys.executable, "-m", "sphinx", *options, str(STAGE), str(out)], check=True)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,13 @@ TITLES = {
     "break": ("Break it", "break it"),
     "slopes": ("Two slopes of time and memory", "two slopes"),
 }
+#: The links at the top of every page of the site, as site/_templates/site-links.html has them.
+SITE_LINKS = {
+    "Home": "index.html",
+    "Notebooks": "index.html#the-map-of-the-course",
+    "Playground": "playground.html",
+    "Results": "results.html",
+}
 #: Digits and characters on which mistakes are measured.
 DIGITS, CHARACTERS = 100, 513
 
@@ -146,21 +153,45 @@ def part(path: Path, **filled: str) -> str:
 
 
 def page(name: str, body: str, scripts: list[str], content: Mapping[str, Any], start: str) -> str:
-    """One page of the playground, with links to the others."""
-    links = ['<a href="../index.html">the course</a>']
-    for other, (_, shown) in TITLES.items():
-        here = ' aria-current="page"' if other == name else ""
-        links.append(f'<a href="{other}.html"{here}>{shown}</a>')
-    paths = [HERE / script if (HERE / script).exists() else SOURCE / script for script in scripts]
+    """One page of the playground, with the site's links, and links to the others."""
+    paths = [HERE / script if (HERE / script).exists() else SOURCE / script for script in [*scripts, "header.js"]]
     return assemble(
         TITLES[name][0],
-        body,
+        f"{body}\n{pager(name)}",
         scripts=paths,
         data=content,
         start=start,
         style=(SOURCE / "playground.css").read_text(encoding="utf-8"),
-        header=f'<nav aria-label="Playground">{" ".join(links)}</nav>',
+        header=header(name),
     )
+
+
+def header(name: str) -> str:
+    """The links that every page of the site has, and the pages of the playground."""
+    site = [
+        f'<a href="../{page}"{" aria-current=true" if text == "Playground" else ""}>{text}</a>'
+        for text, page in SITE_LINKS.items()
+    ]
+    links = [
+        f'<a href="{other}.html"{" aria-current=page" if other == name else ""}>{shown}</a>'
+        for other, (_, shown) in TITLES.items()
+    ]
+    return (
+        f'<nav class="site-links" aria-label="Site">{" ".join(site)}</nav>\n'
+        f'<nav class="pages" aria-label="Pages of the playground">{" · ".join(links)}</nav>'
+    )
+
+
+def pager(name: str) -> str:
+    """Links to the page before and to the one behind; the first and the last lead back to the course."""
+    titles = {other: (f"{other}.html", title) for other, (title, _) in TITLES.items()}
+    row = [("../playground.html", "The playground"), *titles.values(), ("../results.html", "Results")]
+    at = row.index(titles[name])
+    links = [
+        f'<a href="{address}"><span>{side}</span>{title}</a>'
+        for side, (address, title) in (("previous", row[at - 1]), ("next", row[at + 1]))
+    ]
+    return f'<nav class="pager" aria-label="Previous and next">{"".join(links)}</nav>'
 
 
 if __name__ == "__main__":

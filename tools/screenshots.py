@@ -17,11 +17,11 @@ from selenium.webdriver.chrome.service import Service
 TARGET = Path(__file__).parents[1] / "docs" / "playground"
 #: What a page shows in its picture: how far it is scrolled, and what has been done in it.
 SHOWN = {
-    "draw": (0, "page.take_example(4); page.choose(1, 2)", 2),
-    "write": (0, "page.write()", 6),
-    "words": (0, "", 1),
-    "break": (0, "find('inverted').click()", 20),
-    "slopes": (0, "", 6),
+    "draw": (190, "page.take_example(4); page.choose(1, 2)", 2),
+    "write": (260, "page.write()", 6),
+    "words": (290, "", 1),
+    "break": (270, "find('inverted').click()", 20),
+    "slopes": (230, "", 6),
 }
 
 
@@ -41,7 +41,7 @@ def main() -> None:
             time.sleep(seconds)
             picture = Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
             picture = picture.resize((550, round(550 * picture.height / picture.width)), Image.Resampling.LANCZOS)
-            picture.quantize(64).save(TARGET / f"{path.stem}.png", optimize=True)
+            picture.quantize(256).save(TARGET / f"{path.stem}.png", optimize=True)
     driver.quit()
 
 

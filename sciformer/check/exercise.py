@@ -19,6 +19,7 @@ from sciformer.check.causes import Fault
 from sciformer.check.closer_look import seen_closer
 from sciformer.check.judging import evidence, judge
 from sciformer.check.observing import Call, Case, Draw, Observation, Problem, Task, WrongType, pair, parameter
+from sciformer.check.spelling import spelled
 from sciformer.check.telling import LONGEST, Diagnosis
 
 __all__ = [
@@ -127,7 +128,7 @@ class Exercise(Task):
     def hint(self) -> None:
         """Print the next hint; after the last, where the solution is."""
         if self._hinted < len(self.hints):
-            print(f"hint {self._hinted + 1} of {len(self.hints)}: {self.hints[self._hinted]}")
+            print(f"hint {self._hinted + 1} of {len(self.hints)}: {spelled(self.hints[self._hinted])}")
         else:
             print(f"no more hints; a solution is folded away below the exercise in notebook {self.notebook}")
         self._hinted += 1

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+from sciformer.check.spelling import spelled
 from sciformer.check.values import plain, same, table
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ def message(exercise: "Exercise", says: str, shown: str = "", *, see: str | None
     sentence, *more = says.split("\n")
     # JupyterLab shows about 100 characters in a line and breaks longer ones within words.
     lines = [fill(f"{exercise.name}: not right yet. {sentence}", 96, subsequent_indent="  "), *more]
-    return "\n".join(lines) + f"{shown}\n  read again: notebook {exercise.notebook}, '{see or exercise.section}'"
+    section = spelled(see or exercise.section)
+    return "\n".join(lines) + f"{shown}\n  read again: notebook {exercise.notebook}, '{section}'"
 
 
 def counterexample(

@@ -2,8 +2,13 @@
 "use strict";
 
 const SENTENCE = "The animal didn't cross the street because it was too tired".split(" ");
-const BEGINNING = [[-1.6, -1.3], [1.3, 0.9], [-0.6, 1.5], [-1.4, 0.6], [-1.7, -0.7], [-0.9, -1.6], [0.2, -0.9], [1.6, 0.4], [0.5, -0.3], [0.9, -1.2], [0.8, 1.6]];
+// Set by hand: the two nouns are long and point two ways, and "it" points the way of the noun that the last word makes it mean.
+const BEGINNING = {
+  tired: [[-1.0, -0.6], [2.1, 0.3], [-0.8, 0.8], [-1.4, -1.5], [-1.4, 0.1], [0.2, 2.1], [-0.4, -1.1], [1.3, 0.35], [0.1, -0.4], [0.8, -1.4], [1.5, -0.6]],
+  wide: [[-1.0, -0.6], [2.1, 0.3], [-0.8, 0.8], [-1.4, -1.5], [-1.4, 0.1], [0.2, 2.1], [-0.4, -1.1], [0.3, 1.3], [0.1, -0.4], [0.8, -1.4], [-0.6, 1.4]],
+};
 const WEIGHT = Float32Array.of(2, 1); // w of the additive scores
+const UNIT = 75; // of the plane, in its picture of 400 by 400
 const MECHANISMS = [
   ["dot", "q · k / √d"],
   ["distance", "q · k / √d − λ |i − j|"],
@@ -17,21 +22,30 @@ const MECHANISMS = [
 
 class WordsPage {
   constructor() {
-    this.points = BEGINNING.map((point) => [...point]);
+    this.put_back();
+    find("shown").append(...MECHANISMS.map(([name]) => element("option", {}, name)));
     for (const [id, chosen] of [["query", 7], ["hidden", 1]])
       find(id).append(...SENTENCE.map((word, n) => element("option", { value: n, selected: n === chosen }, `${n + 1} ${word}`)));
     find("cards").append(...MECHANISMS.map(([name, formula]) => element("section", { class: "card", "aria-label": name },
       element("h3", {}, name), element("p", { class: "note" }, formula),
       element("svg", { viewBox: "0 0 400 400", class: "small", id: `plane-${name}`, role: "img" }),
+      element("p", { class: "label", id: `most-${name}` }),
       element("ol", { class: "bars words", id: `bars-${name}`, "aria-label": `Weights under ${name}` }))));
     this.draw_plane();
     this.listen();
     this.update();
   }
 
+  // Every word at its beginning, under the ending that is chosen.
+  put_back() {
+    const ending = find("ending").value;
+    SENTENCE[SENTENCE.length - 1] = ending;
+    this.points = BEGINNING[ending].map((point) => [...point]);
+  }
+
   settings() {
     const number = (id) => Number(find(id).value);
-    return { query: number("query"), temperature: number("temperature"), mask: find("mask").value, hidden: number("hidden"), strength: number("strength"), alpha: number("alpha"), form: find("form").value };
+    return { query: number("query"), temperature: number("temperature"), mask: find("mask").value, shown: find("shown").value, hidden: number("hidden"), strength: number("strength"), alpha: number("alpha"), form: find("form").value };
   }
 
   // Scores of every word as a query with every word as a key, by the functions that the models use.
@@ -50,19 +64,29 @@ class WordsPage {
   }
 
   update() {
-    const settings = this.settings(), { query, mask, hidden } = settings;
+    const settings = this.settings(), { query, mask, hidden, shown } = settings;
     const seen = { none: null, causal: causal_mask(SENTENCE.length), hide: (i, j) => j !== hidden }[mask];
     for (const id of ["temperature", "strength", "alpha"]) find(id).parentElement.querySelector("output").textContent = find(id).value;
     find("hidden").disabled = mask !== "hide";
     for (const [name] of MECHANISMS) {
       const { output, weights } = this.attend(name, settings, seen), row = Array.from(weights.row(query)), best = row.indexOf(Math.max(...row));
       draw_bars(find(`bars-${name}`), SENTENCE, row, best);
+      find(`most-${name}`).textContent = `Weights: most at “${SENTENCE[best]}”`;
       this.draw_answer(name, row, output.row(query));
+      if (name === shown) this.show(row, best);
     }
     this.place();
-    say("asks", `“${SENTENCE[query]}” asks. The cross in each picture is its output.`);
     this.draw_moat(settings);
     draw_table(find("cancels"), MECHANISMS.map(([name]) => [name, percent(this.dependence(name, settings))]), ["mechanism", "largest change of a weight between two queries"]);
+  }
+
+  // One mechanism's weights over the sentence and in the plane.
+  show(row, best) {
+    const { query, shown } = this.settings(), largest = Math.max(...row);
+    find("sentence").replaceChildren(...SENTENCE.flatMap((word, n) => [element("span", { class: n === query ? "asks" : null, style: `background: rgba(var(--glow), ${(0.75 * row[n]) / largest})` }, word), " "]));
+    const from = this.at(this.points[query]).join(" ");
+    find("lines").replaceChildren(...this.points.map((point, n) => element("path", { d: `M${from}L${this.at(point).join(" ")}`, style: `stroke: var(--warm); stroke-width: ${12 * row[n]}; stroke-opacity: 0.7` })));
+    say("asks", `Under ${shown}, “${SENTENCE[query]}” looks most at ${best === query ? "itself" : `“${SENTENCE[best]}”`}: ${percent(row[best])} of its weight.`);
   }
 
   dependence(name, settings) {
@@ -90,11 +114,11 @@ class WordsPage {
     plane.setAttribute("aria-label", `Under ${name} the output lies at ${output[0].toFixed(2)}, ${output[1].toFixed(2)}.`);
   }
 
-  at([x, y]) { return [200 + 85 * x, 200 - 85 * y]; }
+  at([x, y]) { return [200 + UNIT * x, 200 - UNIT * y]; }
 
   draw_plane() {
     const plane = find("plane");
-    plane.append(element("path", { d: "M200 0V400M0 200H400", class: "grid" }));
+    plane.append(element("path", { d: "M200 0V400M0 200H400", class: "grid" }), element("g", { id: "lines", "aria-hidden": "true" }));
     this.handles = SENTENCE.map((word, n) => {
       const handle = element("g", { tabindex: 0, role: "button", class: "word" }, element("circle", { r: 11 }), element("text", { "text-anchor": "middle", y: -15 }, word));
       handle.addEventListener("pointerdown", (event) => {
@@ -103,7 +127,7 @@ class WordsPage {
         handle.setPointerCapture(event.pointerId);
         handle.onpointermove = (move) => {
           const box = plane.getBoundingClientRect();
-          this.move(n, [(((move.clientX - box.left) / box.width) * 400 - 200) / 85, (200 - ((move.clientY - box.top) / box.height) * 400) / 85]);
+          this.move(n, [(((move.clientX - box.left) / box.width) * 400 - 200) / UNIT, (200 - ((move.clientY - box.top) / box.height) * 400) / UNIT]);
         };
       });
       for (const end of ["pointerup", "pointercancel"]) handle.addEventListener(end, () => { handle.onpointermove = null; });
@@ -127,6 +151,8 @@ class WordsPage {
       handle.setAttribute("transform", `translate(${x} ${y})`);
       handle.setAttribute("aria-label", `${SENTENCE[n]}, at ${this.points[n].map((c) => c.toFixed(1)).join(", ")}. Arrow keys move it, Enter lets it ask.`);
       handle.firstChild.setAttribute("style", `fill: var(--${n === query ? "b" : "a"})`);
+      handle.lastChild.textContent = SENTENCE[n];
+      for (const id of ["query", "hidden"]) find(id).options[n].textContent = `${n + 1} ${SENTENCE[n]}`;
     });
   }
 
@@ -137,9 +163,9 @@ class WordsPage {
   }
 
   listen() {
-    for (const id of ["query", "temperature", "mask", "hidden", "strength", "alpha", "form"]) find(id).addEventListener("input", () => this.update());
-    find("reset").addEventListener("click", () => {
-      this.points = BEGINNING.map((point) => [...point]);
+    for (const id of ["query", "temperature", "mask", "hidden", "strength", "alpha", "form", "shown"]) find(id).addEventListener("input", () => this.update());
+    for (const [id, change] of [["reset", "click"], ["ending", "input"]]) find(id).addEventListener(change, () => {
+      this.put_back();
       this.update();
     });
   }
