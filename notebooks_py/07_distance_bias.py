@@ -728,7 +728,7 @@ course.verdict("mean change of a slope, lower end of the interval", changes.mean
 # %%
 hand_set = slopes_of(models["2-D, hand-set start"][0])
 columns, titles = ["left", "right", "above", "below"], ["before, both layers", "after, layer 0", "after, layer 1"]
-plotting.heads(torch.cat([FACING[None], hand_set]), columns=columns, titles=titles, signed=True, xlabel="side", ylabel="head")
+plotting.heads(torch.cat([FACING[None], hand_set]), columns=columns, titles=titles, signed=True, xlabel="side", ylabel="head", panel_width=2.3)
 plotting.show("Three tables of slopes, heads in rows and the four sides in columns: before training, and after it in both layers. All three look much alike.")
 
 # %%
@@ -858,7 +858,7 @@ course.verdict("ratio of the two", with_matrix / without, above=10)
 
 
 # %% [markdown]
-# Your fourth prediction: 64 features become 65 or so, and the matrices of $1024 \cdot 1024$ entries a head are gone. On both sides of the query the bars do not
+# Your fourth prediction: each head keeps queries and keys of 17 features in place of 16, and the matrices of $1024 \cdot 1024$ entries a head are gone. On both sides of the query the bars do not
 # fall away, and one feature is not enough; an optional section at the end shows what is.
 
 # %% [markdown]
