@@ -2,7 +2,7 @@
 
 The mechanisms, blocks and models stand here by name. Everything else is a module of its own that is imported when it is
 first used, so that ``import sciformer`` stays light: ``data``, ``training``, ``metrics``, ``plotting``, ``explore``,
-``course``, ``experiments``, ``records``, ``properties``, ``capstone``, and the function ``export_html``.
+``course``, ``experiments``, ``records``, ``properties``, ``capstone``, ``trained``, and the function ``export_html``.
 """
 
 import importlib
@@ -131,6 +131,7 @@ _MODULES = {
     "plotting": "teach.plotting",
     "properties": "teach.properties",
     "records": "lab.records",
+    "trained": "teach.trained",
     "training": "training",
 }
 

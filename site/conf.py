@@ -17,7 +17,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
 ]
-exclude_patterns = ["playground", "models", "_static"]
+exclude_patterns = ["playground", "_static"]
 
 # The notebooks are shown as they were committed, with their outputs; nothing is run. An explorer's still picture stands
 # for its sliders, which need a kernel, and the libraries of widgets would have to be fetched.

@@ -166,7 +166,7 @@ def model_rows() -> Iterator[str]:
     """The playground's models, each as a row of a table."""
     used = {"reader": "draw, break", "turner": "draw", "writer": "write", "student": "break"}
     for name, where in used.items():
-        model = json.loads((SITE / "models" / f"{name}.json").read_text(encoding="utf-8"))
+        model = json.loads((pages.MODELS / f"{name}.json").read_text(encoding="utf-8"))
         record, facts = model["record"], dict(map(tuple, model["facts"]))
         metric, value = next(iter(record["metrics"].items()))
         data = "MNIST" if model["model"]["kind"] == "ImageTransformer" else "Tiny Shakespeare"

@@ -2,7 +2,7 @@
 
 ``tools/build_site.py`` calls :func:`write_playground`. The pages are put together from
 ``sciformer/teach/export`` (the forward pass, and what an exported model's page consists of), ``site/playground`` and
-``site/models``.
+the trained models of ``sciformer/teach/trained``.
 """
 
 import argparse
@@ -16,9 +16,10 @@ import torch
 
 from sciformer.data import mnist, shakespeare
 from sciformer.teach.export import HERE, assemble
+from sciformer.teach.trained import HERE as MODELS
 
 ROOT = Path(__file__).parents[1]
-SOURCE, MODELS, RESULTS = ROOT / "site" / "playground", ROOT / "site" / "models", ROOT / "results"
+SOURCE, RESULTS = ROOT / "site" / "playground", ROOT / "results"
 #: Each page's title, as its own heading, and its name in the row of links above.
 TITLES = {
     "draw": ("Draw a digit", "draw a digit"),

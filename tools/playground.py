@@ -20,10 +20,11 @@ from sciformer.lab.settings import SMALL_MOVES
 from sciformer.teach import export
 from sciformer.teach.export.packing import SMALL
 from sciformer.teach.export.runs import load_run
+from sciformer.teach.trained import HERE as MODELS
 from sciformer.training import text_loss
 
 ROOT = Path(__file__).parents[1]
-RUNS, MODELS = ROOT / "runs" / "playground", ROOT / "site" / "models"
+RUNS = ROOT / "runs" / "playground"
 
 _STUDENT, _PIXELS = SHAKESPEARE_CELL["quick"], MNIST_PIXELS["quick"]["distance"]
 #: The setting of each model, how it is trained, and the number type of its weights in the page.
@@ -67,7 +68,7 @@ def train(name: str) -> None:
 
 
 def pack(name: str) -> None:
-    """Write one run, weights and record, to ``site/models``."""
+    """Write one run, weights and record, beside ``sciformer.teach.trained``, which loads it."""
     dtype = PLAYGROUND[name][2]
     model, setting, history = load_run(RUNS / name)
     content = export.pack(model, history=history, setting=setting, dtype=dtype)

@@ -27,6 +27,7 @@ class Packed:
         self.dtype = dtype
         self.bytes = bytearray()
         self.described: list[dict[str, Any]] = []
+        self.tensors: list[Tensor] = []  # what was packed, in the same order
         self._known: dict[tuple[int, torch.Size], int] = {}
 
     def add(self, tensor: Tensor, path: str) -> dict[str, int]:
@@ -48,6 +49,7 @@ class Packed:
                 raise InputError(f"{path} has entries that are not finite numbers: the training has diverged")
             self._known[place] = len(self.described)
             self.described.append(self._append(numbers, path))
+            self.tensors.append(tensor)
         return {"tensor": self._known[place]}
 
     def content(self) -> dict[str, Any]:

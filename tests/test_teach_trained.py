@@ -1,0 +1,62 @@
+"""The trained models of the package are as good as their records say, and damage to their files is noticed."""
+
+import json
+
+import pytest
+import torch
+from torch.nn.functional import avg_pool2d
+
+from sciformer import data, trained
+from sciformer.functional import InputError
+from sciformer.training import text_loss
+
+#: What the models' input is made of a test digit, as their settings say.
+INPUTS = {"reader": lambda images: images, "turner": lambda images: 2 * avg_pool2d(images, 2) - 1}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_digits_are_read_as_recorded(name):
+    images, labels = data.mnist("test")
+    with torch.no_grad():
+        read = trained.load(name)(INPUTS[name](images)).argmax(dim=-1)
+    accuracy = (read == labels).float().mean().item()
+    # Rounding the weights to float16 may turn the one or other digit: two of 2,000 are allowed.
+    assert accuracy == pytest.approx(trained.record(name)["metrics"]["test accuracy"], abs=0.0011)
+
+
+@pytest.mark.parametrize(("name", "every", "tolerance"), [("student", 1, 1e-3), ("writer", 8, 0.05)])
+def test_text_is_predicted_as_recorded(name, every, tolerance):
+    """By the large model on every eighth window of the validation split, whose mean has a standard error of 0.03."""
+    record, (text, _) = trained.record(name), data.shakespeare("val")
+    length = record["config"]["length"]
+    windows = text.unfold(0, length, every * length).flatten()
+    loss = text_loss(trained.load(name), windows, length)
+    assert loss == pytest.approx(record["validation loss in the page"], abs=tolerance)
+
+
+def test_the_text_at_temperature_0_is_fixed():
+    vocabulary = data.shakespeare()[1]
+    tokens = trained.load("writer").generate(vocabulary.encode("ROMEO:\n")[None], 40, temperature=0)
+    assert vocabulary.decode(tokens[0]) == "ROMEO:\nI will not so much a soldier of the sea\n"
+
+
+def test_a_model_is_ready_to_be_used():
+    model = trained.load("student")
+    assert not model.training
+    assert {p.device.type for p in model.parameters()} == {"cpu"}
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("ask", [trained.load, trained.record])
+def test_an_unknown_name_is_refused_with_those_that_there_are(ask):
+    with pytest.raises(InputError, match=r"'poet'; there are reader, student, turner, writer"):
+        ask("poet")
+
+
+def test_a_file_whose_record_is_another_models_is_refused(tmp_path, monkeypatch):
+    content = json.loads((trained.HERE / "student.json").read_text())
+    content["record"]["config"]["num_layers"] += 1
+    (tmp_path / "student.json").write_text(json.dumps(content))
+    monkeypatch.setattr(trained, "HERE", tmp_path)
+    with pytest.raises(InputError, match="another model than its record"):
+        trained.load("student")
