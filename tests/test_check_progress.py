@@ -130,7 +130,7 @@ def test_the_command_shows_what_is_solved(kept, capsys):
     assert main(["progress"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert "02  ◧■□□    masked_weights, future_leaks, test_attention" in out
-    assert out[-1].startswith("1 of 59 exercises solved, 2 of ")
+    assert out[-1].startswith(f"1 of {len(EXERCISES)} exercises solved, 2 of ")
 
 
 def test_the_command_draws_the_course(kept, capsys, tmp_path):
