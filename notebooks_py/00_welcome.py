@@ -5,7 +5,7 @@
 #
 # the map of the course is below · [01 Weighted sums](01_weighted_sums.ipynb) →
 #
-# Needs: some Python, and what a matrix product is · runs in about 30 s on two CPU cores · about one hour of study
+# Needs: some Python, and what a matrix product is · runs in about 20 s on two CPU cores · about one hour of study
 
 # %% [markdown]
 # ## What is inside ChatGPT, and can I build it?
