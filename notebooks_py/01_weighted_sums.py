@@ -5,17 +5,28 @@
 #
 # ← [00 Welcome](00_welcome.ipynb) · [the map of the course](00_welcome.ipynb) · [02 Scaled dot-product attention](02_scaled_dot_product.ipynb) →
 #
-# Needs: notebook 00 · runs in about 15 s on two CPU cores · about 2 hours of study
+# Needs: notebook 00 · runs in about 20 s on two CPU cores · about 2 hours of study
 
 # %% [markdown]
-# After this notebook you can
+# ## How can a word's meaning depend on its neighbours?
 #
-# - see mean, smoothing filter and attention as one weighted sum;
-# - build attention without parameters, in loops and in matrices;
-# - say over which axis the softmax runs, and what goes wrong otherwise;
+# > *He sat on the bank of the river. She took the money to the bank.*
+#
+# You read *bank* twice and had two pictures in your mind. A dictionary with one entry, or a table with one vector for each word,
+# cannot do that: in it, *bank* is *bank*. Somehow the other words of the sentence have to change it.
+#
+# The tool for this is older than it looks. In 1964 [Nadaraya](https://doi.org/10.1137/1109020) and, in the same year,
+# [Watson](https://www.jstor.org/stable/25049340) estimated an unknown value as an average of known ones in which near ones weigh
+# more. In 2014 [Bahdanau, Cho and Bengio](https://arxiv.org/abs/1409.0473) let a translator form such an average over the words of
+# a sentence, with weights computed from the words themselves. They called it *attention*, and this notebook shows you how little
+# lies between the two.
+#
+# After it you can
+#
+# - see the mean, a smoothing filter, kernel regression and attention as one thing, a weighted sum;
+# - write attention without parameters, in loops and in three lines;
+# - say over which axis the softmax runs, and why its outputs cannot leave a certain region;
 # - tell what attention costs as the text grows.
-#
-# New: we open the box of notebook 00. Nothing is trained.
 
 # %%
 # Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.
@@ -38,16 +49,23 @@ import matplotlib.pyplot as plt
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from sciformer import check, course, naive_attention, plotting
+import sciformer
+from sciformer import check, course, plotting
 from sciformer.teach import explore
+from sciformer.teach.diagrams.averages import weighted_average
+from sciformer.teach.diagrams.course_map import course_map
 
 _ = torch.manual_seed(0)
+
+# %%
+course_map(here=1, small=True)
+plotting.show("The map of the course, small; notebook 01 is marked.")
 
 # %% [markdown]
 # ## Six words in the plane
 #
-# This sentence goes with us through the course. Each word gets two numbers, made up so that every sum below can be
-# checked by hand.
+# This sentence goes with us through the course. Each word is a [**token**](../docs/glossary.md#t) with two numbers, its
+# [**features**](../docs/glossary.md#f). They are made up, so that you can check every sum below by hand.
 
 # %%
 tokens = ["the", "cat", "sat", "on", "the", "mat"]
@@ -58,18 +76,18 @@ x.shape
 
 # %%
 plotting.plane(x, tokens, title="the tokens")
-plt.show()
+plotting.show("Five points in the plane, since both 'the' coincide; 'mat' is the farthest from the origin, 'cat' is next.")
 
 # %% [markdown]
-# **Predict** before you go on. Every word will be replaced by a weighted sum of all six, and the weight grows with the
-# dot product of two words. To which word will *cat* give its largest weight: to itself, or to another? The section
-# *The whole of it, in loops* answers.
+# **Predict.** We are going to replace every word by a weighted sum of all six, where the weight grows with the
+# [**dot product**](../docs/glossary.md#d) of the two words: the sum of the products of their features. To which word will *cat* give
+# its largest weight: to itself, or to another? The answer comes in *The whole of it, in loops*.
 
 # %% [markdown]
 # ## All the same: the mean
 #
-# The simplest weighted sum gives everybody the same weight, $1/L$. As a matrix: row $i$ holds the weights with which
-# output $i$ is mixed.
+# The simplest weighted sum gives every word the same weight, $1/L$. Written as a matrix, row $i$ holds the weights from which output
+# $i$ is mixed.
 
 # %%
 uniform = torch.full((6, 6), 1 / 6, dtype=torch.float64)  # (L, L)
@@ -77,52 +95,53 @@ torch.testing.assert_close(uniform @ x, x.mean(dim=0).expand(6, 2))  # (L, L) @ 
 (uniform @ x).round(decimals=3)
 
 # %% [markdown]
-# Every word became the same vector, the mean. Nothing is left of who was who.
+# Every word became the same vector, the mean, and nothing is left of who was who. The weights have to differ from word to word. What
+# could they depend on?
 
 # %% [markdown]
 # ## Weights from positions
 #
-# Next: weigh neighbours more. Take a signal with a jump and some noise; each sample is now a token with one feature.
+# A first idea: neighbours count more. To see what that does, leave the words for a moment and take a signal that jumps once and
+# carries some noise. Each of its 80 samples is a token with a single feature.
 
 # %%
 L = 80
-place = torch.arange(L)  # (L,)
-truth = torch.where(place < L // 2, -1.0, 1.0)  # (L,)
+position = torch.arange(L)  # (L,)
+truth = torch.where(position < L // 2, -1.0, 1.0)  # (L,)
 signal = truth + 0.25 * torch.randn(L, generator=torch.Generator().manual_seed(0))  # (L,)
 
 
 # %% [markdown]
-# A **kernel** says how much two places have to do with each other. Dividing each row by its sum makes it an average.
-# The *box* takes all neighbours up to 4 places away; the *Gaussian* fades out.
+# A [**kernel**](../docs/glossary.md#k) says how strongly two positions are related. Dividing each row by its sum turns it into the
+# weights of an average. The *box* takes all neighbours up to 4 positions away alike; the *Gaussian* fades out with the distance.
 
 # %%
 def normalised(kernel):
     return kernel / kernel.sum(dim=-1, keepdim=True)  # each row now sums to 1
 
 
-distance = place[:, None] - place  # (L, L)
+distance = position[:, None] - position  # (L, L)
 box = normalised((distance.abs() <= 4).float())  # (L, L)
-gauss = normalised((-(distance**2) / (2 * 3**2)).exp())  # (L, L)
+gauss = normalised((-(distance**2) / (2 * 3**2)).exp())  # (L, L), its width is 3
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(8.5, 3.6), layout="constrained")
-plotting.heatmap(box, title="box", xlabel="place j", ylabel="place i", ax=axes[0])
-plotting.heatmap(gauss, title="Gaussian", xlabel="place j", ylabel="place i", ax=axes[1])
-plt.show()
+plotting.heatmap(box, title="box", xlabel="position j", ylabel="position i", ax=axes[0])
+plotting.heatmap(gauss, title="Gaussian", xlabel="position j", ylabel="position i", ax=axes[1])
+plotting.show("Two bands along the diagonal: the box with sharp edges, the Gaussian fading out on both sides.")
 
 # %% [markdown]
-# The weights are a band along the diagonal: the same for any signal. **Predict**: what do they do to noise, and what to
-# the jump?
+# Both are a band along the diagonal, whatever the signal. **Predict**: what will these weights do to the noise, and what to the jump?
 
 # %%
 smoothed = {"box": box @ signal, "Gaussian": gauss @ signal}  # (L, L) @ (L,) = (L,)
-title = "fixed kernels: less noise, but the jump is smeared"
-plotting.dots_and_curves(place, signal, smoothed, xlabel="place", title=title)
-plt.show()
+plotting.dots_and_curves(position, signal, smoothed, title="fixed kernels: less noise, but the jump is smeared")
+plotting.show("Noisy samples around minus one, then around one. Both curves are smooth, and climb slowly where it jumps.")
 
 # %% [markdown]
-# A Gaussian kernel is a softmax in disguise: exponentiate a **score**, then divide by the row's sum. The score here is
-# minus the squared distance. Keep that shape in mind.
+# The noise is averaged away, and so is the edge. Before we mend that, look at the Gaussian once more. It is a **softmax** in disguise:
+# take $e$ to the power of a [**score**](../docs/glossary.md#s), then divide by the row's sum. The score here is minus the squared
+# distance.
 
 # %%
 score = -(distance**2) / (2 * 3**2)  # (L, L)
@@ -131,12 +150,13 @@ torch.testing.assert_close(score.softmax(dim=-1), gauss)
 # %% [markdown]
 # ## Nadaraya and Watson, 1964
 #
-# Nothing forces us to ask at the places where we have samples. Ask at any place $q$:
+# Nothing forces us to ask at the positions where we have samples. With a kernel $K$ we can ask at any point $q$:
 #
 # $$\hat f(q) = \sum_j \frac{K(q - k_j)}{\sum_m K(q - k_m)}\, v_j$$
 #
-# Query $q$, keys $k_j$, values $v_j$: the words of attention, in kernel regression (Nadaraya 1964,
-# doi:10.1137/1109020; Watson 1964, *Sankhyā* A 26).
+# Here $q$ is the **query**, the point at which we ask; the **keys** $k_j$ are the points at which something was measured, and the
+# **values** $v_j$ are what was measured there. These are the words of attention, and the formula is called
+# [**Nadaraya–Watson regression**](../docs/glossary.md#n).
 
 # %%
 keys = torch.rand(40, generator=torch.Generator().manual_seed(1))  # (S,) where we measured
@@ -153,27 +173,25 @@ def nadaraya_watson(queries, keys, values, width):
 widths = {f"width {w}": nadaraya_watson(queries, keys, values, w) for w in (0.005, 0.05, 0.3)}
 title = "too narrow, about right, too wide"
 plotting.dots_and_curves(keys, values, widths, at=queries, xlabel="query", title=title)
-plt.show()
+plotting.show("Forty noisy samples of a sine and three curves: one jumps from sample to sample, one follows, one is flat.")
 
 # %% [markdown]
 # ## Weights from content
 #
-# Places know nothing of the jump. The samples do: those on the same side are alike. So compare *values* instead of
-# places.
+# Positions know nothing of the jump, but the samples do: those on the same side are alike. So let us compare *values* instead of
+# positions.
 
 # %%
 content = normalised((-((signal[:, None] - signal) ** 2) / (2 * 0.4**2)).exp())  # (L, L)
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained", width_ratios=(2, 3))
-plotting.heatmap(content, title="kernel of content", xlabel="place j", ylabel="place i", ax=axes[0])
-smoothed = {"Gaussian of places": gauss @ signal, "kernel of content": content @ signal}
-plotting.dots_and_curves(place, signal, smoothed, xlabel="place", title="content keeps the jump", ax=axes[1])
-plt.show()
+plotting.heatmap(content, title="kernel of content", xlabel="position j", ylabel="position i", ax=axes[0])
+smoothed = {"Gaussian of positions": gauss @ signal, "kernel of content": content @ signal}
+plotting.dots_and_curves(position, signal, smoothed, title="content keeps the jump", ax=axes[1])
+plotting.show("Left, two bright blocks on the diagonal. Right, the kernel of content jumps where the signal does.")
 
 # %% [markdown]
-# Two blocks instead of a band: the weights found the two sides by themselves, however far apart the samples are.
-#
-# The mean error near the jump (8 places) and far from it (the first 30). Content wins where it matters, and on flat
-# ground it is no better than places.
+# Two blocks have taken the place of the band. The weights found the two sides by themselves, however far apart the samples are. Here is
+# the mean error within four positions of the jump, and far from it, in the first 30 positions:
 
 # %%
 for name, weights in (("box", box), ("Gaussian", gauss), ("content", content)):
@@ -181,23 +199,34 @@ for name, weights in (("box", box), ("Gaussian", gauss), ("content", content)):
     print(f"{name:9} near the jump {error[36:44].mean():.2f}   far from it {error[:30].mean():.2f}")
 
 # %% [markdown]
-# Image filters use both at once: the bilateral filter multiplies a kernel of places by one of content (Tomasi and
-# Manduchi, ICCV 1998). Notebook 07 does the same to attention.
+# Content wins where it matters, near the jump; on flat ground positions are a little better. Image filters use both at once: the
+# bilateral filter multiplies the two kernels ([Tomasi and Manduchi 1998](https://doi.org/10.1109/ICCV.1998.710815)). Notebook 07 does
+# the same to attention. From here on we keep content alone, and go back to words.
+
+# %% [markdown]
+# ## What we are about to build
 #
-# From here on we keep content alone, and go back to words.
+# One word asks. Its dot product with every word is the score, the softmax makes weights of the scores, and the new word is the weighted
+# sum of all words. For the first word, *the*:
+
+# %%
+scores_of_the = x @ x[0]  # (L, E) @ (E,) = (L,)
+weights_of_the = scores_of_the.softmax(dim=0)  # (L,)
+weighted_average(tokens, x, 0, scores_of_the, weights_of_the, weights_of_the @ x)
+plotting.show("Data flow from left to right: six vectors, six scores, six weights, and one new vector for the word 'the'.")
 
 # %% [markdown]
 # ## Naive attention, by hand
 #
-# Take the dot product as the score. The first word, *the* = (1, 0), against all six:
+# Check the numbers of the diagram. The scores of *the* = (1, 0):
 
 # %%
 scores = [sum(vectors[0][d] * vectors[j][d] for d in range(2)) for j in range(6)]
 scores
 
 # %% [markdown]
-# Exponentiate, so that every weight is positive; divide by the sum, so that they add up to 1. The new *the* is then the
-# weighted sum of the old words, one feature at a time.
+# Exponentiate, so that every weight is positive; divide by the sum, so that they add up to 1. The new *the* is then the weighted sum of
+# the old words, one feature at a time.
 
 # %%
 exponentials = [math.exp(s) for s in scores]
@@ -210,7 +239,7 @@ print("output ", [round(value, 3) for value in new])
 # %% [markdown]
 # ## The whole of it, in loops
 #
-# Nothing but three loops: over the tokens that ask ($i$), over those that answer ($j$), over features ($d$).
+# Three loops do it for all words: over the word that asks ($i$), over those that answer ($j$), and over features ($d$).
 
 # %%
 def attention_in_loops(x):
@@ -228,25 +257,31 @@ def attention_in_loops(x):
 # %%
 output, weights = attention_in_loops(vectors)
 plotting.heatmap(weights, rows=tokens, columns=tokens, title="who looks at whom", vmax=1)
+plotting.show("Six by six weights. The rows of 'cat' and 'mat' are brightest at 'mat'.")
 print(f"cat to cat {weights[1, 1]:.3f}, cat to mat {weights[1, 5]:.3f}")
-plt.show()
 
 # %% [markdown]
-# Your prediction: *cat* looks at *mat*, not at itself. The two point almost the same way, and *mat* is longer: its dot
-# product with *cat* is 6, that of *cat* with itself only 4.
+# Your prediction: *cat* looks at *mat*, not at itself. The two vectors point almost the same way, and *mat* is longer. The dot product
+# of *cat* with *mat* is 6, that of *cat* with itself only 4.
 #
-# In the plane, each word moved towards the words it looks at, and none left the shaded shape around the inputs: an
-# average never does.
+# In the plane you see what happened to the words. Each one moved towards those that it looks at:
 
 # %%
 plotting.plane(x, tokens, moved=output, hull=True, title="before and after")
-plt.show()
+plotting.show("Arrows lead from each word to its new place; all new places lie inside the shaded hull of the old ones.")
+
+# %% [markdown]
+# None left the shaded region, and that is no accident. A weighted average whose weights are positive and sum to 1 can never leave the
+# region spanned by its inputs: it lies inside their [**convex hull**](../docs/glossary.md#c), the smallest region without dents
+# that contains them all.
 
 # %% [markdown]
 # ## The formula
 #
 # $$w'_{ij} = x_i \cdot x_j, \qquad w_{ij} = \frac{e^{w'_{ij}}}{\sum_{m=1}^{L} e^{w'_{im}}}, \qquad
 # y_i = \sum_{j=1}^{L} w_{ij}\, x_j$$
+#
+# The $w'_{ij}$ are the scores and the $w_{ij}$ the [**attention weights**](../docs/glossary.md#a).
 
 # %% [markdown]
 # | symbol | variable | shape | here |
@@ -261,39 +296,87 @@ plt.show()
 # %% [markdown]
 # ## One index at a time
 #
-# Remove the loops one after the other. First $d$: a sum of products is a dot product, `@` between two vectors.
+# Loops in Python are slow, and a GPU cannot help with them. So we remove one loop after the other. First $d$: a sum of products is a dot
+# product, and between two vectors `@` computes it. Then $j$: all dot products with $x_i$ at once are a matrix times a vector.
 
 # %%
 scores = torch.stack([torch.stack([x[i] @ x[j] for j in range(6)]) for i in range(6)])  # (L, L)
-
-# %% [markdown]
-# Then $j$: all dot products with $x_i$ at once are a matrix times a vector. Then $i$: all rows at once are a matrix
-# times its transpose.
-
-# %%
 torch.testing.assert_close(torch.stack([x @ x[i] for i in range(6)]), scores)  # (L, E) @ (E,) = (L,), six times
-torch.testing.assert_close(x @ x.T, scores)  # (L, E) @ (E, L) = (L, L)
 
 
 # %% [markdown]
-# What is left is three lines, and they equal the loops and the package.
+# The last loop, over $i$, is yours. What remains is three lines.
+#
+# ### Exercise 1 · middle · 8 minutes
+#
+# Write attention without parameters and without a loop. `x` has a row for each of L words, one or more, and a column for each of E
+# features. The scores are the dot products, divided by nothing. Row $i$ of the weights belongs to the word that looks, column $j$ to the
+# word that it looks at, and every row sums to 1. Return two tensors in this order: the new words (L, E) and the weights (L, L).
 
 # %%
-def attention_in_matrices(x):
-    scores = x @ x.T  # (L, E) @ (E, L) = (L, L)
-    weights = scores.softmax(dim=-1)  # over j, the keys: each row sums to 1
-    return weights @ x, weights  # (L, L) @ (L, E) = (L, E)
+def plain_attention(x):  # (L, E)
+    raise NotImplementedError  # (L, E) the new words, (L, L) the weights
 
 
-for a, b, c in zip(attention_in_matrices(x), attention_in_loops(vectors), naive_attention(x), strict=True):
-    torch.testing.assert_close(a, b)
-    torch.testing.assert_close(a, c)
+plain_attention = check.plain_attention.use(plain_attention)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Entry $(i, j)$ of a product of two matrices is a row of the first times a column of the second. Which matrix has the words as its
+# columns?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `x @ x.T` has all scores. `.softmax(dim=…)` makes the entries along that axis sum to 1. The weights then multiply the words
+# from the left.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def plain_attention(x):
+#     scores = x @ x.T  # (L, E) @ (E, L) = (L, L)
+#     weights = scores.softmax(dim=-1)  # over j: each row sums to 1
+#     return weights @ x, weights  # (L, L) @ (L, E) = (L, E)
+# ```
+#
+# </details>
+
+# %% [markdown]
+# From here on the notebook runs on this function, yours or the solution. As a sanity check, it has to agree with the loops, and with what
+# the package calls `naive_attention`:
+
+# %%
+for mine, loops, package in zip(plain_attention(x), attention_in_loops(vectors), sciformer.naive_attention(x), strict=True):
+    torch.testing.assert_close(mine, loops)
+    torch.testing.assert_close(mine, package)
+print("three ways, one result")
+
+# %% [markdown]
+# ## Two banks
+#
+# Now the question from the beginning. The vectors are made up again: the first feature says how much a word has to do with water, the
+# second how much with money. *Bank* has a little of both.
+
+# %%
+meaning = {"bank": [1.0, 1.0], "river": [3.0, 0.0], "money": [0.0, 3.0], "the": [0.0, 0.0], "of": [0.0, 0.0]}
+for sentence in (["the", "bank", "of", "the", "river"], ["the", "money", "of", "the", "bank"]):
+    new_words, _ = plain_attention(torch.tensor([meaning[word] for word in sentence]))
+    water, money = new_words[sentence.index("bank")].tolist()
+    print(f"{' '.join(sentence):22} bank becomes: water {water:.2f}, money {money:.2f}")
+
+# %% [markdown]
+# The same word, the same vector, and yet *bank* became mostly water beside *river*, and mostly money beside *money*. Nobody changed its
+# entry in the table: its neighbours did, through the average. In a trained model the vectors are not made up but learned, and there
+# are hundreds of features in place of two.
 
 # %% [markdown]
 # ## Break it: the sum over the wrong index
 #
-# Two slips that are easily written. In a formula: letting the denominator run over the $E$ features instead of the $L$
-# tokens. In code: `softmax(dim=0)`, which runs down the columns. Neither raises an error.
+# Two slips are easily written, and neither raises an error. In a formula, the denominator may run over the $E$ features instead of the
+# $L$ words. In code, `softmax(dim=0)` runs down the columns.
 
 # %%
 exponentials = scores.exp()  # (L, L)
@@ -306,58 +389,18 @@ figure, axes = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
 for ax, (title, w) in zip(axes, candidates.items(), strict=True):
     sums = [f"{token}  Σ={s:.2f}" for token, s in zip(tokens, w.sum(dim=-1), strict=True)]
     plotting.heatmap(w, rows=sums, columns=tokens, title=title, vmax=1, colorbar=False, ylabel="", ax=ax)
-plt.show()
-
-# %% [markdown]
-# Only on the left do the rows sum to 1. In the middle the row of *mat* sums to more than 50; on the right the weights
-# of *sat* sum to less than half. Print row sums whenever you write a softmax.
-
-# %% [markdown]
-# ## Another slip: $w$ on both sides
-#
-# Sometimes one reads $w_{ij} = e^{w_{ij}} / \sum_m e^{w_{im}}$, with the prime lost. Taken as code, that applies the
-# softmax twice. The row of *cat*, once, twice, and so on:
-
-# %%
-again = scores
-for times in range(1, 6):
-    again = again.softmax(dim=-1)  # rows sum to 1 each time
-    print(f"softmax × {times}: " + " ".join(f"{w:.2f}" for w in again[1]))
+plotting.show("Three matrices of weights with the sums of their rows: only the left one has 1.00 in every row.")
 
 
 # %% [markdown]
-# Here the row sums do not give it away. Weights lie between 0 and 1, so their exponentials differ by a factor of at
-# most *e*: nearly uniform. Repeat it, and the mean from the beginning is back.
-
-# %% [markdown]
-# ## Your turn
-#
-# **1. (middle, 5 minutes)** Show that the equation $w_j = e^{w_j} / \sum_m e^{w_m}$, read as it stands, has only one
-# solution.
-#
-# <details><summary>Answer</summary>
-#
-# It says that $w_j e^{-w_j}$ is the same number for every $j$. All $w_j$ lie between 0 and 1, and there $t e^{-t}$ grows
-# strictly, so it takes each value once: all $w_j$ are equal, and since they sum to 1, each is $1/L$.
-#
-# </details>
-#
-# **2. (easy, 3 minutes)** Multiply every number by 20, `[[20 * a for a in v] for v in vectors]`, and run the loops on it. What
-# happens? Why does torch survive `20 * x`?
-#
-# <details><summary>Answer</summary>
-#
-# `math.exp` raises an `OverflowError`: *cat* with itself scores 1600, and $e^{710}$ is too large for a float. A softmax does not
-# change when the same number is taken from every score of a row, since it cancels in the fraction. torch takes away the
-# row's largest; the largest exponential is then 1.
-#
-# </details>
+# Only on the left do the rows sum to 1. In the middle, the row of *mat* sums to more than 50; on the right, the weights of *sat* sum to
+# less than half. Print row sums whenever you write a softmax.
 
 # %% [markdown]
 # ## How sharp? The temperature
 #
-# Divide the scores by a temperature $T$ before the softmax, and look at the row of *cat*. Move the slider: where is the
-# hard look-up, where the mean?
+# Divide the scores by a [**temperature**](../docs/glossary.md#t) $T$ before the softmax, and look at the row of *cat*. Move the slider:
+# where does *cat* copy a single word, and where does it take the mean of all?
 
 # %%
 def row_of_cat(temperature):
@@ -370,23 +413,104 @@ slider = ipywidgets.FloatLogSlider(value=1, min=-1, max=2, step=0.1, description
 explore(row_of_cat, alt="Bars: the weights of cat over the six words; colder is sharper.", temperature=slider)
 
 # %% [markdown]
-# Cold (0.1), it copies the best match; hot (1000), it is the uniform mean. Longer vectors mean larger scores, so their
-# length sets a temperature by accident. Notebook 02 sets it on purpose.
+# Here are the two ends of the slider:
 
 # %%
-cold, hot = (scores[1] / 0.1).softmax(dim=-1), (scores[1] / 1000).softmax(dim=-1)
-print(cold.round(decimals=2).tolist())
-print(hot.round(decimals=2).tolist())
+for temperature in (0.1, 100):
+    row = (scores[1] / temperature).softmax(dim=-1)
+    print(f"T = {temperature:5}: {[round(w, 2) for w in row.tolist()]}")
 
 # %% [markdown]
-# ## Dot product or distance?
+# Cold, attention copies the best match; hot, it comes close to the mean. There is a temperature even if you do not set one: longer vectors
+# have larger dot products, so the length of the vectors acts like a low temperature. Notebook 02 sets it on purpose.
+
+# %% [markdown]
+# ## Order is invisible
 #
-# Multiply out the Gaussian kernel of content:
+# Shuffle the words. The outputs are shuffled in the same way and are otherwise unchanged:
+
+# %%
+order = torch.tensor([5, 2, 0, 3, 1, 4])
+torch.testing.assert_close(plain_attention(x[order])[0], plain_attention(x)[0][order])
+for i in order:
+    print(f"{tokens[i]:4}", plain_attention(x)[0][i].round(decimals=3).tolist())
+
+
+# %% [markdown]
+# So both *the* come out alike, though one belongs to *cat* and one to *mat*. Attention sees a set of words, not a sequence. Notebook 04 gives
+# it a sense of order.
+
+# %% [markdown]
+# ## What it costs
+#
+# Every word looks at every word, so $L$ words need $L^2$ weights. We can count the work without doing it: a *meta* tensor has a shape but
+# no numbers, and torch's counter adds up the operations. It counts a multiplication and the addition that follows as two
+# [**FLOPs**](../docs/glossary.md#f); we count the pair once.
+
+# %%
+def cost(tokens, features=64):
+    x = torch.empty(tokens, features, device="meta")  # (L, E)
+    with FlopCounterMode(display=False) as counter:
+        _, weights = plain_attention(x)
+    return counter.get_total_flops() // 2, weights.nbytes, x.nbytes
+
+
+print("multiply-adds of the toy sentence:", cost(6, 2)[0], "=", 2 * 6 * 6 * 2)
+
+# %%
+lengths = [2**k for k in range(6, 18)]
+costs = {L: cost(L) for L in lengths}
+for L in (1024, 2048, 131072):
+    work, weight_bytes, input_bytes = costs[L]
+    print(f"{L:6} tokens: {work:.1e} multiply-adds, weights {weight_bytes / 2**20:5.0f} MiB, x {input_bytes / 2**20:.2f} MiB")
+
+# %% [markdown]
+# Twice the tokens, four times the work and four times the memory: $2 L^2 E$ multiply-adds, $L^2$ weights. At 131,072 tokens, a length that
+# some chat models offer, a single matrix of weights would fill 64 GiB.
+
+# %%
+work = {"multiply-adds": [(L, costs[L][0]) for L in lengths]}
+memory = {"weights": [(L, costs[L][1]) for L in lengths], "x": [(L, costs[L][2]) for L in lengths]}
+figure, axes = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
+plotting.curves(work, xlabel="tokens", ylabel="multiply-adds", title="work", logy=True, ax=axes[0])
+plotting.curves(memory, xlabel="tokens", ylabel="bytes", title="memory", logy=True, ax=axes[1])
+for ax in axes:
+    ax.set_xscale("log", base=2)
+plotting.show("Straight lines on logarithmic axes: work and weights rise twice as steeply as the input.")
+
+# %% [markdown]
+# And the clock? We take the processor's time on one core, the fastest of seven runs, and divide it by the number of weights.
+
+# %% tags=["nbval-ignore-output"]
+threads = torch.get_num_threads()
+torch.set_num_threads(1)
+seconds = {}
+for L in (512, 1024, 2048, 4096):
+    many, runs = torch.randn(L, 64) / 8, []
+    for _ in range(7):
+        start = time.process_time()
+        plain_attention(many)
+        runs.append(time.process_time() - start)
+    seconds[L] = min(runs)
+    print(f"{L:5} tokens: {L * L * 4 / 2**20:3.0f} MiB of weights, {1000 * seconds[L]:6.1f} ms, {1e9 * seconds[L] / L**2:.1f} ns a weight")
+torch.set_num_threads(threads)
+
+# %% [markdown]
+# If only the operations counted, the last column would be constant, and eight times the tokens would cost 64 times as much. The clock is
+# less tidy: other programs disturb it, and a matrix of 64 MiB takes time to be moved in memory as well, which notebook 15 takes apart. So
+# we only ask whether the factor is clearly larger than the 8 that we would pay if time were linear in the length:
+
+# %%
+course.verdict("time for 4,096 tokens over time for 512", seconds[4096] / seconds[512], above=8)
+
+# %% [markdown]
+# ## Optional: dot product or distance?
+#
+# The kernel of content compared by distance, and attention compares by dot product. How far apart are they? Multiply out the square:
 #
 # $$-\tfrac12 |x_i - x_j|^2 = x_i \cdot x_j - \tfrac12 |x_j|^2 - \tfrac12 |x_i|^2$$
 #
-# The last term is the same along a row and cancels in the softmax. So the two differ by one term, a handicap for long
-# keys.
+# The last term is the same along a row, so it cancels in the softmax. The two differ by one term only, a handicap for long keys.
 
 # %%
 half_squares = (x**2).sum(dim=-1) / 2  # (L,)
@@ -395,7 +519,7 @@ torch.testing.assert_close((x @ x.T - half_squares).softmax(dim=-1), gaussian)
 print(f"cat to cat {gaussian[1, 1]:.3f}, cat to mat {gaussian[1, 5]:.3f}")
 
 # %% [markdown]
-# With the handicap, *cat* looks at itself first. Without it, length counts: let *mat* grow, and see who looks at it.
+# With the handicap, *cat* looks at itself first. Without it, length counts. Let *mat* grow, and see who looks at it:
 
 # %%
 factors = torch.linspace(0, 2, 41, dtype=torch.float64)
@@ -403,24 +527,60 @@ looks = []  # one row of L weights a factor
 for factor in factors:
     grown = x.clone()
     grown[5] *= factor
-    looks.append(naive_attention(grown)[1][:, 5])
+    looks.append(plain_attention(grown)[1][:, 5])
 lines = {tokens[i]: torch.stack([factors, torch.stack(looks)[:, i]], dim=-1) for i in (0, 1, 2, 3)}
 title = "a long token draws in all that point its way"
 plotting.curves(lines, xlabel="length of mat (1 = as it is)", ylabel="weight on mat", title=title)
-plt.show()
+plotting.show("The weights of 'cat', 'sat' and 'the' on 'mat' climb with its length, that of 'cat' first; that of 'on' falls.")
 
 # %% [markdown]
-# *on* points away from *mat* and turns from it all the more. For the others, length is loudness: a token cannot be
-# long without also being heard.
+# *On* points away from *mat* and turns from it all the more. For the others, a longer vector is a louder voice: it draws their attention
+# because of its length, not because it has become more alike.
 
 # %% [markdown]
-# ## Without the softmax
+# ## Optional: the softmax twice
 #
-# Use the raw scores as weights and two matrix products remain: $Y = (X X^\top) X$. No row needs to sum to 1, and each
-# output multiplies three tokens.
+# Sometimes one reads $w_{ij} = e^{w_{ij}} / \sum_m e^{w_{im}}$, with the prime lost. Taken as code, that applies the softmax twice. The row
+# of *cat*, once, twice, and so on:
 
 # %%
-y, w = naive_attention(x, normalize="none")
+again = scores
+for times in range(1, 6):
+    again = again.softmax(dim=-1)  # rows sum to 1 each time
+    print(f"softmax × {times}: " + " ".join(f"{w:.2f}" for w in again[1]))
+
+# %% [markdown]
+# The row sums do not give this slip away. Weights lie between 0 and 1, so their exponentials differ by a factor of at most $e$, and the
+# row becomes nearly uniform. Repeat it, and the mean from the beginning is back.
+#
+# **A question (middle, 5 minutes).** Show that the equation $w_j = e^{w_j} / \sum_m e^{w_m}$, read as it stands, has only one solution.
+#
+# <details><summary>Answer</summary>
+#
+# It says that $w_j e^{-w_j}$ is the same number for every $j$. All $w_j$ lie between 0 and 1, and there $t e^{-t}$ grows strictly, so it
+# takes each value once: all $w_j$ are equal, and since they sum to 1, each is $1/L$.
+#
+# </details>
+#
+# **Another (easy, 3 minutes).** Multiply every number by 20, `[[20 * a for a in v] for v in vectors]`, and run the loops on it. What
+# happens? Why does torch survive `20 * x`?
+#
+# <details><summary>Answer</summary>
+#
+# `math.exp` raises an `OverflowError`: *cat* with itself scores 1600, and $e^{710}$ is too large for a float. A softmax does not change
+# when the same number is subtracted from every score of a row, since it cancels in the fraction. torch subtracts the row's largest, so
+# that the largest exponential is 1.
+#
+# </details>
+
+# %% [markdown]
+# ## Optional: without the softmax
+#
+# Use the raw scores as weights, and two matrix products remain: $Y = (X X^\top) X$. No row needs to sum to 1, and each output multiplies
+# three tokens.
+
+# %%
+y, w = sciformer.naive_attention(x, normalize="none")
 torch.testing.assert_close(y, (x @ x.T) @ x)
 print("row sums", w.sum(dim=-1).tolist())
 print("lengths before", x.norm(dim=-1).round(decimals=1).tolist())
@@ -432,214 +592,13 @@ print("lengths after ", y.norm(dim=-1).round(decimals=1).tolist())
 # %%
 deep = x.float()
 for layer in range(1, 5):
-    deep, _ = naive_attention(deep, normalize="none")
+    deep, _ = sciformer.naive_attention(deep, normalize="none")
     print(f"layer {layer}: longest token {deep.norm(dim=-1).max():.0e}")
 
-
 # %% [markdown]
-# ## A third normaliser: standardised rows
-#
-# What if each row is brought to mean 0 and standard deviation 1 instead?
-#
-# $$w_{ij} = \frac{w'_{ij} - \text{mean}_j\, w'_{ij}}{\text{std}_j\, w'_{ij}}$$
-
-# %%
-def standardised(scores):
-    centred = scores - scores.mean(dim=-1, keepdim=True)  # (L, L)
-    return centred / centred.pow(2).mean(dim=-1, keepdim=True).add(1e-5).sqrt()  # 1e-5: no division by 0
-
-
-torch.testing.assert_close(naive_attention(x, normalize="standardize")[1], standardised(scores))
-standardised(scores).sum(dim=-1).abs().round(decimals=3)
-
-# %% [markdown]
-# The rows sum to 0, so some weights must be negative: a token can *subtract* another.
-
-# %%
-normalisers = ("softmax", "none", "standardize")
-all_weights = torch.stack([naive_attention(x, normalize=name)[1] for name in normalisers])  # (3, L, L)
-plotting.heatmap(all_weights[2], rows=tokens, columns=tokens, signed=True, title="standardised rows")
-plt.show()
-
-# %% [markdown]
-# ## Three normalisers, one test
-#
-# First: does the output stay among the inputs? An average reaches no further than all of them, in any direction. So an
-# output that does in its own, $y \cdot y > \max_j x_j \cdot y$, is outside the convex hull.
-
-# %%
-figure, axes = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
-for ax, name in zip(axes, normalisers, strict=True):
-    y, _ = naive_attention(x, normalize=name)
-    outside = (y * y).sum(dim=-1) > (y @ x.T).amax(dim=-1) + 1e-9  # (L,)
-    crowded, title = name != "softmax", f"{name}: {outside.sum()} of 6 outside"
-    plotting.plane(x, tokens, moved=y, hull=True, label_moved=crowded, legend=not crowded, title=title, ax=ax)
-plt.show()
-
-# %% [markdown]
-# Mind the axes: the shaded shape is the same three times. Second: what if all that is handed on carries the same offset
-# $b$, while the weights stay as they are? Each row hands on its sum times $b$.
-
-# %%
-b = torch.tensor([10.0, 10.0], dtype=torch.float64)
-for name, w in zip(normalisers, all_weights, strict=True):
-    change = w @ (x + b) - w @ x  # (L, E): what the offset of the values does to the output
-    print(f"{name:12} the offset of 10 arrives as {[round(c) + 0 for c in change[:, 0].tolist()]}")
-
-
-# %% [markdown]
-# Softmax passes on what is common to all; standardised rows cancel it and keep contrasts alone. Third: growth, on random
-# tokens. Output length over input length, for more tokens and for more features.
-
-# %%
-def growth(inputs, sizes):
-    """For each normaliser: [(size, mean length of the outputs / mean length of the inputs), …]."""
-    series = {}
-    for name in normalisers:
-        outputs = [naive_attention(x, normalize=name)[0] for x in inputs]
-        ratios = [(y.norm(dim=-1).mean() / x.norm(dim=-1).mean()).item() for x, y in zip(inputs, outputs, strict=True)]
-        series[name] = list(zip(sizes, ratios, strict=True))
-    return series
-
-
-def slope(points):
-    """Exponent p of y ~ size^p between the first point and the last."""
-    (a, y_a), (b, y_b) = points[0], points[-1]
-    return math.log(y_b / y_a) / math.log(b / a)
-
-
-# %%
-sizes = [2, 4, 8, 16, 32, 64, 128, 256, 512]
-scales = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0]
-by_tokens = growth([torch.randn(16, L, 16) for L in sizes], sizes)  # 16 draws each, (16, L, E)
-by_features = growth([torch.randn(16, 64, E) for E in sizes], sizes)
-by_scale = growth([s * torch.randn(16, 64, 16) for s in scales], scales)
-figure, axes = plt.subplots(1, 3, figsize=(10, 3.3), layout="constrained")
-names = ("number of tokens L", "number of features E", "scale of the inputs")
-for ax, series, name in zip(axes, (by_tokens, by_features, by_scale), names, strict=True):
-    plotting.curves(series, xlabel=name, ylabel="output length / input length", logy=True, ax=ax).set_xscale("log")
-plt.show()
-
-# %% [markdown]
-# Softmax stays near 1 or below: with tiny inputs it is the mean, where random vectors cancel. Raw scores grow with
-# tokens, features and the square of the scale. Standardised rows do not feel the scale; they grow with the tokens and
-# shrink with the features.
-
-# %%
-course.verdict("slope in tokens, softmax", slope(by_tokens["softmax"]), above=-0.1, below=0.1)
-course.verdict("slope in tokens, none", slope(by_tokens["none"][6:]), above=0.8, below=1.1)
-course.verdict("slope in tokens, standardize", slope(by_tokens["standardize"][6:]), above=0.8, below=1.1)
-course.verdict("slope in features, standardize", slope(by_features["standardize"]), above=-0.5, below=-0.1)
-course.verdict("slope in scale, none", slope(by_scale["none"]), above=1.9, below=2.1)
-course.verdict("slope in scale, standardize", slope(by_scale["standardize"]), above=-0.1, below=0.1)
-
-# %% [markdown]
-# In fairness: that slope near 1 goes away when standardised rows, or raw scores, are divided by $L$. And softmax pays for its
-# calm: with many features its ratio is 1 because each token merely copies itself. The mean weight that a token keeps for
-# itself:
-
-# %%
-kept = {E: naive_attention(torch.randn(64, E))[1].diagonal().mean().item() for E in (2, 8, 32, 128)}
-course.verdict("weight kept for itself, 2 features", kept[2], below=0.2)
-course.verdict("weight kept for itself, 128 features", kept[128], above=0.99)
-
-# %% [markdown]
-# | | softmax | none | standardize |
-# |---|---|---|---|
-# | a row sums to | 1 | anything | 0 |
-# | negative weights | no | yes | yes |
-# | stays in the convex hull | always | no | no |
-# | a common offset of what is handed on | passes | is scaled | cancels |
-# | scale of the inputs | sets the sharpness | squared | no effect |
-
-# %% [markdown]
-# No column wins every row. The field took softmax; notebook 02 repairs its weak spot, the scale.
-
-# %% [markdown]
-# ## Order is invisible
-#
-# Shuffle the words. The outputs are shuffled along, and are otherwise the same: attention is *permutation equivariant*.
-
-# %%
-order = torch.tensor([5, 2, 0, 3, 1, 4])
-torch.testing.assert_close(naive_attention(x[order])[0], naive_attention(x)[0][order])
-for i in order:
-    print(f"{tokens[i]:4}", naive_attention(x)[0][i].round(decimals=3).tolist())
-
-
-# %% [markdown]
-# So both *the* come out alike, though one belongs to *cat* and one to *mat*. Notebook 04 gives attention a sense of
-# place.
-
-# %% [markdown]
-# ## What it costs
-#
-# Count, without computing: a *meta* tensor has a shape but no numbers, and torch's counter adds up the multiplications.
-# It counts a multiplication and an addition as two.
-
-# %%
-def cost(tokens, features=64):
-    x = torch.empty(tokens, features, device="meta")  # (L, E)
-    with FlopCounterMode(display=False) as counter:
-        _, weights = naive_attention(x)
-    return counter.get_total_flops() // 2, weights.nbytes, x.nbytes
-
-
-print("multiply-adds of the toy sentence:", cost(6, 2)[0], "=", 2 * 6 * 6 * 2)
-
-# %%
-lengths = [2**k for k in range(6, 18)]
-costs = {L: cost(L) for L in lengths}
-for L in (1024, 2048, 131072):
-    work, weight_bytes, input_bytes = costs[L]
-    print(
-        f"{L:6} tokens: {work:.1e} multiply-adds, weights {weight_bytes / 2**20:8.0f} MiB, x {input_bytes / 2**20:.2f} MiB"
-    )
-
-# %% [markdown]
-# Twice the tokens, four times the work and the memory: $2 L^2 E$ multiply-adds, $L^2$ weights.
-
-# %%
-work = {"multiply-adds": [(L, costs[L][0]) for L in lengths]}
-memory = {"weights": [(L, costs[L][1]) for L in lengths], "x": [(L, costs[L][2]) for L in lengths]}
-figure, axes = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
-plotting.curves(work, xlabel="tokens", ylabel="multiply-adds", title="work", logy=True, ax=axes[0])
-plotting.curves(memory, xlabel="tokens", ylabel="bytes", title="memory", logy=True, ax=axes[1])
-for ax in axes:
-    ax.set_xscale("log", base=2)
-print(
-    f"slopes: work {slope(work['multiply-adds']):.2f}, weights {slope(memory['weights']):.2f}, x {slope(memory['x']):.2f}"
-)
-plt.show()
-
-# %% [markdown]
-# And the clock? We take the processor's time on one core, which other programs hardly disturb, and the fastest of seven
-# runs. A slope above 2 is no mistake: a matrix of 4096 × 4096 weights takes 64 MiB, which is more than the processor's
-# caches hold, so that the time is spent on memory as well as on arithmetic.
-
-# %% tags=["nbval-ignore-output"]
-threads = torch.get_num_threads()
-torch.set_num_threads(1)
-seconds = []
-for L in (256, 512, 1024, 2048, 4096):
-    many, runs = torch.randn(L, 64) / 8, []
-    for _ in range(7):
-        start = time.process_time()
-        naive_attention(many)
-        runs.append(time.process_time() - start)
-    seconds.append((L, min(runs)))
-torch.set_num_threads(threads)
-lines = {"measured": seconds, "slope 2": [(L, seconds[-1][1] * (L / 4096) ** 2) for L, _ in seconds]}
-plotting.curves(lines, xlabel="tokens", ylabel="seconds", title="time", logy=True).set_xscale("log", base=2)
-print(f"slope from 512 to 4096 tokens: {slope(seconds[1:]):.2f}")
-plt.show()
-
-# %%
-course.verdict("slope of the time", slope(seconds[1:]), above=1.5)
-
-# %% [markdown]
-# Without softmax the brackets may move: $(X X^\top) X = X (X^\top X)$. The right side never builds an $L \times L$
-# matrix: $2 L E^2$ multiply-adds, linear in tokens. Softmax stands between the two products and forbids it.
+# What you gain is speed. Without the softmax the brackets may move: $(X X^\top) X = X (X^\top X)$. The right side never builds an
+# $L \times L$ matrix. It takes $2 L E^2$ multiply-adds, which is linear in the tokens. The softmax stands between the two products and
+# forbids it.
 
 # %%
 torch.testing.assert_close((x @ x.T) @ x, x @ (x.T @ x))
@@ -650,14 +609,101 @@ print(f"{costs[131072][0] / (counter.get_total_flops() // 2):.0f} times fewer mu
 
 
 # %% [markdown]
+# **A question (easy, 2 minutes).** For which lengths is $X (X^\top X)$ the *worse* choice?
+#
+# <details><summary>Answer</summary>
+#
+# $2 L E^2$ against $2 L^2 E$: for $L < E$, fewer tokens than features. Linear attention
+# ([Katharopoulos et al. 2020](https://arxiv.org/abs/2006.16236)) builds on these moving brackets.
+#
+# </details>
+
+# %% [markdown]
+# ## Optional: standardised rows
+#
+# A third way to make weights of scores: bring each row to mean 0 and standard deviation 1.
+#
+# $$w_{ij} = \frac{w'_{ij} - \text{mean}_j\, w'_{ij}}{\text{std}_j\, w'_{ij}}$$
+
+# %%
+def standardised(scores):
+    centred = scores - scores.mean(dim=-1, keepdim=True)  # (L, L)
+    return centred / centred.pow(2).mean(dim=-1, keepdim=True).add(1e-5).sqrt()  # 1e-5: no division by 0
+
+
+torch.testing.assert_close(sciformer.naive_attention(x, normalize="standardize")[1], standardised(scores))
+standardised(scores).sum(dim=-1).abs().round(decimals=3)
+
+# %% [markdown]
+# The rows sum to 0, so some weights must be negative: a token can *subtract* another. Do the outputs still stay among the inputs? Let $y$ be
+# an output. If $y \cdot y$ is larger than $x_j \cdot y$ for every input $x_j$, then $y$ lies farther in its own direction than any input
+# does, and so it is outside their convex hull.
+
+# %%
+normalisers = ("softmax", "none", "standardize")
+figure, axes = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
+for ax, name in zip(axes, normalisers, strict=True):
+    y, _ = sciformer.naive_attention(x, normalize=name)
+    outside = (y * y).sum(dim=-1) > (y @ x.T).amax(dim=-1) + 1e-9  # (L,)
+    crowded, title = name != "softmax", f"{name}: {outside.sum()} of 6 outside"
+    plotting.plane(x, tokens, moved=y, hull=True, label_moved=crowded, legend=not crowded, title=title, ax=ax)
+plotting.show("Before and after for three normalisers, on three scales: only with softmax all outputs stay in the hull.")
+
+# %% [markdown]
+# Mind the axes: the shaded region is the same three times. Second test: what if every vector that is handed on carries the same offset $b$,
+# while the weights stay as they are? Each row hands on $b$ times the sum of its weights.
+
+# %%
+b = torch.tensor([10.0, 10.0], dtype=torch.float64)
+for name in normalisers:
+    w = sciformer.naive_attention(x, normalize=name)[1]
+    change = w @ (x + b) - w @ x  # (L, E): what the offset of the values does to the output
+    print(f"{name:12} the offset of 10 arrives as {[round(c) + 0 for c in change[:, 0].tolist()]}")
+
+# %% [markdown]
+# Softmax passes on what is common to all words, and standardised rows cancel it and keep contrasts alone. Third test: do the outputs
+# grow? Take random tokens, and divide the mean length of the outputs by that of the inputs.
+
+# %%
+for L, E, scale in ((64, 16, 1), (64, 16, 10), (256, 16, 1), (64, 64, 1)):
+    many = scale * torch.randn(16, L, E, generator=torch.Generator().manual_seed(0))  # 16 sentences of L words
+    lengths_of = {name: sciformer.naive_attention(many, normalize=name)[0].norm(dim=-1).mean() for name in normalisers}
+    ratios = [f"{name} × {length / many.norm(dim=-1).mean():.1f}" for name, length in lengths_of.items()]
+    print(f"{L:3} tokens, {E} features, scale {scale:2}:  " + "   ".join(ratios))
+
+# %% [markdown]
+# Softmax stays near 1. Raw scores grow with the tokens, with the features and with the square of the scale. Standardised rows do not feel
+# the scale; they grow with the tokens and shrink with the features. Part of that is bookkeeping, since one may divide a sum by $L$. And
+# softmax pays for its calm. The mean weight that a token keeps for itself, among 64 random ones:
+
+# %%
+for E in (2, 8, 32, 128):
+    kept = sciformer.naive_attention(torch.randn(64, E, generator=torch.Generator().manual_seed(0)))[1].diagonal().mean()
+    print(f"{E:3} features: {kept:.2f}")
+
+
+# %% [markdown]
+# With many features, each token merely copies itself.
+#
+# | | softmax | none | standardize |
+# |---|---|---|---|
+# | a row sums to | 1 | anything | 0 |
+# | negative weights | no | yes | yes |
+# | stays in the convex hull | always | no | no |
+# | a common offset of what is handed on | passes | is scaled | cancels |
+# | scale of the inputs | sets the sharpness | squared | no effect |
+#
+# No column wins every row. The field took the softmax; notebook 02 repairs its weak spot, the scale.
+
+# %% [markdown]
 # ## Exercises
 #
-# Replace `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong, the second names the mistake.
+# Three more, each with its checker.
 #
-# ### Exercise 1 · easy · 5 minutes
+# ### Exercise 2 · easy · 5 minutes
 #
-# Naive attention at a temperature: the dot products, without $1/\sqrt E$, are divided by it before the softmax. Treat
-# all words at once, and give their new vectors.
+# Naive attention at a temperature: the dot products, without $1/\sqrt E$, are divided by it before the softmax. The temperature is above
+# 0. Treat all words at once, and give their new vectors only.
 
 # %%
 def tempered_attention(x, temperature):  # (L, E), a number
@@ -670,7 +716,7 @@ check.tempered_attention(tempered_attention)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# The three lines of *One index at a time*, and one division more.
+# The three lines of exercise 1, and one division more.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -688,10 +734,11 @@ check.tempered_attention(tempered_attention)
 #
 # </details>
 #
-# ### Exercise 2 · middle · 8 minutes
+# ### Exercise 3 · middle · 8 minutes
 #
-# The bilateral filter: a Gaussian kernel of positions times one of content, $e^{-d^2 / 2w^2}$ each, where $w$ is its
-# width, as in `gauss` and `content` above. Every output is an average of the samples: the weights of a row sum to 1.
+# The bilateral filter: a Gaussian kernel of positions times one of content. Both are $e^{-d^2 / (2w^2)}$, where $d$ is the difference of two
+# positions or of two samples and $w$ the width, as in `gauss` and `content` above. Every output is an average of the samples: the weights
+# of a row sum to 1.
 
 # %%
 def bilateral_filter(signal, place_width, content_width):  # (L,), two numbers
@@ -725,12 +772,12 @@ check.bilateral_filter(bilateral_filter)
 #
 # </details>
 #
-# ### Exercise 3 · hard · 12 minutes
+# ### Exercise 4 · hard · 12 minutes
 #
 # Attention without softmax, word by word. Of the words before, $X$, you keep only `state` $= X^\top X$. Give the new
-# word's output, in which it sees those words and itself, and the state that includes it. Nothing is divided: the output
-# is the plain sum of words, each times its dot product with the new one. Make a new state and leave the old one as it
-# is.
+# word's output, in which it sees those words and itself, and the state that includes it. Nothing takes the place of the softmax's divisor:
+# the output is the plain sum of words, each times its dot product with the new one. Return a new tensor for the state, and leave the one
+# that you were given as it is.
 
 # %%
 def one_more_word(state, word):  # (E, E), (E,)
@@ -764,34 +811,23 @@ check.one_more_word(one_more_word)
 # However long the text grows, the state keeps its $E^2$ numbers, and the next word costs the same.
 
 # %% [markdown]
-# ## Your turn
+# ## Today
 #
-# **3. (easy, 2 minutes)** For which lengths is $X (X^\top X)$ the *worse* choice?
-#
-# <details><summary>Answer</summary>
-#
-# $2 L E^2$ against $2 L^2 E$: for $L < E$, fewer tokens than features. (Linear attention, arXiv:2006.16236, builds on
-# these moving brackets.)
-#
-# </details>
-#
-# **4. (middle, 4 minutes)** Replace the vector of *cat* by (0, −2). Which rows of the heatmap change, and does *the* look
-# elsewhere?
-#
-# <details><summary>Answer</summary>
-#
-# All but the two rows of *the*: its dot product with *cat* is 0 either way. Its *output* changes all the same, since the
-# cat that it mixes in is another. *cat* itself now looks at itself, then at *on*.
-#
-# </details>
+# - **GPT, Llama, BERT, ViT**: in each of them attention is still what you built here, a softmax of dot products and a weighted sum. What
+#   training adds is where the vectors come from.
+# - **Non-local networks** for video ([Wang et al. 2018](https://arxiv.org/abs/1711.07971), section 3.2) try the formula of this notebook
+#   by name: their *Gaussian* is our softmax, and their *dot product* divides by $L$ instead.
+# - **Mamba** ([Gu and Dao 2023](https://arxiv.org/abs/2312.00752)) and other recurrent models keep a state of fixed size, as the last
+#   exercise does, to escape from $L^2$.
 
 # %% [markdown]
 # ## Takeaways
 #
-# - Mean, smoothing filter, attention: all are weights @ values. They differ in where the weights come from: nowhere,
-#   places, content.
-# - The softmax runs over the keys, the last axis of the scores; check that rows sum to 1.
-# - Naive attention has no parameters, sees no order, listens to length, and costs $L^2$.
+# - Mean, smoothing filter, kernel regression, attention: all are weights @ values. They differ in where the weights come from: nowhere,
+#   positions, content.
+# - The softmax runs over the keys, the last axis of the scores. Its rows sum to 1, so that no output leaves the convex hull of the inputs.
+# - A word's neighbours change its vector: *bank* came out as water or as money.
+# - Naive attention has no parameters, sees no order, is swayed by the length of vectors, and costs $L^2$.
 
 # %% [markdown]
 # ## Three questions
@@ -800,8 +836,7 @@ check.one_more_word(one_more_word)
 #
 # <details><summary>Answer</summary>
 #
-# Rows. Row $i$ holds what token $i$ takes from each token $j$. A column may sum to anything: how much a token is
-# listened to.
+# Rows. Row $i$ holds what token $i$ takes from each token $j$. A column may sum to anything: it tells how much a token is listened to.
 #
 # </details>
 #
@@ -809,26 +844,29 @@ check.one_more_word(one_more_word)
 #
 # <details><summary>Answer</summary>
 #
-# It is an average with non-negative weights that sum to 1, and the length of an average is at most the average of the
-# lengths.
+# It is an average with positive weights that sum to 1, and the length of an average is at most the average of the lengths.
 #
 # </details>
 #
-# **3.** Which one change would make *cat* look at *mat* while *mat* ignores *cat*?
+# **3.** Replace the vector of *cat* by (0, −2). Which rows of the heatmap change, and does *the* look elsewhere?
 #
 # <details><summary>Answer</summary>
 #
-# Two different vectors for asking and for answering. With one vector the score is symmetric: $x_i \cdot x_j = x_j \cdot
-# x_i$. (Normalising each row breaks the symmetry of the weights, but not freely.)
+# All but the two rows of *the*: its dot product with *cat* is 0 either way. Its *output* changes all the same, since the cat that it mixes
+# in is another. *Cat* itself now looks at itself, then at *on*.
 #
 # </details>
 
 # %% [markdown]
-# ## To read, and what is missing
+# ## To read
 #
-# - Wang et al. 2018, arXiv:1711.07971, section 3.2: *Gaussian* is our softmax; *dot product* divides by $L$ instead.
-# - Vaswani et al. 2017, arXiv:1706.03762, section 3.2.
-
-# %% [markdown]
-# One vector plays three parts here: it asks, it answers, it is handed on. **Next**, 02: three learned matrices give each
-# part a vector of its own, $q$, $k$ and $v$.
+# - [Bahdanau, Cho and Bengio 2014](https://arxiv.org/abs/1409.0473): look at figure 3, the weights of a translator, and find the row in
+#   which the order of the words changes.
+# - Wasserman 2006, *All of Nonparametric Statistics*, [chapter 5](https://doi.org/10.1007/0-387-30623-4): how a statistician finds the
+#   width that is neither too narrow nor too wide.
+# - [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), section 3.2.1: find the three lines of exercise 1, and the two things that
+#   are new.
+#
+# **Next.** One vector plays three parts here: it asks, it answers, and it is handed on. So *cat* can look at *mat* only as strongly as *mat*
+# scores against *cat*, for the score is the same both ways. Who decides what a word looks for? In notebook 02 three learned matrices give
+# each part a vector of its own.

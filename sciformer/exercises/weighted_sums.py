@@ -1,4 +1,7 @@
-"""Exercises of notebook 01: naive attention with a temperature, the bilateral filter, and attention as a memory."""
+"""Exercises of notebook 01: naive attention, also with a temperature, the bilateral filter, and attention as a memory.
+
+More than 500 lines, since each exercise stands beside all the mistakes that are known for it.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -10,11 +13,130 @@ from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Draw, Exercise
 
 _FORMULA = "The formula"
+_INDEX = "One index at a time"
+_TWICE = "Optional: the softmax twice"
+_RAW = "Optional: without the softmax"
+_DISTANCE = "Optional: dot product or distance?"
 _BREAK = "Break it: the sum over the wrong index"
 _TEMPERATURE = "How sharp? The temperature"
 _POSITIONS = "Weights from positions"
 _CONTENT = "Weights from content"
 _COST = "What it costs"
+
+
+def plain_attention(
+    x: Tensor,
+    *,
+    product: Callable[..., Tensor] = lambda x: x @ x.T,
+    normalize: Callable[..., Tensor] = lambda scores, x: scores.softmax(dim=-1),
+    mix: Callable[..., Tensor] = lambda weights, x: weights @ x,
+    give: Callable[..., tuple[Tensor, Tensor]] = lambda output, weights, scores: (output, weights),
+) -> tuple[Tensor, Tensor]:
+    """softmax(x xᵀ) x, (L, E), and the weights, (L, L)."""
+    scores = product(x)
+    weights = normalize(scores, x)
+    return give(mix(weights, x), weights, scores)
+
+
+def _three_lines(x: Tensor) -> tuple[Tensor, Tensor]:
+    scores = x @ x.T  # (L, E) @ (E, L) = (L, L)
+    weights = scores.softmax(dim=-1)  # over j: each row sums to 1
+    return weights @ x, weights  # (L, L) @ (L, E) = (L, E)
+
+
+def _plain_attention_cases(draw: Draw) -> Iterator[Case]:
+    for words, features in ((2, 2), (1, 3), (5, 3), (3, 7)):
+        name = f"{words} word{'s' * (words > 1)} with {features} features"
+        yield Case(name, {"x": draw.normal(words, features)})
+
+
+_PLAIN_ATTENTION_FAULTS = (
+    Fault(
+        "softmax down the columns",
+        "The columns of the weights sum to 1 instead of the rows. The softmax runs over the words that are looked at, "
+        "the last axis: dim=-1.",
+        see=_BREAK,
+        normalize=lambda scores, x: scores.softmax(dim=0),
+    ),
+    Fault(
+        "softmax over everything",
+        "The softmax runs over the whole matrix at once. Each row has to sum to 1 by itself: dim=-1.",
+        see=_BREAK,
+        normalize=lambda scores, x: scores.flatten().softmax(dim=0).view_as(scores),
+    ),
+    Fault(
+        "sum stops at E",
+        "The sum below the fraction bar stops after E words, but E counts features. It runs over all L words.",
+        see=_BREAK,
+        normalize=lambda scores, x: scores.exp() / scores.exp()[:, : x.shape[1]].sum(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "softmax twice",
+        "The softmax is taken twice, and the second one makes the weights nearly equal.",
+        see=_TWICE,
+        normalize=lambda scores, x: scores.softmax(dim=-1).softmax(dim=-1),
+    ),
+    Fault(
+        "no softmax",
+        "There is no softmax: the scores themselves are taken as weights.",
+        see=_RAW,
+        normalize=lambda scores, x: scores,
+    ),
+    Fault(
+        "no exponential",
+        "The rows are divided by their sums without the exponential. Such weights can be negative.",
+        normalize=lambda scores, x: scores / scores.sum(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "not divided",
+        "The exponentials are not divided by their sum, so the rows do not sum to 1.",
+        normalize=lambda scores, x: scores.exp(),
+    ),
+    Fault(
+        "divided by √E",
+        "The scores are divided by √E, the root of the number of features. Nothing divides them here; that comes in "
+        "notebook 02.",
+        product=lambda x: x @ x.T / math.sqrt(x.shape[1]),
+    ),
+    Fault(
+        "itself left out",
+        "No word looks at itself: the diagonal of the weights is 0. Here each word may look at all, itself included.",
+        normalize=lambda scores, x: scores.fill_diagonal_(-math.inf).softmax(dim=-1).nan_to_num(),
+    ),
+    Fault(
+        "distances compared",
+        "The scores are those of the Gaussian kernel, −|xᵢ − xⱼ|² / 2, in place of dot products.",
+        see=_DISTANCE,
+        product=lambda x: -(torch.cdist(x, x) ** 2) / 2,
+    ),
+    Fault(
+        "mean of all words",
+        "Every word becomes the plain mean: the scores have no effect.",
+        normalize=lambda scores, x: torch.full_like(scores, 1 / len(scores)),
+    ),
+    Fault(
+        "weights transposed in the sum",
+        "The weights are right, but the sum takes their columns: it is weights.T @ x. Row i of the weights mixes word "
+        "i: weights @ x.",
+        see=_INDEX,
+        mix=lambda weights, x: weights.T @ x,
+    ),
+    Fault(
+        "scores mixed",
+        "The weights average the scores. What is averaged are the words, x.",
+        mix=lambda weights, x: weights @ (x @ x.T),
+    ),
+    Fault(
+        "scores returned",
+        "The second result are the scores, before the softmax. The weights are asked for.",
+        give=lambda output, weights, scores: (output, scores),
+    ),
+    Fault(
+        "results exchanged",
+        "The two results are exchanged: first the new words, then the weights.",
+        give=lambda output, weights, scores: (weights, output),
+    ),
+)
 
 
 def tempered_attention(
@@ -107,13 +229,13 @@ _TEMPERED_ATTENTION_FAULTS = (
     Fault(
         "softmax twice",
         "The softmax is taken twice; the second one makes the weights nearly equal.",
-        see="Another slip: $w$ on both sides",
+        see=_TWICE,
         normalize=lambda scores, x: scores.softmax(dim=-1).softmax(dim=-1),
     ),
     Fault(
         "no softmax",
         "There is no softmax: the scores themselves are taken as weights.",
-        see="Without the softmax",
+        see=_RAW,
         normalize=lambda scores, x: scores,
     ),
     Fault(
@@ -138,20 +260,20 @@ _TEMPERED_ATTENTION_FAULTS = (
     Fault(
         "features compared",
         "The features look at each other, (E, E), in place of the words. The scores are x @ x.T, not x.T @ x.",
-        see="One index at a time",
+        see=_INDEX,
         product=lambda x: x.T @ x,
         mix=lambda weights, x, temperature: x @ weights,
     ),
     Fault(
         "weights on the wrong side",
         "It is x @ weights. Row i of the weights mixes the rows of x: weights @ x.",
-        see="One index at a time",
+        see=_INDEX,
         mix=lambda weights, x, temperature: x @ weights,
     ),
     Fault(
         "distances compared",
         "The scores are those of the Gaussian kernel, −|xᵢ − xⱼ|² / 2, in place of dot products.",
-        see="Dot product or distance?",
+        see=_DISTANCE,
         product=lambda x: -(torch.cdist(x, x) ** 2) / 2,
     ),
     Fault(
@@ -427,7 +549,7 @@ _ONE_MORE_WORD_FAULTS = (
     Fault(
         "softmax",
         "The answer takes a softmax. This attention has none; with one, its sum could not be kept in a state.",
-        see="Without the softmax",
+        see=_RAW,
         read=lambda state, word: (state @ word).softmax(dim=-1),
     ),
     Fault(
@@ -444,13 +566,31 @@ _ONE_MORE_WORD_FAULTS = (
 
 EXERCISES: tuple[Exercise, ...] = (
     Exercise(
+        plain_attention,
+        notebook="01",
+        section=_FORMULA,
+        level="middle",
+        minutes=8,
+        hints=(
+            "Entry $(i, j)$ of a product of two matrices is a row of the first times a column of the second. Which "
+            "matrix has the words as its columns?",
+            "`x @ x.T` has all scores. `.softmax(dim=…)` makes the entries along that axis sum to 1. The weights then "
+            "multiply the words from the left.",
+        ),
+        large=("x",),
+        solution=_three_lines,
+        cases=_plain_attention_cases,
+        faults=_PLAIN_ATTENTION_FAULTS,
+        returns=("output", "weights"),
+    ),
+    Exercise(
         tempered_attention,
         notebook="01",
         section=_TEMPERATURE,
         level="easy",
         minutes=5,
         hints=(
-            "The three lines of *One index at a time*, and one division more.",
+            "The three lines of exercise 1, and one division more.",
             "The temperature divides the scores, before the softmax. Which axis of the scores belongs to the "
             "words that answer?",
         ),

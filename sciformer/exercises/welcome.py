@@ -26,6 +26,11 @@ def new_vector(
     return mix(normalize(scores), value)
 
 
+def _plain_new_vector(scores: Tensor, value: Tensor) -> Tensor:
+    weights = scores.softmax(dim=0)  # (S,)
+    return weights @ value  # (S,) @ (S, D) = (D,)
+
+
 def _new_vector_cases(draw: Draw) -> Iterator[Case]:
     for words, head_dim in ((2, 2), (3, 5), (7, 4)):
         name = f"{words} words with {head_dim} features each"
@@ -339,6 +344,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "`scores.softmax(dim=0)` gives the weights. Between (S,) and (S, D), `@` multiplies and adds up over S.",
         ),
         large=("scores",),
+        solution=_plain_new_vector,
         cases=_new_vector_cases,
         faults=_NEW_VECTOR_FAULTS,
     ),

@@ -5,6 +5,32 @@ import torch
 from sciformer import naive_attention
 
 
+def plain_attention(x):
+    scores = x @ x.T  # (L, E) @ (E, L) = (L, L)
+    weights = scores.softmax(dim=-1)  # over j: each row sums to 1
+    return weights @ x, weights  # (L, L) @ (L, E) = (L, E)
+
+
+def plain_attention__loop(x):
+    output, weights = [], []
+    for query in x:
+        exponentials = torch.stack([(query * key).sum().exp() for key in x])
+        row = exponentials / exponentials.sum()
+        output.append(sum(w * value for w, value in zip(row, x, strict=True)))
+        weights.append(row)
+    return torch.stack(output), torch.stack(weights)
+
+
+def plain_attention__einsum(x):
+    x = x.double()
+    weights = torch.einsum("ie,je->ij", x, x).softmax(dim=1)
+    return torch.einsum("ij,je->ie", weights, x), weights
+
+
+def plain_attention__package(x):
+    return naive_attention(x)
+
+
 def tempered_attention(x, temperature):
     scores = x @ x.T / temperature  # (L, L)
     return scores.softmax(dim=-1) @ x  # (L, L) @ (L, E) = (L, E)

@@ -3,7 +3,7 @@
 =========== =================================================================================================
 ``reader``  notebook 06's image transformer: reads a digit of 28 × 28 pixels
 ``turner``  the distance-biased model of notebook 07, which cannot tell a digit from the same one turned by 180°
-``writer``  the best character model that one core trains in ten minutes: writes Shakespeare
+``writer``  a character model that one core trained in eighteen minutes: writes Shakespeare
 ``student`` a small character model of plain parts, to be broken
 =========== =================================================================================================
 
