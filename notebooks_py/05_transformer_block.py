@@ -11,8 +11,8 @@
 # In 2014 the best networks for images had about twenty layers. Everybody expected more layers to do better, and they
 # did worse: a plain network of 56 layers made more mistakes than one of 20, *even on the pictures it was trained on*
 # ([He et al. 2015](https://arxiv.org/abs/1512.03385), figure 1). So the deep network had not memorised too much. It
-# could not be trained. In the same paper, one small change to every layer made networks of 152 layers trainable, and
-# they won that year's ImageNet competition.
+# could not be trained. In the same paper, one small change to every layer made a network of 152 layers trainable, and
+# with it the authors won the ImageNet competition of 2015, in which photographs are sorted into a thousand classes.
 #
 # Today's language models are about that deep; GPT-3 has 96 blocks ([Brown et al.
 # 2020](https://arxiv.org/abs/2005.14165), table 2.1). Attention makes up only a part of each block. This notebook
@@ -89,7 +89,7 @@ for layer in range(4):
 # | $X$, tokens in rows | `x` | (…, L, E) |
 # | $\bar x$, the mean token | `x.mean(dim=-2)` | (…, E) |
 #
-# $r$ is 0 if all tokens are the same, and near 1 if they have nothing in common.
+# $r$ is 0 if all tokens are the same, and larger the more they differ; it is never above 1.
 
 # %%
 def variation(x):  # (..., L, E): one number for each sequence
@@ -100,8 +100,9 @@ def variation(x):  # (..., L, E): one number for each sequence
 [round(variation(torch.tensor(rows)).item(), 3) for rows in ([[2.0, 3.0], [2.0, 3.0]], [[1.0, 0.0], [0.0, 1.0]])]
 
 # %% [markdown]
-# Now twelve layers of real attention with four heads each and random weights. Biases are left out, so that what we see
-# is averaging alone, and double precision lets us see very small differences.
+# Now twelve layers of real attention with four heads each and random weights. Biases are left out, so that nothing is
+# added to the averages; the value and output matrices are there, and treat all tokens alike. Double precision lets us
+# see very small differences.
 
 # %%
 names = sorted(set(words))
@@ -126,18 +127,20 @@ course.verdict("variation left after 12 layers", variation(attention_only[-1]).i
 # That settles prediction 1: nothing is left. After two layers the six words differ by less than one part in a thousand,
 # and at the end only rounding is left. What later layers cannot tell apart they have to treat alike. This is called
 # [**rank collapse**](../docs/glossary.md#r), because a matrix of equal rows has rank 1; [Dong et al.
-# 2021](https://arxiv.org/abs/2103.03404) proved that the differences shrink *doubly exponentially* in the number of
-# layers.
+# 2021](https://arxiv.org/abs/2103.03404) proved that the differences shrink *doubly exponentially*: the exponent itself
+# grows from layer to layer, as you see above. It is faster than in the example by hand, because real weights become
+# more even as the tokens become alike.
 #
 # ## The residual connection
 #
-# He et al. changed one thing. A layer no longer replaces its input. It computes what should be *added* to it:
+# He et al. changed one thing. A layer no longer replaces its input. It computes what should be *added* to it, and such
+# an $f$ is called a **branch**:
 #
 # $$y = x + f(x)$$
 #
 # This is the [**residual connection**](../docs/glossary.md#r). Watch the same twelve layers with it and without it.
-# Each dot is a word, drawn by its direction only, in the plane in which the six words differ most at the start. Dots on
-# top of one another show as rings.
+# Each dot is a word, drawn by its direction only, in the plane in which the six words differ most at the start (their
+# two first principal directions). Dots on top of one another show as rings.
 
 # %%
 with_residual = through(lambda layer, x: x + layer(x)[0], x)
@@ -180,8 +183,9 @@ for name, states in (("f(x)", attention_only), ("x + f(x)", with_residual)):
 course.verdict("variation left with the residual connection", variation(with_residual[-1]).item(), above=0.5)
 
 # %% [markdown]
-# The sum does something for training, too. By the sum rule the gradient of $y$ with respect to $x$ is $1 + f'(x)$, and
-# the 1 carries it past every layer, whatever the layer does. Take twelve layers with the slope $f'(x) = 0.1$:
+# The sum does something for training, too. By the sum rule the gradient of $y$ with respect to $x$ is $1 + f'(x)$.
+# While the slopes of the branches are small, the 1 carries the gradient past every layer. Take twelve layers with the
+# slope $f'(x) = 0.1$:
 
 # %%
 start = torch.tensor(1.0, requires_grad=True)
@@ -440,8 +444,8 @@ Block = check.Block.use(Block)
 # </details>
 
 # %% [markdown]
-# Your block and the package's are the same: names of the weights, outputs, gradients. Post-norm is the same four parts
-# with another pair of lines.
+# Are your block and the package's the same, in the names of the weights, the outputs and the gradients? Post-norm is
+# the same four parts with another pair of lines.
 
 # %%
 class PostNormBlock(Block):
@@ -479,9 +483,10 @@ plotting.show(
 
 
 # %% [markdown]
-# Read the sizes along the line. Post-norm brings them back to 1 after every sum. In pre-norm they grow from block to
-# block, so a pre-norm model needs **one more norm after its last block**, before anything reads the stream. Your stack
-# below has it.
+# Read the sizes along the line. Post-norm brings them back to 1 after every sum. In pre-norm nothing holds them: they
+# grow a little in this one block, and over 24 blocks about threefold (*Quieter branches* below measures it). So a
+# pre-norm model needs **one more norm after its last block**, before anything reads the stream. Your stack below has it
+# for all kinds of block; post-norm would not need it.
 #
 # ## Break it: where the `x +` goes
 #
@@ -530,9 +535,9 @@ plotting.show(
 # %% [markdown]
 # ## A stack of blocks
 #
-# Now the question of the title, with your blocks. A digit of 28 × 28 pixels is cut into 16 squares, and each square of
-# 7 × 7 pixels becomes a token (notebook 06 is about that). The tokens pass through a stack of blocks and one last norm;
-# their mean decides about the digit.
+# Now the question of the beginning, with your blocks. A digit of 28 × 28 pixels is cut into 16 squares, and each square
+# of 7 × 7 pixels becomes a token (notebook 06 is about that). The tokens pass through a stack of blocks and one last
+# norm; their mean decides about the digit.
 
 # %%
 images, labels = mnist("train")
@@ -557,9 +562,10 @@ class Stack(nn.Module):
 
 
 # %% [markdown]
-# Four kinds of block. The fourth keeps the residual connections and drops the norms. First look at the stacks before
-# any training, with twelve blocks and four [**seeds**](../docs/glossary.md#s): how much of the variation between the 16
-# tokens of a digit is left after each block, and how large is the gradient that reaches the first block?
+# Four kinds of block: pre-norm, post-norm, the slip `NoResidual`, and one that keeps the residual connections and drops
+# the norms. First look at the stacks before any training, with twelve blocks and four
+# [**seeds**](../docs/glossary.md#s): how much of the variation between the 16 tokens of a digit is left after each
+# block, and how large is the gradient of the first block's feed-forward network?
 
 # %%
 class NoNorm(Block):
@@ -591,7 +597,7 @@ plotting.bands(
     left, x=range(13), xlabel="after block", ylabel="variation left", title="16 tokens of a digit", logy=True
 )
 plotting.show(
-    "Without the residual the variation falls by many orders of magnitude within three blocks; the other three stay near 1."
+    "Without the residual the variation falls by many orders of magnitude within four blocks; the others keep more than half."
 )
 course.verdict("no residual: largest variation after 12 blocks", left["no residual"][:, -1].max().item(), below=1e-5)
 for kind in ("pre-norm", "post-norm", "no norm"):
@@ -622,8 +628,7 @@ course.verdict(
 
 # %% [markdown]
 # A surprise: without residual connections the gradient that arrives is *not* small. With every seed it is larger than
-# in the post-norm stack. So vanishing gradients are not what is wrong with this stack before training. Let us see what
-# it learns.
+# in the post-norm stack. So the size of this gradient does not tell which stack will learn. Let us see which one does.
 #
 # ## Train it: depth, with and without
 #
@@ -690,8 +695,8 @@ course.verdict(
 
 
 # %% [markdown]
-# That settles prediction 2: with residual connections the twelve blocks learn, and without them they stay near the
-# dotted line of a model that knows nothing. Two blocks can do without.
+# That settles prediction 2: with residual connections the training loss of the twelve blocks falls, and without them it
+# stays near the dotted line of a model that knows nothing. Two blocks learn without them.
 #
 # ### Is rank collapse the reason?
 #
@@ -725,10 +730,11 @@ course.verdict(
 )
 
 # %% [markdown]
-# This stack keeps its tokens apart, its first gradient is not small, and it learns next to nothing either. So rank
-# collapse cannot be the whole story: the residual connection does a second job, and it is the one that He et al. needed
-# it for. Why plain deep networks are so hard to train, even where the gradient is of a good size, is not settled by
-# anything measured here.
+# This stack keeps its tokens apart and has no small first gradient, and it ends far above pre-norm as well: three of
+# its four seeds stay near the dotted line, and one comes down a little. So equal tokens are not the only thing that
+# keeps a deep stack without residual connections from learning. One control is missing, and it is two lines of code:
+# the same stack of feed-forward networks *with* the residual connection. Predict what it does, then train it. Why plain
+# deep networks are so hard to train is not settled by anything measured here.
 #
 # ## What the order is worth
 #
@@ -749,15 +755,16 @@ course.verdict("loss of post-norm minus pre-norm, lower end", low_end(ends["post
 
 
 # %% [markdown]
-# Both orders learn, and in these 80 steps pre-norm is ahead. The first transformers were post-norm and were trained
-# with a [**warm-up**](../docs/glossary.md#w), a learning rate that rises from near 0 in the first few thousand steps:
-# Xiong et al. (section 3) show that their post-norm model needs it and that pre-norm does not. Our runs are much too
-# short to measure a warm-up.
+# In these 80 steps and at this learning rate pre-norm is ahead. Post-norm falls at first just as fast, then comes back
+# up, and learns unsteadily. The first transformers were post-norm and were trained with a
+# [**warm-up**](../docs/glossary.md#w), a learning rate that rises from near 0 in the first few thousand steps: Xiong et
+# al. (section 3) show that their post-norm model needs it and that pre-norm does not. Our runs are much too short to
+# measure a warm-up.
 #
 # ### And without any norm?
 #
-# A third stack, `NoNorm`, keeps the residual connections and drops the norms. Trained as above it sometimes learns, and
-# sometimes its numbers grow too large for float32 and turn into NaN, "not a number". Which seed fails depends on
+# A third stack, `NoNorm`, keeps the residual connections and drops the norms. In such a stack the numbers can grow too
+# large for float32 and turn into NaN, "not a number". Whether a run gets that far depends on its seed and even on
 # rounding, so we measure what leads there: how many times larger is the stream after the last block than before the
 # first, during the first four steps with a learning rate of 0.01?
 
@@ -790,8 +797,8 @@ course.verdict(
 
 # %% [markdown]
 # Without norms each block multiplies what the block before it has enlarged. A step that enlarges the weights of every
-# block a little is therefore felt twelve times over. A norm brings the input of each branch back to size 1, so that the
-# sizes of the branches add up instead of multiplying.
+# block a little is therefore felt in every one of them. A norm brings the input of each branch back to size 1, so that
+# the sizes of the branches add up instead of multiplying.
 
 # %% [markdown]
 # ## Today
@@ -814,9 +821,10 @@ course.verdict(
 #   moves information between tokens.
 # - Pre-norm leaves the stream untouched from end to end and needs one norm after the last block; post-norm has the
 #   norms on the stream.
-# - Here, twelve blocks without residual connections learned next to nothing, with attention or without it, although
+# - Here, twelve blocks without residual connections ended far above pre-norm, with attention or without it, although
 #   their first gradient was not small.
-# - Here, pre-norm learned faster than post-norm, and without norms the stream ran away within a few steps.
+# - Here, pre-norm learned faster than post-norm, and at a learning rate of 0.01 the stream without norms ran away
+#   within four steps.
 #
 # ## Check yourself
 #
@@ -960,9 +968,10 @@ check.pre_norm_block(pre_norm_block)
 #
 # ### The gradient of the last block
 #
-# Why is post-norm harder to start? Xiong et al. (section 3.3) derive that at initialisation the gradient of the last
-# feed-forward network shrinks with the depth $N$ in pre-norm, as $1/\sqrt N$, and does not in post-norm. From 3 to 48
-# blocks that predicts a factor of 1/4 for pre-norm. The verdicts allow a factor of two:
+# Xiong et al. (section 3.3) derive that at initialisation the gradient of the last feed-forward network shrinks with
+# the depth $N$ in pre-norm, as $1/\sqrt N$, and does not in post-norm. From 3 to 48 blocks that predicts a factor of
+# 1/4 for pre-norm. The verdicts allow a factor of two. Note that at 12 blocks, the depth that we trained, the two
+# gradients are about equal, so they do not explain the difference that we saw:
 
 # %%
 def last_gradient(kind, depth, seed):
