@@ -35,7 +35,7 @@ def attention_head(
     """
     (L, E), D, cell = x.shape, query.shape[1], _CELL
     margin, gap = 0.75, 1.0  # room for the words on the left, and for an arrow
-    low, top = 0.35, 0.35 + L * cell + 1.0  # the lower edge of both rows of tensors
+    low, top = 0.8, 0.8 + L * cell + 1.0  # the lower edge of both rows of tensors
     at_scores = margin + max(E, D) * cell + gap
     at_weights = at_scores + L * cell + gap
     at_output = at_weights + L * cell + 0.75
@@ -49,6 +49,9 @@ def attention_head(
     products = tensor(at_scores, low, scores, name=_named("scores", scores))
     shares = tensor(at_weights, low, weights, name=_named("weights", weights), fill="weight", shade=True, digits=2)
     result = tensor(at_output, low, output, name=_named("output", output), fill="output")
+    for at in (at_scores, at_weights):
+        for j, word in enumerate(words):
+            sheet.ax.text(at + (j + 0.5) * cell, low - 0.07, word, rotation=90, ha="center", va="top", fontsize=8)
     sheet.arrow(inputs["bottom"], (inputs["bottom"][0], asks["top"][1]), "× $W_q$")
     level = answers["left"][1]
     sheet.arrow((inputs["right"][0], level), answers["left"], "× $W_k$")
