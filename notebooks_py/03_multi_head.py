@@ -104,13 +104,14 @@ for sentence in (words, turned):
     print(" ".join(sentence), [round(y, 3) for y in received(sentence, own_channel, 5, 5).tolist()])
 
 # %% [markdown]
-# The two sentences give the same output. From it, nobody can say who chased whom. The head would have to favour one
-# of the two, and what it favours in one answer it loses in the other.
+# The two sentences give the same output. From it, nobody can say who chased whom. With unequal
+# scores the subject gets a larger share, and the answer to *who* becomes clearer, but the answer to *whom* fades.
 #
-# How much? Let the subject get the share $t$ and the object $1 - t$, and let both hand over random numbers of
-# variance 1 that have nothing to do with each other. All that is left is the average $y = t s + (1 - t) o$. The best
-# that one can do is to multiply it by a fitting number, one for each answer. We draw 10,000 sentences and let least
-# squares find these numbers.
+# How well can one row of weights answer both? Two known nouns are a special case, so we take the general one: the
+# subject hands over a random number $s$ of variance 1, the object another one, $o$, in the same channel, and the two
+# are independent. With the share $t$ for the subject, all that arrives is the average $y = t s + (1 - t) o$. A later
+# matrix can multiply it, by one factor for the first answer and by another for the second. We draw 10,000 sentences
+# and let **least squares** find the two factors with the smallest mean squared error.
 
 # %%
 s, o = torch.randn(2, 10_000, 1, generator=torch.Generator().manual_seed(0)).double()  # subject and object
@@ -138,16 +139,17 @@ plotting.show(
 )
 
 # %% [markdown]
-# Up to the sampling error the sum is 1, wherever the head leans. It is a theorem: the best factor is $a = t / (t^2 + (1-t)^2)$, the errors are
+# Up to the sampling error the sum is 1, whatever the share. It is a theorem: the best factor is $a = t / (t^2 +
+# (1-t)^2)$, the errors are
 #
 # $$\frac{(1-t)^2}{t^2 + (1-t)^2} \quad\text{and}\quad \frac{t^2}{t^2 + (1-t)^2},$$
 #
-# and they add up to 1. Not knowing anything would cost $1 + 1$. So one head answers one of two questions, or half of
-# each, and its mean error never falls below **0.5**.
+# and they add up to 1. Not knowing anything would cost $1 + 1$. So a head that answers one question well answers the
+# other badly, and its mean error, apart from sampling error, never falls below **0.5**.
 #
-# Another way to say it uses the **rank** of a matrix, the number of rows that are not combinations of the others.
-# *chased* wants two different rows of weights, one for each answer. A head has one row, and all its channels share
-# it.
+# Another way to say it uses the **rank** of a matrix, the largest number of rows none of which is a combination of
+# the rest. *chased* wants two different rows of weights, one for each answer. A head has one row, and all its
+# channels share it.
 
 # %%
 wanted = torch.zeros(2, 6)  # one row of weights for each answer
@@ -166,6 +168,7 @@ print(
 #
 # ## Heads as a loop
 #
+# The package's `dot_product_scores(q, k)` divides by $\sqrt D$ already, and `attend` takes the softmax and the average.
 # Each head gets three small matrices of its own, from the $E$ features of a word down to $D = E/H$. $E$ is the
 # [**embedding dimension**](../docs/glossary.md#e), $H$ the number of heads and $D$ the head dimension.
 
@@ -319,7 +322,8 @@ per_head.shape
 # ## Break it: a view without the transpose
 #
 # `x.view(B, H, L, D)` has the right shape, too, so nothing complains. Number all features of our sentence and see
-# where they land, with the right split and merge above and the two classic mistakes below.
+# where they land (a brick shows the token that its number belongs to), with the right split and merge above and the
+# two classic mistakes below.
 
 # %%
 numbered = torch.arange(L * E).view(B, L, E)  # feature e of token i is number i·E + e
@@ -361,13 +365,14 @@ for ax, (title, reach) in zip(axes, reaches.items(), strict=True):
     ahead, past = reach.triu(1).sum(), reach.tril().sum()
     print(f"{title}: {ahead} of 15 future tokens seen, {past} of 21 past and present ones")
 plotting.show(
-    "Three masks of influence. Right: a triangle. Both mistakes have ticks above the diagonal and gaps below it."
+    "Three masks of influence. Right: a triangle. Both mistakes have ticks above the diagonal and gaps on or below it."
 )
 
 
 # %% [markdown]
-# Every tick above the diagonal is a look into the future, in spite of the mask. And below it, part of the past is out
-# of reach. A training loss that was measured while looking ahead means nothing.
+# Every tick above the diagonal is a look into the future, in spite of the mask. And on or below it, part of the
+# present and past is out of reach. A training loss that was measured while looking ahead is not the loss that the
+# model will have in use.
 
 # %% [markdown]
 # ## The class
@@ -379,8 +384,9 @@ plotting.show(
 # bias. Its `forward` takes `x`, (B, L, E), and returns two things: the output after `out_proj`, (B, L, E), and the
 # weights of each head, (B, H, L, S).
 #
-# - Queries come from `x`. Keys and values come from `context`, (B, S, E); where it is None they come from `x`, too.
-# - Each head scales its scores by $1/\sqrt D$, where D is the head dimension, E/H.
+# - Queries come from `x`. Keys and values come from `context`, (B, S, E), which has S tokens; where it is None they
+#   come from `x`, too.
+# - Each head scales its scores by $1/\sqrt D$, once, where D is the head dimension, E/H. (`dot_product_scores` does so.)
 # - `attn_mask` is None or Boolean, (L, S), the same for all heads and examples, True where a query may attend. No row
 #   of it is empty.
 #
@@ -486,9 +492,10 @@ print("outputs, weights and gradients agree")
 # %% [markdown]
 # ## What heads cost
 #
-# Heads cost nothing in parameters or multiplications. There are four projections, $4LE^2$ multiply-adds, and two
-# products that involve the weights, $2L^2E$, whatever $H$ is. (A multiply-add counts as two
-# [**FLOPs**](../docs/glossary.md#f).) What grows is the number of attention weights.
+# Heads cost nothing in parameters or in the multiplications of matrices. There are four projections, $LE^2$
+# multiply-adds each, and two products that involve the weights, $L^2E$ each, whatever $H$ is. (A multiply-add counts
+# as two [**FLOPs**](../docs/glossary.md#f).) What grows is the number of attention weights, and with it the work of
+# the softmax, which this counter leaves out.
 
 # %%
 sentence = torch.randn(1, 6, 12)  # (B, L, E)
@@ -517,11 +524,12 @@ for h in range(H):
 figure, axes = plt.subplots(1, 2, figsize=(7.0, 3.0), layout="constrained")
 for ax, (name, effect) in zip(axes, effects.items(), strict=True):
     plotting.heatmap(effect, title=name, xlabel="silenced head", ylabel="slice of the output", ax=ax)
-plotting.show("Two tables. Without the output projection only the diagonal is bright; with it, all cells are.")
+plotting.show("Two tables. Without the output projection only the diagonal is not 0; with it, no cell is.")
 
 
 # %% [markdown]
-# Without it, head $h$ can write into slice $h$ and nowhere else: three small layers that never meet.
+# Without it, head $h$ can write into slice $h$ and nowhere else: three small layers that never meet. With it, even
+# with this random $W^O$, every head reaches every slice.
 
 # %% [markdown]
 # ## Train: two questions at once
@@ -562,9 +570,9 @@ class Finder(nn.Module):
 
 
 # %% [markdown]
-# The loop is that of notebook 02, with **Adam** as the optimiser. One line is new: `LinearLR` lowers the learning
-# rate to 0 along the way, so that the last steps no longer jump about. The **mean squared error** is the loss. Values
-# have variance 1, so knowing nothing costs 1.
+# The loop is that of notebook 02, with Adam as the optimiser, which notebook 02 explains. One line is new: `LinearLR`
+# lowers the learning rate to 0 along the way, so that the last steps no longer jump about. The **mean squared error**
+# is the loss. Values have variance 1, so knowing nothing costs 1.
 
 # %%
 def train(model, seed, steps=300, half=8):
@@ -618,9 +626,12 @@ plotting.show(
 
 
 # %% [markdown]
-# One head has the floor that you derived, 0.5. (A measured error may lie below it by the sampling error of 2048 test
-# items, about 1 %.) Two heads have none. Your first prediction is settled by the 95 % interval of the difference
-# between the errors of 8 heads and of 2, over five pairs with the same seed.
+# One head has the floor of the theorem, 0.5. (On 2048 test items a measured error scatters by about 0.005, and the bound
+# 0.48 leaves room for four times that.) Two heads have no such floor.
+#
+# For your first prediction, compare the printed errors. Are the differences more than chance? Both models of a pair have
+# the same seed, so we subtract their errors, seed by seed. The 95 % interval then says where the true mean difference
+# lies (Student's t, as in notebook 02; the bars in the picture are standard errors).
 
 # %%
 def interval(differences):  # 2.776: the 97.5 % quantile of Student's t with 4 degrees of freedom
@@ -638,9 +649,12 @@ course.verdict("2 heads minus 1 head, upper end of the interval", difference((2,
 course.verdict("8 heads of 2 minus 2 heads of 8, lower end of the interval", difference((8, 2), (2, 8))[0], above=0)
 
 # %% [markdown]
-# So from two heads on, more heads did worse. Is it because there are more of them, or because each is smaller? In
-# this comparison both change together, and such a comparison cannot tell. It needs a **control**: change the number
-# alone. We keep 8 features for each head and let the layer grow.
+# So eight heads did worse than two, and, as the printed errors show, worse even than one. Is it because there are
+# more of them, or because each is smaller? Both changed together, so this comparison cannot tell. What would you run
+# to find out?
+#
+# A **control** keeps the size of a head and changes the number: 8 features for each head, while the layer grows. (The
+# width cannot stay the same then. No single experiment changes the number and nothing else.)
 
 # %% tags=["nbval-ignore-output"]
 for num_heads in (4, 8):
@@ -665,13 +679,14 @@ course.verdict("8 heads: size 2 minus size 8, lower end of the interval", differ
 course.verdict("8 heads of 8 minus 2 heads of 8, upper end of the interval", difference((8, 8), (2, 8))[1], below=0.05)
 
 # %% [markdown]
-# The second prediction is settled as well: it is the **size**. Eight heads of 8 features answer both questions; eight
-# heads of 2 do not. (The bound of 0.05 is a tenth of what one head loses against two.)
+# The second prediction is settled as well, as far as this control carries: many heads do no harm if each keeps its
+# **size**. Eight heads of 8 features answer both questions; eight heads of 2 do not. (The bound of 0.05 is a tenth of
+# what one head loses against two.)
 #
-# A head of 2 features has 2 numbers to tell 8 keys apart, and its matrix of scores has rank 2 at most.
-# [Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028) call this the
-# [**low-rank bottleneck**](../docs/glossary.md#l). It also has only 2 numbers to hand over. Which of the two limits did
-# the damage here, we have not measured.
+# A head of 2 features has 2 numbers to tell 8 keys apart: whatever queries come, the scores that they give form a
+# matrix of rank 2 at most. [Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028) call this the [**low-rank
+# bottleneck**](../docs/glossary.md#l). Such a head also has only 2 numbers to hand over. We have not measured which
+# of the two limits did the damage here.
 
 # %% [markdown]
 # ## Look: who does what
@@ -692,9 +707,9 @@ plotting.heatmap(
 plotting.show("Shares of weight on who, whom and the other items, for one, two and four heads.")
 
 # %% [markdown]
-# Two heads have shared the work, one question each, and nobody told them to. The single head gave itself to one question
-# and gave up the other. The four heads, which are smaller, share the questions as well, but more of their weight leaks to
-# items that were not asked for. This is a single run of each: which head takes which question depends on the seed.
+# Two heads have shared the work, one question each, and nobody told them to. The single head gave itself to one
+# question and gave up the other. The four heads, which are smaller, share the questions as well, but more of their
+# weight leaks to items that were not asked for. This is a single run of each.
 
 # %% [markdown]
 # ## Break it: the head-size trap
@@ -716,8 +731,8 @@ for num_heads in (1, 2, 4, 8, 16):
         print(f"{num_heads:2} heads, {name:12}: variance {scores.var():.3f}, entropy {entropy:.2f}")
 
 # %% [markdown]
-# The entropy says how widely a row looks, in [**nats**](../docs/glossary.md#n): it is $\ln 64$ for an even look at 64
-# keys. With the wrong scale, more heads mean blurrier heads.
+# The entropy says how widely a row looks, in [**nats**](../docs/glossary.md#n): it is $\ln 64$ for equal weights on
+# 64 keys. With the wrong scale, more heads mean blurrier heads.
 
 # %%
 spread["an even look: ln 64"] = [(1, math.log(keys)), (16, math.log(keys))]
@@ -780,14 +795,15 @@ plotting.show("Steps to a loss of 0.3 for five seeds: with eight heads the wrong
 
 
 # %% [markdown]
-# So here the trap costs time. How much depends on the setting: this is one task and one learning rate.
+# So here the trap costs time. How much depends on the setting: this is one task and one learning rate. The printed
+# losses at the end overlap for 8 heads, so we say nothing about where the two scales would end up.
 
 # %% [markdown]
 # ## Today
 #
 # - The first transformer ([2017](https://arxiv.org/abs/1706.03762)) had 8 heads of 64 features, **BERT**
-#   ([2018](https://arxiv.org/abs/1810.04805), the base version) 12 of 64, and **GPT-3** ([2020](https://arxiv.org/abs/2005.14165)) 96
-#   of 128. The number grew much faster than the size.
+#   ([2018](https://arxiv.org/abs/1810.04805), the base version) 12 of 64, and **GPT-3**
+#   ([2020](https://arxiv.org/abs/2005.14165)) 96 of 128. The number grew much faster than the size.
 # - **Llama 3** ([2024](https://arxiv.org/abs/2407.21783)) in its version of 8 billion parameters has 32 query heads,
 #   but only 8 heads of keys and values: four neighbours share one. This is [**grouped-query
 #   attention**](../docs/glossary.md#g) ([Ainslie et al. 2023](https://arxiv.org/abs/2305.13245)), and it makes the
@@ -803,8 +819,8 @@ plotting.show("Steps to a loss of 0.3 for five seeds: with eight heads the wrong
 # - A head has one row of weights for all its channels. Two answers that use the same channels need two rows; one
 #   head's mean error stays at 0.5.
 # - Split is `view`, then `transpose`; merge undoes it. A slip keeps the shape and breaks the mask.
-# - Heads cost no parameters and no multiplications. At a fixed width, more heads are smaller heads, and in our task
-#   the size did the damage, not the number.
+# - Heads cost no parameters and no multiplications. At a fixed width, more heads are smaller heads. In our task eight
+#   small heads failed, and eight that kept their size did as well as two.
 # - The scale belongs to the head's size. The wrong one cost eight heads extra steps.
 
 # %% [markdown]
@@ -840,8 +856,9 @@ plotting.show("Steps to a loss of 0.3 for five seeds: with eight heads the wrong
 # %% [markdown]
 # ## Optional: a bias from the activations
 #
-# A score may add a bias. A **constant** one, a number for each position, is trained and then fixed. An **in-context**
-# one is computed from what the tokens say: $b_j = w_h \cdot k_j$, "how worth looking at is this key, whoever asks".
+# A score may add a bias. A **constant** one, a number for each position, is trained and then the same for every
+# sentence. An **in-context** one is computed from what the tokens say: $b_j = w_h \cdot k_j$, "how worth looking at
+# is this key, whoever asks".
 #
 # The package's layer takes its score as a [**recipe**](../docs/glossary.md#r), a function that is called with the
 # number of heads and their size.
@@ -888,8 +905,8 @@ for name, layer in layers.items():
     print(f"{name}: the weights follow the words: {follows}")
 
 # %% [markdown]
-# A key bias needs no special kernel: append the bias to the keys and a constant to the queries, and it is plain SDPA
-# with one extra feature.
+# A key bias needs no special kernel: append the bias to the keys and a constant to the queries, and it is plain SDPA,
+# torch's fused attention, with one extra feature.
 
 # %%
 q, k, v = torch.randn(3, 2, H, L, D).unbind()
@@ -938,7 +955,7 @@ print("shared:", first.score.weight is second.score.weight)
 #
 # Like torch's layer, most GPTs make queries, keys and values with one matrix. `packed` is (B, L, 3·E), and its last
 # axis holds $E$ features for the queries, then $E$ for the keys, then $E$ for the values. Split all three into
-# `num_heads` heads, which divides E, and return them in this order, (B, H, L, D) each.
+# `num_heads` heads (this number divides E), and return them in this order, (B, H, L, D) each.
 
 # %%
 def split_packed(packed, num_heads):  # (B, L, 3·E)
@@ -973,8 +990,9 @@ check.split_packed(split_packed)
 #
 # Write a recipe for a score (`KeyBiasScore` in the optional section is one). Each head learns how sharply it looks:
 # $q_i \cdot k_j / \sqrt{D}$ is divided by the head's own temperature, $e^{t_h}$. The $t_h$ are trained, together in
-# one parameter named `log_temperature`, one for each head, and start where they change nothing. Return the scores,
-# (B, H, L, S), without a softmax. `attn_mask` and `query_offset` are handed to every score; this one ignores both.
+# one parameter named `log_temperature`, one for each head, in whatever shape serves you, and start where they change
+# nothing. Return the scores, (B, H, L, S), without a softmax. `attn_mask` and `query_offset` are handed to every
+# score; this one ignores both.
 
 # %%
 class TemperedScore(nn.Module):
@@ -1060,11 +1078,12 @@ check.grouped_attention(grouped_attention)
 #
 # ### Exercise 7 · hard · 15 minutes
 #
-# Break our heads: write the *test* of exercise 6. `attention(query, key, value, w_o, num_heads)` is somebody's version
-# of it: from (B, L, H·D), (B, S, G·D), (B, S, G·D) and (E, E), where E = H·D, it gives (B, L, E). The first H/G query
-# heads share the first key and value head, the next H/G the second, and so on; the result is `heads @ w_o`; there is no
-# mask. Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong.
-# Your test has to accept every right version and reject each of 26 faulty ones; you are told which survive.
+# Break our heads: write the *test* of exercise 6. `attention(query, key, value, w_o, num_heads)` is somebody's
+# version of it: from (B, L, H·D), (B, S, G·D), (B, S, G·D) and (E, E), where E = H·D, it gives (B, L, E). The first
+# H/G query heads share the first key and value head, the next H/G the second, and so on; the scores are scaled by
+# $1/\sqrt D$; the result is `heads @ w_o`; there is no mask. Raise an AssertionError (`assert …`, or
+# `torch.testing.assert_close(got, expected)`) where the version is wrong. Your test has to accept every right version
+# and reject each of 26 faulty ones; you are told which survive.
 
 # %%
 def test_heads(attention):  # a version to be tested
@@ -1090,7 +1109,7 @@ check.test_heads(test_heads)
 #
 # ```python
 # def test_heads(attention):
-#     B, L, S, H, G, D = 2, 5, 7, 6, 2, 3
+#     B, L, S, H, G, D = 4, 5, 7, 6, 2, 3
 #     query, key, value = torch.randn(B, L, H * D), torch.randn(B, S, G * D), torch.randn(B, S, G * D)
 #     w_o = torch.randn(H * D, H * D)
 #     heads = []
@@ -1127,7 +1146,8 @@ check.test_heads(test_heads)
 # </details>
 #
 # **3. (hard, 10 minutes)** The task asks three questions instead of two. What is one head's floor, and what is two
-# heads'? Change `questions` and measure.
+# heads'? Change `questions` and measure. (Query and target then have 24 features, so the heads need $24/H$ features
+# each, and a token has to be filled up to 24.)
 #
 # <details><summary>Answer</summary>
 #

@@ -20,7 +20,7 @@ def test_a_head_shows_every_tensor_with_its_shape():
         assert shown.count(number) == tensor.numel(), name
         title = "keyᵀ (2, 5)" if name == "key" else f"{name} {tuple(tensor.shape)}"
         assert shown.count(title) == 1
-    assert [shown.count(word) for word in "abcde"] == [2] * 5
+    assert [shown.count(word) for word in "abcde"] == [4] * 5
 
 
 def test_keys_stand_above_the_scores_that_they_give():

@@ -1,6 +1,7 @@
 """Diagrams of attention heads: one head as data flow, inputs beside targets, heads as coloured bricks."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from jaxtyping import Float, Int
 from matplotlib.figure import Figure
@@ -34,21 +35,23 @@ def attention_head(
     """
     (L, E), D, cell = x.shape, query.shape[1], _CELL
     margin, gap = 0.75, 1.0  # room for the words on the left, and for an arrow
-    low, top = 0.35, 0.35 + L * cell + 1.0  # the lower edge of both rows of tensors
+    low, top = 0.8, 0.8 + L * cell + 1.0  # the lower edge of both rows of tensors
     at_scores = margin + max(E, D) * cell + gap
     at_weights = at_scores + L * cell + gap
     at_output = at_weights + L * cell + 0.75
     sheet = Sheet(at_output + D * cell + 0.25, top + L * cell + 0.85, "One head: every word asks, answers, hands over")
-    inputs = sheet.tensor(margin, top, x, name=_named("x", x), rows=words, cell=cell)
-    asks = sheet.tensor(margin, low, query, name="", fill="query", rows=words, cell=cell)
+    tensor = partial(sheet.tensor, cell=cell)
+    inputs = tensor(margin, top, x, name=_named("x", x), rows=words)
+    asks = tensor(margin, low, query, name="", fill="query", rows=words)
     sheet.text(margin + D * cell + 0.12, low + 0.5 * cell, _named("query", query), align="left")
-    answers = sheet.tensor(at_scores, top, key.T, name=_named("keyᵀ", key.T), fill="key", cell=cell)
-    hands = sheet.tensor(at_output, top, value, name=_named("value", value), fill="value", cell=cell)
-    products = sheet.tensor(at_scores, low, scores, name=_named("scores", scores), cell=cell)
-    shares = sheet.tensor(
-        at_weights, low, weights, name=_named("weights", weights), fill="weight", shade=True, cell=cell, digits=2
-    )
-    result = sheet.tensor(at_output, low, output, name=_named("output", output), fill="output", cell=cell)
+    answers = tensor(at_scores, top, key.T, name=_named("keyᵀ", key.T), fill="key")
+    hands = tensor(at_output, top, value, name=_named("value", value), fill="value")
+    products = tensor(at_scores, low, scores, name=_named("scores", scores))
+    shares = tensor(at_weights, low, weights, name=_named("weights", weights), fill="weight", shade=True, digits=2)
+    result = tensor(at_output, low, output, name=_named("output", output), fill="output")
+    for at in (at_scores, at_weights):
+        for j, word in enumerate(words):
+            sheet.ax.text(at + (j + 0.5) * cell, low - 0.07, word, rotation=90, ha="center", va="top", fontsize=8)
     sheet.arrow(inputs["bottom"], (inputs["bottom"][0], asks["top"][1]), "× $W_q$")
     level = answers["left"][1]
     sheet.arrow((inputs["right"][0], level), answers["left"], "× $W_k$")
