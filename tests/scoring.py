@@ -11,7 +11,6 @@ from sciformer import (
     EnergyWellScore,
     NormalizedScore,
     RotaryScore,
-    WindowedScore,
 )
 from sciformer.fast import attention
 from sciformer.teach.properties import random_qkv
@@ -23,13 +22,6 @@ RECIPES = {
     "distance to each side on a grid": partial(DistanceBiasedScore, each_side=True, width=3),
     **{f"normalised {name}": partial(NormalizedScore, score=recipe) for name, recipe in SCORES.items()},
     **{f"rotary {name}": partial(RotaryScore, score=recipe) for name, recipe in SCORES.items()},
-    **{
-        f"windowed {name}": partial(WindowedScore, window=2, score=recipe)
-        for name, recipe in (SCORES | {"rotary": RotaryScore}).items()
-    },
-    "windowed distance to each side": partial(
-        WindowedScore, window=2, score=partial(DistanceBiasedScore, each_side=True)
-    ),
     "gaussian field": partial(EnergyWellScore, well="gaussian", form="field"),
     "inverse square field": partial(EnergyWellScore, well="inverse_square", form="field"),
     "softmax-exponential field": partial(EnergyWellScore, well="softmax_exponential", form="field"),

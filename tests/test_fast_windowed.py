@@ -25,7 +25,6 @@ from sciformer.fast.windowed import FEWEST_QUERIES
 from sciformer.functional import InputError
 from sciformer.teach.properties import random_qkv
 
-INNER = {name: recipe for name, recipe in RECIPES.items() if not name.startswith("windowed")}
 #: Long enough for several blocks, and no multiple of one.
 LONG = 3 * FEWEST_QUERIES + 35
 
@@ -62,7 +61,7 @@ def test_the_score_by_hand():
     [(False, LONG), (True, LONG), (True, 70), (True, 1)],
     ids=["both sides", "causal", "more", "one"],
 )
-@pytest.mark.parametrize("name", INNER)
+@pytest.mark.parametrize("name", RECIPES)
 def test_blocks_give_what_the_mask_gives(name, is_causal, length, masked):
     torch.manual_seed(0)
     query, key, value = (x.requires_grad_() for x in random_qkv(3, 2, length, LONG, 4))
@@ -70,7 +69,7 @@ def test_blocks_give_what_the_mask_gives(name, is_causal, length, masked):
     if masked:  # some rows keep no key inside the window
         attn_mask = torch.rand((length, LONG) if masked == "L S" else (3, 1, length, LONG)) < 0.3
     for window in (0, 5):
-        score = WindowedScore(2, 4, window=window, score=INNER[name]).double()
+        score = WindowedScore(2, 4, window=window, score=RECIPES[name]).double()
         probe, results = torch.randn(3, 2, length, 4).double(), []
         for path in (attention, readable_attention):
             output = path(score, query, key, value, attn_mask=attn_mask, is_causal=is_causal)[0]
