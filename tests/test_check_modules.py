@@ -29,6 +29,31 @@ def test_the_weights_are_the_given_ones_and_get_gradients():
     assert_close(weights["up.bias"].grad, torch.tensor([2.0, 2.0]).double())
 
 
+class Tied(nn.Module):
+    def __init__(self, first):
+        super().__init__()
+        self.first, self.second = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+        if first:
+            self.second.weight = self.first.weight
+        else:
+            self.first.weight = self.second.weight
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_tied_weights_may_be_tied_either_way(first):
+    weights = {"second.weight": torch.tensor([[0.0, 2.0], [1.0, 0.0]])}
+    assert_close(run_module(Tied, (first,), weights, torch.tensor([1.0, 3.0])), torch.tensor([2.0, 6.0]))
+
+
+def test_what_should_be_two_parameters_must_not_be_one():
+    weights = dict.fromkeys(("first.weight", "second.weight"), torch.eye(2))
+    with pytest.raises(WrongType, match=r"first\.weight and second\.weight are one and the same parameter"):
+        run_module(Tied, (True,), weights, torch.ones(2))
+
+
 class Unregistered(nn.Module):
     def __init__(self, width, height):
         super().__init__()

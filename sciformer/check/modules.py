@@ -32,8 +32,10 @@ def run_module(
     if not isinstance(module, nn.Module):
         called = f"{getattr(answer, '__name__', 'the answer')}({', '.join(map(str, arguments))})"
         raise WrongType(f"{called} gives {type(module).__name__}. Write a class that inherits from nn.Module.")
-    own = dict(module.named_parameters())
-    missing, unknown = sorted(weights.keys() - own.keys()), sorted(own.keys() - weights.keys())
+    own = dict(module.named_parameters(remove_duplicate=False))
+    known = {id(own[name]) for name in weights.keys() & own.keys()}  # one parameter may have two names: tied weights
+    missing = sorted(weights.keys() - own.keys())
+    unknown = sorted(name for name in own.keys() - weights.keys() if id(own[name]) not in known)
     if missing or unknown:
         says = []
         if missing:
@@ -45,6 +47,10 @@ def run_module(
                 "It has no parameters at all: a layer is found if it is an attribute, set after super().__init__()."
             )
         raise WrongType(" ".join(says))
+    names: dict[int, str] = {}
+    for name in weights:
+        if (other := names.setdefault(id(own[name]), name)) != name:
+            raise WrongType(f"{other} and {name} are one and the same parameter; two are wanted.")
     for name, weight in weights.items():
         if own[name].shape != weight.shape:
             given, wanted = tuple(own[name].shape), tuple(weight.shape)
