@@ -124,7 +124,7 @@ torch.testing.assert_close(unfolded, patches)
 #
 # Cut one picture into patches. `image` has shape (C, H, W) and may have several channels, as a colour picture has; `patch_size` is P and
 # divides both H and W, which may differ. The result has one row for each patch, in the order in which we read, and C·P·P pixels in each row:
-# all pixels of channel 0, row by row, then those of channel 1, and so on. Keep the dtype. The notebook goes on with your function.
+# all pixels of channel 0, row by row, then those of channel 1, and so on. The notebook goes on with your function.
 
 # %%
 def cut_into_patches(image, patch_size):  # (C, H, W), P
