@@ -66,6 +66,13 @@ class Renamed(nn.Module):
         self.down = nn.Linear(width, height)
 
 
+class Plain(nn.Module):
+    def __init__(self, width, height):
+        super().__init__()
+        self.up = nn.Module()
+        self.up.weight, self.up.bias = torch.ones(height, width), nn.Parameter(torch.zeros(height))
+
+
 class Turned(nn.Module):
     def __init__(self, width, height):
         super().__init__()
@@ -77,6 +84,10 @@ class Turned(nn.Module):
     [
         (lambda width, height: width, r"\(3, 2\) gives int\. Write a class that inherits from nn\.Module"),
         (Unregistered, r"up\.bias, up\.weight\. It has no parameters at all: a layer is found if"),
+        (
+            Plain,
+            r"missing: up\.weight\. up\.weight can be found, but as a plain tensor: an optimiser sees nn\.Parameter",
+        ),
         (Renamed, r"missing: up\.bias, up\.weight\. These are not asked for: down\.bias, down\.weight\."),
         (Turned, r"up\.weight has the shape \(3, 2\); \(2, 3\) is wanted"),
     ],

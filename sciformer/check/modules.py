@@ -42,7 +42,11 @@ def run_module(
             says.append(f"These parameters are missing: {', '.join(missing)}.")
         if unknown:
             says.append(f"These are not asked for: {', '.join(unknown)}.")
-        if missing and not own:
+        if plain := [name for name in missing if isinstance(_attribute(module, name), Tensor)]:
+            says.append(
+                f"{' and '.join(plain)} can be found, but as a plain tensor: an optimiser sees nn.Parameter only."
+            )
+        elif missing and not own:
             says.append(
                 "It has no parameters at all: a layer is found if it is an attribute, set after super().__init__()."
             )
@@ -56,3 +60,11 @@ def run_module(
             given, wanted = tuple(own[name].shape), tuple(weight.shape)
             raise WrongType(f"The parameter {name} has the shape {given}; {wanted} is wanted.")
     return functional_call(module.to(next(iter(weights.values()))), dict(weights), inputs, options)
+
+
+def _attribute(module: nn.Module, name: str) -> Any:
+    """What stands in a module under the name of a parameter, "blocks.0.weight", or None."""
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
