@@ -218,10 +218,11 @@ plotting.show("Boxes in a row: embedding, positions, causal blocks, norm, read-o
 # ### Exercise 1 · middle · 12 minutes
 #
 # Build it as a class. `positions(embed_dim, max_length)` makes a module; called with tokens (B, L, E) it returns them with the positions added.
-# `**block` are options for every `TransformerBlock(embed_dim, num_heads, bias=False, **block)`, which later sections need. Call a block with `is_causal=True`; it returns the
-# tokens and the attention weights. The last norm and the read-out have no bias either. Name the attributes `embedding`, `positions`,
-# `blocks`, `norm` and `read_out`, as in the package, so that its weights (its **state dict**, a dictionary by name) fit your model, and tie the read-out to the embedding. Return the logits, not probabilities. What you write
-# here is trained below; until it is right, the notebook goes on with the solution.
+# `**block` are options for every `TransformerBlock(embed_dim, num_heads, bias=False, **block)`, which later sections need. Call a block with
+# `is_causal=True`; it returns the tokens and the attention weights. The last norm and the read-out have no bias either. Name the attributes
+# `embedding`, `positions`, `blocks`, `norm` and `read_out`, as in the package, so that its weights (its **state dict**, a dictionary by name) fit your
+# model, and tie the read-out to the embedding. Return the logits, not probabilities. What you write here is trained below; until it is right, the
+# notebook goes on with the solution.
 
 # %%
 class GPT(nn.Module):
@@ -494,7 +495,8 @@ print(f"--- your model after {steps} steps\n{written(plain)}")
 
 # %% [markdown]
 # Pairs can nearly be pronounced, and threes make syllables and a short word now and then. Your model writes some of the very letters that the pairs
-# wrote. It has not copied the table: all texts are drawn with the same seed, so that similar probabilities give the same draw. Here are some steps of its writing, slowly, at $T = 0.5$: the probabilities, what the temperature makes of them, the draw, and the longer text.
+# wrote. It has not copied the table: all texts are drawn with the same seed, so that similar probabilities give the same draw. Here are some steps of
+# its writing, slowly, at $T = 0.5$: the probabilities, what the temperature makes of them, the draw, and the longer text.
 
 # %% tags=["nbval-ignore-output"]
 def one_step(text):  # the text so far; draws the next character at T = 0.5
@@ -685,11 +687,11 @@ settle("rotary")
 # %% [markdown]
 # ## Rung 2: normed queries and keys
 #
-# A dot product grows with the lengths of its vectors. When training makes queries and keys long, the softmax saturates: one key takes
-# all, and the gradient of the others vanishes (notebook 02 measured it). [**QK-norm**](../docs/glossary.md#q) (Henry et al. 2020; in large vision
-# models Dehghani et al. 2023) divides each query and each key by its length and multiplies it by $\sqrt D$, so that all are equally long. The scaled score then stays between
-# $-\sqrt D$ and $\sqrt D$ however large the weights become. It is insurance against scores that explode. Whether it also lowers the
-# loss of a small model is another question; guess before you run.
+# A dot product grows with the lengths of its vectors. When training makes queries and keys long, the softmax saturates: one key takes all, and the
+# gradient of the others vanishes (notebook 02 measured it). [**QK-norm**](../docs/glossary.md#q) (Henry et al. 2020; in large vision models Dehghani et
+# al. 2023) divides each query and each key by its length and multiplies it by $\sqrt D$, so that all are equally long. The scaled score then stays
+# between $-\sqrt D$ and $\sqrt D$ however large the weights become. It is insurance against scores that explode. Whether it also lowers the loss of a
+# small model is another question; guess before you run.
 
 # %% tags=["nbval-ignore-output"]
 def unit(x):  # (B, H, L, D): every vector gets the length √D
@@ -741,14 +743,14 @@ settle("squared ReLU")
 # %% [markdown]
 # ## Rung 4: Muon
 #
-# AdamW treats a matrix as a bag of single weights. But a matrix acts as a whole: it stretches some directions much and others
-# little. When its gradient is dominated by a few directions, these get nearly all of the step.
-# [**Muon**](../docs/glossary.md#m) (Jordan et al. 2024) makes the update *orthogonal*: it keeps its directions and sets all its
-# [singular values](https://en.wikipedia.org/wiki/Singular_value_decomposition), the strengths of the directions, to 1. With $G = U S V^\top$ that is $U V^\top$.
+# AdamW treats a matrix as a bag of single weights. But a matrix acts as a whole: it stretches some directions much and others little. When its gradient
+# is dominated by a few directions, these get nearly all of the step. [**Muon**](../docs/glossary.md#m) (Jordan et al. 2024) makes the update
+# *orthogonal*: it keeps its directions and sets all its [singular values](https://en.wikipedia.org/wiki/Singular_value_decomposition), the strengths of
+# the directions, to 1. With $G = U S V^\top$ that is $U V^\top$.
 #
 # An exact decomposition at every step would take too long. Muon uses an iteration of matrix products instead, which pushes every
 # singular value $s$ through the polynomial $as + bs^3 + cs^5$, five times. The result is only roughly orthogonal: most of them end between 0.7 and 1.2,
-# and the weakest stay below. Watch it on a matrix that is made up for the purpose, random numbers with four strong directions.
+# and the weakest stay below. The picture shows both for a gradient of your last model: that of a feed-forward matrix, on its last batch.
 
 # %%
 def orthogonalize(G):
@@ -760,12 +762,11 @@ def orthogonalize(G):
     return X
 
 
-torch.manual_seed(0)
-G = torch.randn(64, 4) @ torch.randn(4, 64) + 0.1 * torch.randn(64, 64)  # four directions are strong
+G = model.blocks[1].feed_forward.up.weight.grad.cpu()  # of the last batch of rung 3, (256, 64)
 values = {"gradient, divided by its largest": G, "after Muon's iteration": orthogonalize(G)}
 lines = {name: (S := torch.linalg.svdvals(M)).div(S[0] if M is G else 1).tolist() for name, M in values.items()}
 plotting.curves(lines, xlabel="direction, the strongest first", ylabel="singular value")
-plotting.show("The gradient's singular values drop after four; after Muon's iteration most lie between 0.7 and 1.2.")
+plotting.show("The gradient's singular values fall steeply; after Muon's iteration most lie between 0.7 and 1.2.")
 
 
 # %% [markdown]
@@ -891,8 +892,8 @@ settle("token shift")
 # %% [markdown]
 # ### The whole ladder
 #
-# Each dot is one of the five recorded seeds, each star your own run, each bar the mean ± one standard error. The dashed lines are the tables that count. Rank the
-# five ingredients by what they gain before you read on below the picture.
+# Each dot is one of the five recorded seeds, each star your own run, each bar the mean ± one standard error. The dashed lines are the tables that
+# count. Rank the five ingredients by what they gain before you read on below the picture.
 
 # %%
 counts = {f"counted {name}": to_beat[name] for name in ("pairs", "threes", "fours")}
@@ -909,10 +910,10 @@ course.verdict("your last rung minus your first, in spreads", (live["token shift
 #
 # ### What one CPU core can do
 #
-# nanoGPT, a well-known small GPT, reaches 1.4697 with 10.7 million parameters on a data-centre GPU
-# ([README](https://github.com/karpathy/nanoGPT)). The course's own recipe, your ladder and a little more (an optional section below climbs it), has 1.6 million
-# parameters and reads chunks of 256 characters, as nanoGPT does. It was trained on one core for ten and for 25 minutes. The comparison is a rough one: both keep
-# the last tenth of the text for validation, but nanoGPT's number is its best estimate on random chunks, ours the loss on all of it after the last step.
+# nanoGPT, a well-known small GPT, reaches 1.4697 with 10.7 million parameters on a data-centre GPU ([README](https://github.com/karpathy/nanoGPT)). The
+# course's own recipe, your ladder and a little more (an optional section below climbs it), has 1.6 million parameters and reads chunks of 256
+# characters, as nanoGPT does. It was trained on one core for ten and for 25 minutes. The comparison is a rough one: both keep the last tenth of the
+# text for validation, but nanoGPT's number is its best estimate on random chunks, ours the loss on all of it after the last step.
 
 # %%
 for arm in experiments.SHAKESPEARE["long"]:
@@ -959,10 +960,11 @@ ax.set_ylim(1, 2.2)
 plotting.show("Validation lies above training already at the dashed line where the first pass ends; then the gap widens.")
 
 # %% [markdown]
-# About half of the gap is there before any character has been read twice: the validation text is a different text, with other scenes and other
-# people. The other half opens in the later passes. Memory is the obvious suspect, but these numbers do not convict it: a model that improves may also come to
-# profit more from what is peculiar to the training text. In any case it does no visible harm here, since the validation loss falls to the end. nanoGPT reads each character about 80 times, and it trains with
-# [**dropout**](../docs/glossary.md#d): a fifth of the features is set to 0 at random in every step, so that the model cannot rely on any single one.
+# About half of the gap is there before any character has been read twice: the validation text is a different text, with other scenes and other people.
+# The other half opens in the later passes. Memory is the obvious suspect, but these numbers do not convict it: a model that improves may also come to
+# profit more from what is peculiar to the training text. In any case it does no visible harm here, since the validation loss falls to the end. nanoGPT
+# reads each character about 80 times, and it trains with [**dropout**](../docs/glossary.md#d): a fifth of the features is set to 0 at random in every
+# step, so that the model cannot rely on any single one.
 
 # %% [markdown]
 # ## Can it write?
@@ -1000,9 +1002,10 @@ course.verdict("share of real words in the last text", shares[last], above=0.8)
 
 
 # %% [markdown]
-# Nobody gave it a list of words or a rule of grammar. And yet there are speakers who take turns, and words that are words. Compare also the first bar with
-# the third. Muon's model has the lower loss, but not more real words than the table of threes: their shares lie too close together for one draw to rank them. A
-# loss is a mean over single characters, and one wrong letter spoils a whole word, so that the two measures need not agree. Now read it once more, for its *meaning*. To be torn between four characters is enough for form, and far from enough for sense.
+# Nobody gave it a list of words or a rule of grammar. And yet there are speakers who take turns, and words that are words. Compare also the first bar
+# with the third. Muon's model has the lower loss, but not more real words than the table of threes: their shares lie too close together for one draw to
+# rank them. A loss is a mean over single characters, and one wrong letter spoils a whole word, so that the two measures need not agree. Now read it
+# once more, for its *meaning*. To be torn between four characters is enough for form, and far from enough for sense.
 
 # %% [markdown]
 # ## A cache: never read twice
@@ -1128,9 +1131,9 @@ print(f"the model itself, 8.03 billion parameters: {8.03e9 * 2 / 2**30:.0f} GiB"
 # %% [markdown]
 # ## Look: where a letter looks
 #
-# The package's model with the weights of your last rung: the names fit, since you gave the parts the package's names. Which head looks how far? A head that only
-# looks at the letter before has distance 1. A head that spreads its weight evenly over all that it may see has, on these 25 characters, distance 6: the mean of
-# 0, ½, 1, 1½, …, 12.
+# The package's model with the weights of your last rung: the names fit, since you gave the parts the package's names. Which head looks how far? A head
+# that only looks at the letter before has distance 1. A head that spreads its weight evenly over all that it may see has, on these 25 characters,
+# distance 6: the mean of 0, ½, 1, 1½, …, 12.
 
 # %%
 parts = {"positions": NoPositions, "score": partial(NormalizedScore, score=RotaryScore), "activation": PackageSquaredReLU}
@@ -1143,7 +1146,7 @@ with torch.no_grad():
     looks = [weights.cpu() for weights in twin.attention_weights(read)]  # one (1, H, L, L) for each layer
 far = torch.stack([metrics.attention_distance(weights) for weights in looks])  # (layers, H)
 plotting.heatmap(far, xlabel="head", ylabel="layer", title="mean distance, in characters")
-plotting.show("A cell for each head of each layer: the mean distances differ, the largest is about twice the smallest.")
+plotting.show("A cell for each head of each layer: the mean distances differ, the largest is more than twice the smallest.")
 
 
 # %%
@@ -1184,7 +1187,7 @@ by_letter = torch.stack([losses[of_words & (in_word == n)].mean() for n in range
 figure, (top, bottom) = plt.subplots(2, 1, figsize=(9.6, 5.4), layout="constrained")
 shown = slice(100, 148)
 labels = [language.visible(vocabulary.characters[v]) for v in coming.flatten()[shown]]
-plotting.bars(losses.flatten()[shown], labels, xlabel="one line", ylabel="loss", numbers=False, ax=top)
+plotting.bars(losses.flatten()[shown], labels, xlabel="a piece of the validation text", ylabel="loss", numbers=False, ax=top)
 plotting.bars(by_letter, [str(n + 1) for n in range(8)], xlabel="letter of the word, all words", ylabel="loss", ax=bottom)
 plotting.show("Above, bars of very different heights. Below, the first letter of a word is the hardest; later ones vary less.")
 course.verdict("loss of first letters minus that of third letters", (by_letter[0] - by_letter[2]).item(), above=0.4)
@@ -1193,10 +1196,10 @@ course.verdict("loss at the first position of a chunk minus that of the second h
 course.verdict("loss at the first position minus that of counted pairs", first - to_beat["pairs"], above=-0.35, below=0.35)
 
 # %% [markdown]
-# On average the first letter of a word is by far the hardest: it decides which word will come. The second is easier, but it does not become easier and easier
-# from there: the loss rises again in long words. In the excerpt above, high bars stand at punctuation marks and inside words too. And at the first position of a
-# chunk there is only one character to go by, so that the loss there is about that of pairs. The longer the chunks, the fewer such positions. Two losses can
-# only be compared at one length.
+# On average the first letter of a word is by far the hardest: it decides which word will come. The second is easier, but it does not become easier and
+# easier from there: letters five to eight, which only longer words have, are harder again. In the excerpt above, high bars stand at punctuation marks
+# and inside words too. And at the first position of a chunk there is only one character to go by, so that the loss there is about that of pairs. The
+# longer the chunks, the fewer such positions. Two losses can only be compared at one length.
 
 # %% [markdown]
 # ## Today
@@ -1207,7 +1210,8 @@ course.verdict("loss at the first position minus that of counted pairs", first -
 #   token in a document", then adjusted with human feedback. Its size and design are not published.
 # - **Llama 3** (Grattafiori et al. 2024): the norm in front of each branch, rotary positions, grouped queries, and AdamW. **Gemma 3**
 #   ([Google 2025](https://arxiv.org/abs/2503.19786)) adds QK-norm.
-# - **Kimi K2** ([2025](https://arxiv.org/abs/2507.20534)) was trained with a Muon to which it adds a limit on the scores; **RWKV** (Peng et al. 2023) is built around the token shift.
+# - **Kimi K2** ([2025](https://arxiv.org/abs/2507.20534)) was trained with a Muon to which it adds a limit on the scores; **RWKV** (Peng et al. 2023)
+#   is built around the token shift.
 # - The **KV cache** is what serving systems are designed around: vLLM keeps it in pages ([Kwon et al. 2023](https://arxiv.org/abs/2309.06180)).
 #
 # ## Takeaways
@@ -1218,7 +1222,7 @@ course.verdict("loss at the first position minus that of counted pairs", first -
 #   in Llama 3.1 8B that takes 128 KiB a token.
 # - Of five ingredients, each measured with five seeds on top of those before it, rotary positions and Muon gained most at this size and in this order, and
 #   QK-norm lost a little. A gain is a change whose interval lies below 0.
-# - In the longer run, half of the gap between training and validation was there before any text had been read twice.
+# - In the longer run, about half of the gap between training and validation was there before any text had been read twice.
 
 # %% [markdown]
 # ## Check yourself
@@ -1335,11 +1339,11 @@ print("every score with every kind of positions: causal, and the cache gives the
 # %% [markdown]
 # ## Optional: longer than it was trained
 #
-# Train on chunks of one length, then ask about longer ones. More text to look at should only help. Learned positions have rows that no training ever touched;
-# the sines of notebook 04 and the turns of rung 1 come in new combinations; a price on distance (notebook 07's bias) just goes on. A line that falls makes use of
-# the longer text; one that rises is lost in it. Most models here start with token vectors about as large as the sines that are added to them. In *sinusoidal, small
-# start* the token vectors start at GPT-2's 0.02, so that the sines are at first many times larger. *Quick* is the size for two CPU cores, *full* the one for a GPU;
-# what has no record yet says so.
+# Train on chunks of one length, then ask about longer ones. More text to look at should only help. Learned positions have rows that no training ever
+# touched; the sines of notebook 04 and the turns of rung 1 come in new combinations; a price on distance (notebook 07's bias) just goes on. A line that
+# falls makes use of the longer text; one that rises is lost in it. Most models here start with token vectors about as large as the sines that are added
+# to them. In *sinusoidal, small start* the token vectors start at GPT-2's 0.02, so that the sines are at first many times larger. *Quick* is the size
+# for two CPU cores, *full* the one for a GPU; what has no record yet says so.
 
 # %%
 for profile, some_arms in experiments.SHAKESPEARE_LENGTHS.items():
@@ -1393,9 +1397,9 @@ for name, call in bad.items():
 #
 # ### Exercise 5 · easy · 5 minutes
 #
-# The perplexity of whole texts. `logits[:, t]`, of shape (B, V), is what a model says after reading `tokens[:, : t + 1]`; nobody has shifted anything yet. Take the mean
-# of $-\log p$ over **all** predicted tokens of all texts together, that is over B · (L − 1) of them, and return one number, the exponential of this mean.
-# The first token of a text is not predicted by anything, and what comes after the last is not known.
+# The perplexity of whole texts. `logits[:, t]`, of shape (B, V), is what a model says after reading `tokens[:, : t + 1]`; nobody has shifted anything
+# yet. Take the mean of $-\log p$ over **all** predicted tokens of all texts together, that is over B · (L − 1) of them, and return one number, the
+# exponential of this mean. The first token of a text is not predicted by anything, and what comes after the last is not known.
 
 # %%
 def text_perplexity(logits, tokens):  # (B, L, V), (B, L)
@@ -1468,10 +1472,11 @@ check.nucleus(nucleus)
 #
 # ### Exercise 7 · hard · 15 minutes
 #
-# A cached model whose layers have **one head** reads a text in chunks. First, before any layer, add to `x`, (B, L, E), the rows of `table` that belong to the tokens'
-# positions in the whole text. `layers` is a list of functions. For each, `query, key, value = layer(x)`, each (B, L, E), is called for the new tokens only; then comes causal attention of the
-# new queries over all tokens so far, with scores divided by $\sqrt E$; and its output is added to `x` before the next layer. Return the last `x`.
-# `cache` is `{}` in the first call and the same dict in every later one; what you keep in it is up to you. Chunks may have different lengths.
+# A cached model whose layers have **one head** reads a text in chunks. First, before any layer, add to `x`, (B, L, E), the rows of `table` that belong
+# to the tokens' positions in the whole text. `layers` is a list of functions. For each, `query, key, value = layer(x)`, each (B, L, E), is called for
+# the new tokens only; then comes causal attention of the new queries over all tokens so far, with scores divided by $\sqrt E$; and its output is added
+# to `x` before the next layer. Return the last `x`. `cache` is `{}` in the first call and the same dict in every later one; what you keep in it is up
+# to you. Chunks may have different lengths.
 
 # %%
 def read_piece(x, table, layers, cache):  # (B, L, E), (max_length, E), a list of functions, a dict
