@@ -11,16 +11,16 @@
 # ## What is inside ChatGPT, and can I build it?
 #
 # On 30 November 2022 a chat window opened to the public, and within days people who had never heard of neural networks
-# asked it for poems, for code and for advice. GPT stands for *generative pre-trained transformer*. The first word says that
-# it writes, the second that it has read a lot before you met it, and the third names the machine inside.
+# asked it for poems, for code and for advice. GPT stands for *generative pre-trained transformer*: it is *generative* because it
+# writes, *pre-trained* because it has read a lot before you met it, and *transformer* is the name of the machine inside.
 #
 # That machine is younger than you may think. In 2014 [Bahdanau, Cho and Bengio](https://arxiv.org/abs/1409.0473) let a
 # translator look back at the whole sentence and choose where to look; they called the choice *attention*. In 2017
-# [Vaswani and seven colleagues](https://arxiv.org/abs/1706.03762) built a translator that did little else, and named it the
-# [**transformer**](../docs/glossary.md#t). The large models since then repeat the same few parts, with more of them and
+# [Vaswani and seven colleagues](https://arxiv.org/abs/1706.03762) built a translator that relied on attention almost alone, and named it
+# the [**transformer**](../docs/glossary.md#t). The large models since then repeat the same few parts, with more of them and
 # more text to learn from.
 #
-# And yes, you can build it. A model the size of ChatGPT costs millions to train, but its parts are small, and each of them
+# And yes, you can build it. A model of the size of ChatGPT is trained in a data centre, but its parts are small, and each of them
 # fits into a few lines that you will write yourself, run on your own computer, and understand.
 #
 # After this notebook you can
@@ -71,18 +71,19 @@ with torch.no_grad():  # we only use the model, so torch need not prepare for tr
 
 # %%
 plotting.images(test_images[:10], [f"read as {digit}" for digit in read[:10]])
-plotting.show("Ten handwritten digits, each with what the model takes it for; the fifth, a stroke like a 1, is read as 7.")
+plotting.show("Ten handwritten digits, each with what the model takes it for; the fifth is a single slanted stroke.")
 
 # %% [markdown]
-# Nine of ten agree with the labels. The fifth is labelled 1 and was read as 7; you may forgive the model. Over all 2,000
-# digits that were kept apart, it makes few such mistakes:
+# Compare with your own reading. The fifth digit is labelled 1, and the model read it as 7; you may forgive it. How often
+# does it agree with the label over all 2,000 digits that were kept apart?
 
 # %%
 print(f"{(read == test_labels).float().mean():.1%} of {len(test_labels):,} digits read as they are labelled")
 
 # %% [markdown]
 # The second model was shown one long text, Shakespeare's plays, and had to guess every next character. To let it write, we
-# give it the beginning of a text, take the character that it holds for likeliest, append it, and ask again.
+# give it the beginning of a text, take the character that it considers most likely, append it, and ask again. In the code,
+# `temperature=0` means exactly that: always the most likely character, and no chance.
 #
 # **Predict.** If it always writes the likeliest next character, will the result look like Shakespeare? Make up your mind
 # before you read on.
@@ -91,19 +92,25 @@ print(f"{(read == test_labels).float().mean():.1%} of {len(test_labels):,} digit
 writer = trained.load("writer")
 text, vocabulary = shakespeare("train")
 beginning = vocabulary.encode("ROMEO:\n")[None]  # numbers in place of characters; one text
-likeliest = writer.generate(beginning, 150, temperature=0)
+likeliest = writer.generate(beginning, 240, temperature=0)
 print(vocabulary.decode(likeliest[0]))
 
 # %% [markdown]
-# One line is good English, or nearly so, and it is the model's own: it stands nowhere in the plays.
+# The first line is nearly good English. Did the model copy it? Let us search the text that it learned from, and the part that
+# was held back:
 
 # %%
-print("I will not so much a soldier of the sea" in vocabulary.decode(text))
+line = "I will not so much a soldier of the sea"
+held_back, _ = shakespeare("val")
+print(line in vocabulary.decode(text), line in vocabulary.decode(held_back))
 
 # %% [markdown]
-# Then the model runs in a circle. What it holds for likeliest after *the sea* is *That shall be so*, and that leads to *the sea*
-# again. This is why one usually draws the next character at random, the likely ones more often. Run the next cell several
-# times, and you will have as many texts:
+# No: the line as a whole stands in neither, though shorter pieces of it may. And what happens after it? From the third line
+# on, the model repeats itself.
+#
+# One usually draws the next character at random instead, the likely ones more often. The **temperature** sets how much chance
+# there is: near 0 the most likely character nearly always wins, and at higher values the others get their turn more often.
+# Run the next cell several times, and compare the texts:
 
 # %% tags=["nbval-ignore-output"]
 drawn = writer.generate(beginning, 300, temperature=0.8)
@@ -111,7 +118,7 @@ print(vocabulary.decode(drawn[0]))
 
 # %% [markdown]
 # Speakers, line breaks, commas, words: nobody told the model that there are such things. It was only ever asked for the next
-# character. How that works, what the *temperature* does, and how you train such a model, is notebook 08.
+# character. How that works, and how you train such a model, is the subject of notebook 08.
 
 # %% [markdown]
 # ## What is inside?
@@ -125,9 +132,14 @@ for name, part in writer.named_children():
 print(f"{len(writer.blocks)} blocks with {writer.blocks[0].attention.num_heads} heads each")
 
 # %% [markdown]
-# Parts with 0 parameters compute something fixed. Nearly all parameters are in the *blocks*, which are alike. GPT-3, the family from which ChatGPT came, has 96 blocks with 96 heads
-# each, and 175 billion parameters ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), table 2.1). It is the same list of
-# parts.
+# The *embedding* makes a vector of each character, *positions* tells the model in which order they stand, and *read_out* gives
+# a number to every possible next character. Parts with 0 parameters, such as *norm*, compute without having learned anything;
+# *dropout* is at work in training only. Later notebooks build all of them.
+#
+# Nearly all parameters are in the *blocks*. Each block has the same parts as the next, with numbers of its own. It contains
+# attention, several times side by side, and each of these is called a [**head**](../docs/glossary.md#h). GPT-3, the family
+# from which ChatGPT came, is a stack of blocks as well: 96 blocks with 96 heads each, and 175 billion parameters
+# ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), table 2.1).
 #
 # How long did it take? Every trained model names the run that made it:
 
@@ -138,9 +150,11 @@ for name in ("reader", "writer"):
 
 # %% [markdown]
 # Inside each block sits [**attention**](../docs/glossary.md#a): every character looks back at all characters before it, and
-# takes more from some of them than from others. How much it takes is a number, and numbers can be drawn. Below is one of the
-# 25 heads, reading the text that you saw above. Each row is a character that looks, each column one that it looks at, and a
-# row sums to 1.
+# takes more from some of them than from others. How much it takes is a number, called a weight, and numbers can be drawn.
+# Below is one of the 25 heads, reading the first 24 characters of the text above. Read the picture row by row: the row belongs
+# to the character that looks, the columns to the characters that it may look at, and the weights of a row sum to 1.
+#
+# **Predict.** At which character will most rows look most?
 
 # %%
 shown = likeliest[:, :24]
@@ -148,48 +162,25 @@ with torch.no_grad():
     weights = writer.attention_weights(shown)[3][0, 0]  # the fourth block, its first head: (24, 24)
 names = [character.replace("\n", "⏎").replace(" ", "␣") for character in vocabulary.decode(shown[0])]
 plotting.heatmap(weights, rows=names, columns=names, title="one head of the writer", xlabel="looked at", ylabel="looks")
-plotting.show("A lower triangle of weights. Most rows below the line break have their brightest cell in its column.")
+plotting.show(
+    "A lower triangle of weights, one row and one column for each of 24 characters; above the diagonal there is nothing."
+)
+after = weights[7:].argmax(dim=-1)  # for each character after "ROMEO:⏎", the one that it looks at most
+print(f"{(after == 6).sum()} of {len(after)} characters after the line break give it their largest weight")
 
 # %% [markdown]
-# Nobody told this head to look at the line break behind the speaker's name, and yet nearly all characters that follow give their
-# largest weight to it. The other heads look elsewhere. The dark upper triangle is a rule of the game: a character may not look at what comes after it, or
-# guessing would be too easy.
+# Nobody told this head to look at the line break behind the speaker's name. In the last rows that weight is smaller, but it is
+# still the largest. You have seen one head of 25; the others may look elsewhere. The upper triangle is empty by a rule of the game:
+# a character may not look at what comes after it, or guessing would be too easy.
 
 # %% [markdown]
 # ## The map of the course
 #
-# You will build this machine in the order of the arrows. An arrow says that one notebook needs another.
+# You will build this machine in the order of the arrows. An arrow leads from a notebook to one that needs it.
 
 # %%
 course_map(here=0)
 plotting.show("A map of 18 boxes, one for each notebook, joined by arrows, in five colours for the five parts.")
-
-# %% [markdown]
-# ### A question to take along
-#
-# > *The animal didn't cross the street because it was too tired.*
-#
-# You knew at once that *it* is the animal. Replace *tired* by *wide*, and *it* becomes the street, though nothing about the word
-# *it* has changed. How could a machine know? When the transformer was
-# [first presented](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/), this
-# was the example, with pictures in which a head of the translator linked *it* to the right noun. Our writer has read nothing but
-# plays, one character at a time, and cannot do that. You will know what it takes when you have seen notebook 02.
-
-# %% [markdown]
-# ## Is your machine ready?
-#
-# The doctor lists versions, device, threads and data. If something goes wrong later, paste its output into your question.
-
-# %% tags=["nbval-ignore-output"]
-_ = cli.main(["doctor"])
-
-# %% [markdown]
-# The [**profile**](../docs/glossary.md#p) decides how large the experiments are: *quick* is made for two CPU cores, *full* for a
-# GPU. It is the same code with other sizes, and the environment variable `SCIFORMER_PROFILE` chooses. Where a text names a
-# result, it means the quick profile.
-
-# %%
-course.profile()
 
 # %% [markdown]
 # ## The data
@@ -199,10 +190,11 @@ course.profile()
 # %%
 images, labels = mnist("train")
 print("pictures", tuple(images.shape), " how many of each digit:", labels.bincount().tolist())
+print(f"among those to be tested on, {(test_labels == 1).float().mean():.1%} are a 1")
 
 # %% [markdown]
-# A model that always answers with the commonest digit, 1, would be right in 1,153 of these 10,000 cases, which is
-# about 12 %. Keep that number in mind: a model that reaches no more has learned nothing about single digits.
+# Keep the last number in mind. A model that answers 1, the commonest digit, without looking at the picture reaches exactly that
+# accuracy. Only a model that reaches more has learned something from the pictures.
 #
 # The text is a list of [**tokens**](../docs/glossary.md#t), the pieces that a model reads. Here a token is one character, and what
 # the model gets is its number in the [**vocabulary**](../docs/glossary.md#v), the list of all characters that occur.
@@ -213,12 +205,26 @@ print(vocabulary.decode(text[:97]))
 
 
 # %% [markdown]
+# ## A question to take along
+#
+# > *The animal didn't cross the street because it was too tired.*
+#
+# You knew at once that *it* is the animal. Replace *tired* by *wide*, and *it* becomes the street, though nothing about the word
+# *it* has changed. How could a machine know? When the transformer was
+# [first presented](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/), this
+# was the example, with pictures in which a head of the translator gave *it* a large weight on the right noun. Our writer was
+# trained on nothing but plays, one character at a time, and nobody has tested it on this sentence. You will know what a machine
+# needs for it when you have seen notebook 02.
+
+# %% [markdown]
 # ## The one idea
 #
-# Every mechanism in this course is the same three lines. They say what happens when one word looks at the others.
+# Every mechanism that you will meet in this course is a variant of the same three lines. They say what happens when one word
+# looks at the others. The **query** is the vector of the word that looks, a **key** is the vector by which another word is found,
+# and a **value** is the vector that this word contributes. In this notebook all three are simply the vector of the word itself.
 #
 # ```
-# scores  = score(query, key)        # how well does each word answer?
+# scores  = score(query, key)        # how well does the key of each word fit the query?
 # weights = softmax(scores)          # positive numbers that sum to 1
 # output  = weights @ value          # the weighted average of what the words have to say
 # ```
@@ -228,9 +234,8 @@ print(vocabulary.decode(text[:97]))
 # by their sum, so that they add up to 1.
 #
 # You can write the last two lines now. Replace `raise NotImplementedError` by your code and run the cell. A wrong answer is
-# welcome, too: the checker calls your function on fresh random numbers, and if the result is wrong, it tells you what is wrong
-# with it, and at the second try which mistake gives exactly that. If you run the cell as it is, the notebook goes on with the
-# solution.
+# welcome, too: the checker calls your function on fresh random numbers and says what is wrong with the result. The notebook then
+# goes on with your function if it is right, and with the solution if it is wrong or missing; `use` in the last line sees to that.
 #
 # ### Exercise 1 · easy · 3 minutes
 #
@@ -284,14 +289,16 @@ output = torch.stack([new_vector(row, x) for row in scores])  # (6, 8): a new ve
 # %%
 weights = scores.softmax(dim=-1)  # the weights that your function has used
 plotting.heatmap(weights, rows=words, columns=words, title="who looks at whom", xlabel="looked at", ylabel="looks")
-plotting.show("Six by six weights. The diagonal is bright, and the two words 'the' share their weight with each other.")
+plotting.show("Six by six weights: a row for each word that looks, and a column for each word that it looks at.")
 print(f"the first 'the' gives {weights[0, 0]:.2f} to itself and {weights[0, 4]:.2f} to the other 'the'")
 
 # %% [markdown]
-# The two are equal, because the two vectors are equal. Similar words find each other without any training. What training adds is
+# Both have the same vector, and so the same score. Equal words find each other without any training. What training adds is
 # *which* similarity counts.
 #
-# The package says the same in two calls, for many sentences at once:
+# The package does the same in two calls. Its tensors have four axes, (texts, heads, words, features), so that many texts can be
+# treated at once; `[None, None]` adds the first two, each of size 1. `scale=1.0` leaves the dot products as they are, and
+# `attend` returns the weights as a second result.
 
 # %%
 package_output, _ = attend(dot_product_scores(x[None, None], x[None, None], scale=1.0), x[None, None])
@@ -301,8 +308,8 @@ print("your new_vector and the package agree")
 # %% [markdown]
 # ### A mask
 #
-# A model that writes must not see the words to come. A [**mask**](../docs/glossary.md#m) says who may look where. Row $i$ is
-# the word that looks, column $j$ the word that it looks at, and True means *may attend*.
+# A model that writes must not see the words to come. Such a model is called **causal**. A [**mask**](../docs/glossary.md#m) says
+# who may look where. Row $i$ is the word that looks, column $j$ the word that it looks at, and True means *may attend*.
 
 # %%
 mask = causal_mask(6)
@@ -310,36 +317,40 @@ masked = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)  # e to the power
 figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.7), layout="constrained")
 plotting.heatmap(mask, rows=words, columns=words, title="the mask", xlabel="looked at", ylabel="looks", ax=axes[0])
 plotting.heatmap(masked, rows=words, columns=words, title="the weights", xlabel="looked at", ylabel="", ax=axes[1])
-plotting.show("Left, ticks on and below the diagonal. Right, the weights: nothing above the diagonal is left.")
+plotting.show("Left, ticks on and below the diagonal. Right, the weights under this mask, row by row.")
+print("largest weight above the diagonal:", masked[~mask].max().item())
+print("sums of the rows:", [round(total, 3) for total in masked.sum(dim=-1).tolist()])
 
 # %% [markdown]
-# The upper triangle is empty, as it was in the picture of the writer, and every row still sums to 1.
+# Above the diagonal every weight is exactly 0, as in the picture of the writer; 0.00 below it is a small weight, rounded. Every row
+# still sums to 1.
 
 # %% [markdown]
 # ## Train a first transformer
 #
-# This one is a single block with attention over the 16 patches of a digit, each 7 × 7 pixels. Notebook 06 builds it from its
-# parts; for now it is a box with parameters, all of them random at first.
+# This one is a single block. Each picture is cut into 16 squares of 7 × 7 pixels, called [**patches**](../docs/glossary.md#p),
+# and the patches look at one another as the words did. Notebook 06 builds the model from its parts and explains the settings; for
+# now it is a box with parameters, untrained.
 
 # %%
 torch.manual_seed(0)
 model = ImageTransformer(28, 7, 1, 10, embed_dim=32, num_heads=4, num_layers=1).to(device)
-print(f"{sum(p.numel() for p in model.parameters()):,} parameters, all random")
+print(f"{sum(p.numel() for p in model.parameters()):,} parameters, untrained")
 
 # %% [markdown]
 # Training means to change the parameters a little, again and again, so that the answers get better. Each step
 #
 # 1. takes 64 digits, a [**batch**](../docs/glossary.md#b), and lets the model answer;
-# 2. measures how wrong the answers are, as one number, the **loss**;
+# 2. measures how wrong the answers are, as one number, the **loss** (`cross_entropy` computes it; notebook 06 explains how);
 # 3. asks torch for the **gradient**: how the loss would change with each parameter;
 # 4. moves every parameter a little in the direction that lowers the loss.
 #
 # The last point is the job of an [**optimiser**](../docs/glossary.md#o). Adam
-# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)) is the best known: it adjusts the size of the step for each parameter by
-# how large the gradients have been lately.
+# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)) is the best known: it makes the steps of a parameter
+# smaller where its gradients have been large lately, and larger where they have been small.
 #
-# **Predict.** After 400 steps the model has seen each of the 10,000 digits two or three times. How many of 100 new digits will it
-# read: 30, 60, 90?
+# **Predict.** How often does the model see each of the 10,000 digits in 400 steps? And how many of 100 new digits will it then read
+# correctly? Write a number down.
 
 # %%
 optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)  # lr, the learning rate: how large the steps are
@@ -355,7 +366,7 @@ for _ in range(400):
 
 # %%
 plotting.curves({"model": losses}, ylabel="loss of the batch", smooth=20)
-plotting.show("The loss falls steeply in the first hundred steps and slowly after that.")
+plotting.show("The loss of each batch, pale, and its running mean, dark, over the steps of training.")
 
 # %%
 with torch.no_grad():
@@ -364,11 +375,11 @@ accuracy = (predicted == test_labels).float().mean().item()
 course.verdict("accuracy on new digits", accuracy, above=0.85)
 
 # %% [markdown]
-# Compare this with your guess, and with the 12 % of the commonest digit. The line above is a
-# [**verdict**](../docs/glossary.md#v). Results of training differ a little from machine to machine, so a notebook states a bound that
-# the value must keep, prints the value beside it, and stops if the bound is broken. Five trainings that differed in their random
-# numbers gave 88.8 % to 90.5 % on the machine where the
-# course was written; the bound lies well below the lowest of them.
+# Compare this with your guess, and with the share of the commonest digit. In the picture, each point of the dark line is a mean
+# over 20 steps. The model saw 400 × 64 = 25,600 digits, so each of the 10,000 two or three times.
+#
+# The line above is a [**verdict**](../docs/glossary.md#v). Results of training can differ a little from machine to machine, so a
+# notebook states a bound that the value must keep, prints the value beside it, and stops if the bound is broken.
 #
 # These are digits that *your* model gets wrong:
 
@@ -386,8 +397,8 @@ plotting.show("Digits that the model reads wrongly, each with its label and with
 # then with matrices, then proved equal to the package's. It **breaks** the mechanism with a classic mistake, **trains** it, and
 # **looks** at what it has learned, mistakes included. Some results come from longer runs, which are recorded with the package.
 #
-# Exercises look like the first one above, and each has a checker. This is how it answers; the mistake was made on purpose, and the scores
-# are taken as weights:
+# Exercises look like the first one above, and each has a checker. Here is its answer to a mistake made on purpose: this function
+# takes the scores themselves as weights.
 
 # %%
 def without_softmax(scores, value):  # (S,), (S, D)
@@ -399,7 +410,8 @@ check.new_vector(without_softmax, seed=0)  # with a seed the numbers are not fre
 
 # %% [markdown]
 # The checker says first what is wrong, then shows the smallest input on which it is, and then names the section to read again. Hints and
-# a solution are folded away under each exercise. Here are two more, about the mask.
+# a solution are folded away under each exercise. Here are two more, about the mask. Nothing later depends on them, so they are only
+# checked, without `use`. As before, rows belong to the word that looks.
 #
 # ### Exercise 2 · middle · 6 minutes
 #
@@ -440,9 +452,9 @@ check.recent_words(recent_words)
 #
 # ### Exercise 3 · hard · 10 minutes
 #
-# The scores are lost. What is left are the weights of a softmax that had no mask. Give the weights that the softmax of the same
-# scores would have had under `attn_mask`: exactly 0 where the mask is False, and rows that sum to 1. All given weights are above
-# 0, and every word may see itself, so that no row is left empty.
+# Somebody has computed the weights without a mask and has thrown the scores away. From these weights alone, compute those that the
+# softmax of the same scores would have given under `attn_mask`: exactly 0 where the mask is False, and rows that sum to 1. All given
+# weights are above 0, and every word may see itself, so that no row is left empty.
 
 # %%
 def mask_afterwards(weights, attn_mask):  # (L, L) rows that sum to 1, (L, L) True = may attend
@@ -475,9 +487,26 @@ check.mask_afterwards(mask_afterwards)
 # </details>
 
 # %% [markdown]
+# ## Is your machine ready?
+#
+# The doctor lists versions, device, threads and data. If something goes wrong later, paste its output into your question. Files
+# that it calls missing are the larger, complete data sets; you don't need them, since the smaller ones come with the package.
+
+# %% tags=["nbval-ignore-output"]
+_ = cli.main(["doctor"])
+
+# %% [markdown]
+# The [**profile**](../docs/glossary.md#p) decides how large the experiments are: *quick* is made for two CPU cores, *full* for a
+# GPU. It is the same code with other sizes, and the environment variable `SCIFORMER_PROFILE` chooses. Where a text names
+# a result, it means the quick profile.
+
+# %%
+course.profile()
+
+# %% [markdown]
 # ## Today
 #
-# The same parts, with other tokens:
+# These models are built around the same three lines, with other tokens. You need not know them yet:
 #
 # - **GPT-3** (Brown et al. 2020, [2005.14165](https://arxiv.org/abs/2005.14165)): pieces of words; you build its small sister in 08.
 # - **Llama 2** (Touvron et al. 2023, [2307.09288](https://arxiv.org/abs/2307.09288)): the same, with parts of 04, 05 and 08 exchanged.
@@ -491,19 +520,20 @@ check.mask_afterwards(mask_afterwards)
 #
 # - Two trained transformers came with the package: one read digits, one wrote lines in the manner of Shakespeare, character by
 #   character.
-# - A model is a list of parameters and a rule; nearly all parameters sit in blocks that are alike.
+# - A model is a list of parameters and a rule; nearly all parameters of the writer sit in its blocks.
 # - Attention is score, softmax, weighted average. Without training it already links equal words.
 # - Training repeats four lines: answer, loss, gradient, step.
 
 # %% [markdown]
 # ## Three questions
 #
-# **1.** The writer at temperature 0 ran in a circle. Why can it not leave it?
+# **1.** At temperature 0 the writer began to repeat itself. Why does nothing new come in?
 #
 # <details><summary>Answer</summary>
 #
-# With the likeliest character always taken, the text so far decides everything that follows. Once the last part of the text repeats and
-# the model finds the repetition likeliest, nothing new can come in. Drawing at random lets it out.
+# At temperature 0 there is no chance: the text so far decides the next character. As long as the model considers the repetition
+# most likely, it goes on, and each repetition makes the text that it reads more like the text one line before. Drawing at random
+# can lead out of it. (That it would go on for ever, 240 characters do not show.)
 #
 # </details>
 #
@@ -511,7 +541,9 @@ check.mask_afterwards(mask_afterwards)
 #
 # <details><summary>Answer</summary>
 #
-# The weight between the two falls to that of any two unrelated words: to attention a word is nothing but its vector.
+# The two no longer share their weight: each looks at the other as at any unrelated word. A row still sums to 1, so in the row of
+# the first *the* all other words, the word itself included, take over what is freed, in proportion to their weights. To attention
+# a word is nothing but its vector.
 #
 # </details>
 #
@@ -519,8 +551,8 @@ check.mask_afterwards(mask_afterwards)
 #
 # <details><summary>Answer</summary>
 #
-# The cell stops with an `AssertionError` that names the accuracy and the bound. A printed number can be wrong unnoticed; a broken
-# verdict cannot.
+# The cell stops with an error, Python's `AssertionError`, that names the accuracy and the bound. A printed number can be wrong
+# unnoticed; a broken verdict cannot.
 #
 # </details>
 

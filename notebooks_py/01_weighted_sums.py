@@ -18,12 +18,12 @@
 # The tool for this is older than it looks. In 1964 [Nadaraya](https://doi.org/10.1137/1109020) and, in the same year,
 # [Watson](https://www.jstor.org/stable/25049340) estimated an unknown value as an average of known ones in which near ones weigh
 # more. In 2014 [Bahdanau, Cho and Bengio](https://arxiv.org/abs/1409.0473) let a translator form such an average over the words of
-# a sentence, with weights computed from the words themselves. They called it *attention*, and this notebook shows you how little
-# lies between the two.
+# a sentence, with weights that a small trained network computed from the words. They called it *attention*. This notebook shows how
+# small the step is from an average over near points to the simplest attention, which needs no trained network.
 #
 # After it you can
 #
-# - see the mean, a smoothing filter, kernel regression and attention as one thing, a weighted sum;
+# - see the mean, a filter that smooths a signal, an old method of statistics and attention as one thing, a weighted sum;
 # - write attention without parameters, in loops and in three lines;
 # - say over which axis the softmax runs, and why its outputs cannot leave a certain region;
 # - tell what attention costs as the text grows.
@@ -113,7 +113,8 @@ signal = truth + 0.25 * torch.randn(L, generator=torch.Generator().manual_seed(0
 
 # %% [markdown]
 # A [**kernel**](../docs/glossary.md#k) says how strongly two positions are related. Dividing each row by its sum turns it into the
-# weights of an average. The *box* takes all neighbours up to 4 positions away alike; the *Gaussian* fades out with the distance.
+# weights of an average. The *box* gives the same weight to every neighbour up to 4 positions away, and none to the others; the
+# weights of the *Gaussian* fade out with the distance.
 
 # %%
 def normalised(kernel):
@@ -131,17 +132,18 @@ plotting.heatmap(gauss, title="Gaussian", xlabel="position j", ylabel="position 
 plotting.show("Two bands along the diagonal: the box with sharp edges, the Gaussian fading out on both sides.")
 
 # %% [markdown]
-# Both are a band along the diagonal, whatever the signal. **Predict**: what will these weights do to the noise, and what to the jump?
+# Both are a band along the diagonal, whatever the signal. The box is brighter in the corners, where a position has fewer neighbours to
+# share the weight. **Predict**: what will these weights do to the noise, and what to the jump?
 
 # %%
 smoothed = {"box": box @ signal, "Gaussian": gauss @ signal}  # (L, L) @ (L,) = (L,)
 plotting.dots_and_curves(position, signal, smoothed, title="fixed kernels: less noise, but the jump is smeared")
-plotting.show("Noisy samples around minus one, then around one. Both curves are smooth, and climb slowly where it jumps.")
+plotting.show("Noisy samples around minus one, then around one, and a curve for each of the two kernels.")
 
 # %% [markdown]
 # The noise is averaged away, and so is the edge. Before we mend that, look at the Gaussian once more. It is a **softmax** in disguise:
 # take $e$ to the power of a [**score**](../docs/glossary.md#s), then divide by the row's sum. The score here is minus the squared
-# distance.
+# distance, divided by twice the square of the width.
 
 # %%
 score = -(distance**2) / (2 * 3**2)  # (L, L)
@@ -156,7 +158,8 @@ torch.testing.assert_close(score.softmax(dim=-1), gauss)
 #
 # Here $q$ is the **query**, the point at which we ask; the **keys** $k_j$ are the points at which something was measured, and the
 # **values** $v_j$ are what was measured there. These are the words of attention, and the formula is called
-# [**Nadaraya–Watson regression**](../docs/glossary.md#n).
+# [**Nadaraya–Watson regression**](../docs/glossary.md#n). To try it out, we measure a sine at 40 random points, with some noise. From
+# here on, $L$ is the number of queries and $S$ the number of keys.
 
 # %%
 keys = torch.rand(40, generator=torch.Generator().manual_seed(1))  # (S,) where we measured
@@ -173,7 +176,7 @@ def nadaraya_watson(queries, keys, values, width):
 widths = {f"width {w}": nadaraya_watson(queries, keys, values, w) for w in (0.005, 0.05, 0.3)}
 title = "too narrow, about right, too wide"
 plotting.dots_and_curves(keys, values, widths, at=queries, xlabel="query", title=title)
-plotting.show("Forty noisy samples of a sine and three curves: one jumps from sample to sample, one follows, one is flat.")
+plotting.show("Forty noisy samples of a sine and three curves, one for each width.")
 
 # %% [markdown]
 # ## Weights from content
@@ -187,11 +190,12 @@ figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained", width
 plotting.heatmap(content, title="kernel of content", xlabel="position j", ylabel="position i", ax=axes[0])
 smoothed = {"Gaussian of positions": gauss @ signal, "kernel of content": content @ signal}
 plotting.dots_and_curves(position, signal, smoothed, title="content keeps the jump", ax=axes[1])
-plotting.show("Left, two bright blocks on the diagonal. Right, the kernel of content jumps where the signal does.")
+plotting.show("Left, the kernel of content: two blocks on the diagonal. Right, the samples with the curves of both kernels.")
 
 # %% [markdown]
-# Two blocks have taken the place of the band. The weights found the two sides by themselves, however far apart the samples are. Here is
-# the mean error within four positions of the jump, and far from it, in the first 30 positions:
+# Two blocks have taken the place of the band. Nobody told the kernel where the jump is; we only chose its width, and it helps that the
+# jump is much larger than the noise. The next cell prints two mean errors for each kernel: one over the 8 positions around the jump,
+# and one over the first 30 positions, which are far from it.
 
 # %%
 for name, weights in (("box", box), ("Gaussian", gauss), ("content", content)):
@@ -199,7 +203,8 @@ for name, weights in (("box", box), ("Gaussian", gauss), ("content", content)):
     print(f"{name:9} near the jump {error[36:44].mean():.2f}   far from it {error[:30].mean():.2f}")
 
 # %% [markdown]
-# Content wins where it matters, near the jump; on flat ground positions are a little better. Image filters use both at once: the
+# Near the jump, the kernel of content has by far the smallest error here; far from it the three differ little. Image filters use both
+# kinds of weight at once: the
 # bilateral filter multiplies the two kernels ([Tomasi and Manduchi 1998](https://doi.org/10.1109/ICCV.1998.710815)). Notebook 07 does
 # the same to attention. From here on we keep content alone, and go back to words.
 
@@ -239,7 +244,8 @@ print("output ", [round(value, 3) for value in new])
 # %% [markdown]
 # ## The whole of it, in loops
 #
-# Three loops do it for all words: over the word that asks ($i$), over those that answer ($j$), and over features ($d$).
+# Three loops do it for all words: over the word that asks ($i$), over those that answer ($j$), and over features ($d$). In the words of
+# Nadaraya–Watson regression, the word that asks is the query, and every word is both a key and a value.
 
 # %%
 def attention_in_loops(x):
@@ -257,14 +263,14 @@ def attention_in_loops(x):
 # %%
 output, weights = attention_in_loops(vectors)
 plotting.heatmap(weights, rows=tokens, columns=tokens, title="who looks at whom", vmax=1)
-plotting.show("Six by six weights. The rows of 'cat' and 'mat' are brightest at 'mat'.")
+plotting.show("Six by six weights: a row for each word as the query, and a column for each word as the key.")
 print(f"cat to cat {weights[1, 1]:.3f}, cat to mat {weights[1, 5]:.3f}")
 
 # %% [markdown]
-# Your prediction: *cat* looks at *mat*, not at itself. The two vectors point almost the same way, and *mat* is longer. The dot product
-# of *cat* with *mat* is 6, that of *cat* with itself only 4.
+# Compare with your prediction: *cat* looks at *mat*, not at itself. In the plane above the two point in similar directions, and *mat* is
+# longer. By hand, *cat* with *mat* gives 0 · 1 + 2 · 3 = 6, and *cat* with itself 0 · 0 + 2 · 2 = 4.
 #
-# In the plane you see what happened to the words. Each one moved towards those that it looks at:
+# In the plane you see what happened to the words. The shaded region is spanned by the old words. Does any of the new ones leave it?
 
 # %%
 plotting.plane(x, tokens, moved=output, hull=True, title="before and after")
@@ -359,6 +365,8 @@ print("three ways, one result")
 #
 # Now the question from the beginning. The vectors are made up again: the first feature says how much a word has to do with water, the
 # second how much with money. *Bank* has a little of both.
+#
+# **Predict.** Will *bank* come out the same in both sentences?
 
 # %%
 meaning = {"bank": [1.0, 1.0], "river": [3.0, 0.0], "money": [0.0, 3.0], "the": [0.0, 0.0], "of": [0.0, 0.0]}
@@ -369,14 +377,15 @@ for sentence in (["the", "bank", "of", "the", "river"], ["the", "money", "of", "
 
 # %% [markdown]
 # The same word, the same vector, and yet *bank* became mostly water beside *river*, and mostly money beside *money*. Nobody changed its
-# entry in the table: its neighbours did, through the average. In a trained model the vectors are not made up but learned, and there
-# are hundreds of features in place of two.
+# entry in the table: its neighbours did, through the average. In a trained model the vectors are not made up but learned, like
+# the parameters in notebook 00, and there are many more features than two.
 
 # %% [markdown]
 # ## Break it: the sum over the wrong index
 #
-# Two slips are easily written, and neither raises an error. In a formula, the denominator may run over the $E$ features instead of the
-# $L$ words. In code, `softmax(dim=0)` runs down the columns.
+# Two slips are easily written, and neither raises an error. In a formula, the sum in the denominator may end at $E$, the number of
+# features, instead of $L$, the number of words; here only the first two words would then be counted. In code, `softmax(dim=0)` runs
+# down the columns.
 
 # %%
 exponentials = scores.exp()  # (L, L)
@@ -421,13 +430,15 @@ for temperature in (0.1, 100):
     print(f"T = {temperature:5}: {[round(w, 2) for w in row.tolist()]}")
 
 # %% [markdown]
-# Cold, attention copies the best match; hot, it comes close to the mean. There is a temperature even if you do not set one: longer vectors
-# have larger dot products, so the length of the vectors acts like a low temperature. Notebook 02 sets it on purpose.
+# Cold, attention copies the best match; hot, it comes close to the mean. If you set no temperature, $T$ is 1, but the
+# length of the vectors then plays its part: make all of them twice as long, and every score is four times as large, exactly as if you
+# had set $T = 1/4$. Notebook 02 corrects the scores for this on purpose.
 
 # %% [markdown]
 # ## Order is invisible
 #
-# Shuffle the words. The outputs are shuffled in the same way and are otherwise unchanged:
+# Does attention notice the order of the words? Shuffle them. The second line of the next cell computes attention on the shuffled words
+# and fails unless the result is the old outputs, shuffled in the same way. These are then printed:
 
 # %%
 order = torch.tensor([5, 2, 0, 3, 1, 4])
@@ -437,15 +448,15 @@ for i in order:
 
 
 # %% [markdown]
-# So both *the* come out alike, though one belongs to *cat* and one to *mat*. Attention sees a set of words, not a sequence. Notebook 04 gives
-# it a sense of order.
+# The line did not fail, so the order changes nothing. Both *the* come out alike, though one belongs to *cat* and one to *mat*. Attention
+# sees a set of words, not a sequence. Notebook 04 gives it a sense of order.
 
 # %% [markdown]
 # ## What it costs
 #
 # Every word looks at every word, so $L$ words need $L^2$ weights. We can count the work without doing it: a *meta* tensor has a shape but
-# no numbers, and torch's counter adds up the operations. It counts a multiplication and the addition that follows as two
-# [**FLOPs**](../docs/glossary.md#f); we count the pair once.
+# no numbers, and torch's `FlopCounterMode` adds up the operations. It counts a multiplication and the addition that follows as two
+# [**FLOPs**](../docs/glossary.md#f), floating-point operations; we count the pair once, as a **multiply-add**.
 
 # %%
 def cost(tokens, features=64):
@@ -465,8 +476,8 @@ for L in (1024, 2048, 131072):
     print(f"{L:6} tokens: {work:.1e} multiply-adds, weights {weight_bytes / 2**20:5.0f} MiB, x {input_bytes / 2**20:.2f} MiB")
 
 # %% [markdown]
-# Twice the tokens, four times the work and four times the memory: $2 L^2 E$ multiply-adds, $L^2$ weights. At 131,072 tokens, a length that
-# some chat models offer, a single matrix of weights would fill 64 GiB.
+# Twice the tokens, four times the work and four times the memory: $2 L^2 E$ multiply-adds, $L^2$ weights. At 131,072 tokens, a single
+# matrix of weights would fill 64 GiB.
 
 # %%
 work = {"multiply-adds": [(L, costs[L][0]) for L in lengths]}
@@ -476,7 +487,7 @@ plotting.curves(work, xlabel="tokens", ylabel="multiply-adds", title="work", log
 plotting.curves(memory, xlabel="tokens", ylabel="bytes", title="memory", logy=True, ax=axes[1])
 for ax in axes:
     ax.set_xscale("log", base=2)
-plotting.show("Straight lines on logarithmic axes: work and weights rise twice as steeply as the input.")
+plotting.show("Straight lines on logarithmic axes: left the work, right the memory for weights and input.")
 
 # %% [markdown]
 # And the clock? We take the processor's time on one core, the fastest of seven runs, and divide it by the number of weights.
@@ -497,8 +508,9 @@ torch.set_num_threads(threads)
 
 # %% [markdown]
 # If only the operations counted, the last column would be constant, and eight times the tokens would cost 64 times as much. The clock is
-# less tidy: other programs disturb it, and a matrix of 64 MiB takes time to be moved in memory as well, which notebook 15 takes apart. So
-# we only ask whether the factor is clearly larger than the 8 that we would pay if time were linear in the length:
+# less tidy, and these numbers alone don't say why; moving a large matrix in memory takes time as well, and notebook 15 looks into that.
+# So we only ask whether the factor is larger than the 8 that we would pay if time were linear in the length. That rules out linear
+# growth and proves no more:
 
 # %%
 course.verdict("time for 4,096 tokens over time for 512", seconds[4096] / seconds[512], above=8)
@@ -510,7 +522,8 @@ course.verdict("time for 4,096 tokens over time for 512", seconds[4096] / second
 #
 # $$-\tfrac12 |x_i - x_j|^2 = x_i \cdot x_j - \tfrac12 |x_j|^2 - \tfrac12 |x_i|^2$$
 #
-# The last term is the same along a row, so it cancels in the softmax. The two differ by one term only, a handicap for long keys.
+# The last term is the same along a row, so it cancels in the softmax. The two scores differ by one term
+# only, $-\tfrac12 |x_j|^2$, which lowers the score of a long key.
 
 # %%
 half_squares = (x**2).sum(dim=-1) / 2  # (L,)
@@ -519,7 +532,7 @@ torch.testing.assert_close((x @ x.T - half_squares).softmax(dim=-1), gaussian)
 print(f"cat to cat {gaussian[1, 1]:.3f}, cat to mat {gaussian[1, 5]:.3f}")
 
 # %% [markdown]
-# With the handicap, *cat* looks at itself first. Without it, length counts. Let *mat* grow, and see who looks at it:
+# With this term, *cat* looks at itself first. Without it, the length of a key counts. Let *mat* grow, and see who looks at it:
 
 # %%
 factors = torch.linspace(0, 2, 41, dtype=torch.float64)
@@ -531,7 +544,7 @@ for factor in factors:
 lines = {tokens[i]: torch.stack([factors, torch.stack(looks)[:, i]], dim=-1) for i in (0, 1, 2, 3)}
 title = "a long token draws in all that point its way"
 plotting.curves(lines, xlabel="length of mat (1 = as it is)", ylabel="weight on mat", title=title)
-plotting.show("The weights of 'cat', 'sat' and 'the' on 'mat' climb with its length, that of 'cat' first; that of 'on' falls.")
+plotting.show("The weight on 'mat' against its length: the lines of 'cat', 'sat' and 'the' rise, and that of 'on' falls.")
 
 # %% [markdown]
 # *On* points away from *mat* and turns from it all the more. For the others, a longer vector is a louder voice: it draws their attention
@@ -576,8 +589,8 @@ for times in range(1, 6):
 # %% [markdown]
 # ## Optional: without the softmax
 #
-# Use the raw scores as weights, and two matrix products remain: $Y = (X X^\top) X$. No row needs to sum to 1, and each output multiplies
-# three tokens.
+# Use the raw scores as weights, and two matrix products remain: $Y = (X X^\top) X$. No row needs to sum to 1, and each output is a sum of
+# products with three factors, all of them taken from $X$.
 
 # %%
 y, w = sciformer.naive_attention(x, normalize="none")
@@ -587,7 +600,7 @@ print("lengths before", x.norm(dim=-1).round(decimals=1).tolist())
 print("lengths after ", y.norm(dim=-1).round(decimals=1).tolist())
 
 # %% [markdown]
-# Feed the output in again, as a stack of layers would. In 32-bit numbers:
+# Feed the output in again, as a deep model does, in which the output of one **layer** is the input of the next. In 32-bit numbers:
 
 # %%
 deep = x.float()
@@ -596,8 +609,9 @@ for layer in range(1, 5):
     print(f"layer {layer}: longest token {deep.norm(dim=-1).max():.0e}")
 
 # %% [markdown]
-# What you gain is speed. Without the softmax the brackets may move: $(X X^\top) X = X (X^\top X)$. The right side never builds an
-# $L \times L$ matrix. It takes $2 L E^2$ multiply-adds, which is linear in the tokens. The softmax stands between the two products and
+# What you gain is fewer operations. Without the softmax the brackets may move: $(X X^\top) X = X (X^\top X)$. The right side never builds an
+# $L \times L$ matrix. Each of its two products takes $L E^2$ multiply-adds, $2 L E^2$ together,
+# which is linear in the tokens. The softmax stands between the two products and
 # forbids it.
 
 # %%
@@ -613,7 +627,7 @@ print(f"{costs[131072][0] / (counter.get_total_flops() // 2):.0f} times fewer mu
 #
 # <details><summary>Answer</summary>
 #
-# $2 L E^2$ against $2 L^2 E$: for $L < E$, fewer tokens than features. Linear attention
+# $2 L E^2$ against $2 L^2 E$: for $L < E$, fewer tokens than features. *Linear attention*
 # ([Katharopoulos et al. 2020](https://arxiv.org/abs/2006.16236)) builds on these moving brackets.
 #
 # </details>
@@ -637,7 +651,7 @@ standardised(scores).sum(dim=-1).abs().round(decimals=3)
 # %% [markdown]
 # The rows sum to 0, so some weights must be negative: a token can *subtract* another. Do the outputs still stay among the inputs? Let $y$ be
 # an output. If $y \cdot y$ is larger than $x_j \cdot y$ for every input $x_j$, then $y$ lies farther in its own direction than any input
-# does, and so it is outside their convex hull.
+# does. An average of the inputs cannot lie farther than all of them, so $y$ is outside their convex hull.
 
 # %%
 normalisers = ("softmax", "none", "standardize")
@@ -650,8 +664,9 @@ for ax, name in zip(axes, normalisers, strict=True):
 plotting.show("Before and after for three normalisers, on three scales: only with softmax all outputs stay in the hull.")
 
 # %% [markdown]
-# Mind the axes: the shaded region is the same three times. Second test: what if every vector that is handed on carries the same offset $b$,
-# while the weights stay as they are? Each row hands on $b$ times the sum of its weights.
+# Mind the axes: the shaded region is the same three times. Second test: compute the weights from $x$, and only then add
+# the same offset $b$ to every vector that is averaged. (In notebook 02 the vectors that are averaged are no longer those that are
+# compared.) The output then changes by $b$ times the sum of the row's weights.
 
 # %%
 b = torch.tensor([10.0, 10.0], dtype=torch.float64)
@@ -672,9 +687,10 @@ for L, E, scale in ((64, 16, 1), (64, 16, 10), (256, 16, 1), (64, 64, 1)):
     print(f"{L:3} tokens, {E} features, scale {scale:2}:  " + "   ".join(ratios))
 
 # %% [markdown]
-# Softmax stays near 1. Raw scores grow with the tokens, with the features and with the square of the scale. Standardised rows do not feel
-# the scale; they grow with the tokens and shrink with the features. Part of that is bookkeeping, since one may divide a sum by $L$. And
-# softmax pays for its calm. The mean weight that a token keeps for itself, among 64 random ones:
+# In these four lines softmax stays near 1. With raw scores the ratio is larger for more tokens, for more features, and a hundred times as
+# large at ten times the scale. With standardised rows it does not depend on the scale; it is larger for more tokens and smaller for more
+# features. The growth with the tokens is partly that of a sum with more terms, which one may divide by $L$. Why does softmax stay at 1?
+# Here is the mean weight that a token keeps for itself, among 64 random ones:
 
 # %%
 for E in (2, 8, 32, 128):
@@ -683,7 +699,7 @@ for E in (2, 8, 32, 128):
 
 
 # %% [markdown]
-# With many features, each token merely copies itself.
+# With 32 features or more, these random tokens merely copy themselves, and a copy has the length of its original.
 #
 # | | softmax | none | standardize |
 # |---|---|---|---|
@@ -691,9 +707,9 @@ for E in (2, 8, 32, 128):
 # | negative weights | no | yes | yes |
 # | stays in the convex hull | always | no | no |
 # | a common offset of what is handed on | passes | is scaled | cancels |
-# | scale of the inputs | sets the sharpness | squared | no effect |
+# | the inputs 10 times as large: the weights | get sharper | are 100 times as large | stay the same |
 #
-# No column wins every row. The field took the softmax; notebook 02 repairs its weak spot, the scale.
+# No column wins every row. The transformer took the softmax; notebook 02 repairs its weak spot, the scale.
 
 # %% [markdown]
 # ## Exercises
@@ -702,7 +718,7 @@ for E in (2, 8, 32, 128):
 #
 # ### Exercise 2 · easy · 5 minutes
 #
-# Naive attention at a temperature: the dot products, without $1/\sqrt E$, are divided by it before the softmax. The temperature is above
+# Naive attention at a temperature: the dot products are divided by it, and by nothing else, before the softmax. The temperature is above
 # 0. Treat all words at once, and give their new vectors only.
 
 # %%
@@ -775,7 +791,7 @@ check.bilateral_filter(bilateral_filter)
 # ### Exercise 4 · hard · 12 minutes
 #
 # Attention without softmax, word by word. Of the words before, $X$, you keep only `state` $= X^\top X$. Give the new
-# word's output, in which it sees those words and itself, and the state that includes it. Nothing takes the place of the softmax's divisor:
+# word's output, in which it sees those words and itself, and the state that includes it. Do not divide by anything:
 # the output is the plain sum of words, each times its dot product with the new one. Return a new tensor for the state, and leave the one
 # that you were given as it is.
 
@@ -813,19 +829,20 @@ check.one_more_word(one_more_word)
 # %% [markdown]
 # ## Today
 #
-# - **GPT, Llama, BERT, ViT**: in each of them attention is still what you built here, a softmax of dot products and a weighted sum. What
-#   training adds is where the vectors come from.
+# - **GPT, Llama, BERT, ViT**, which you met at the end of notebook 00: in each of them attention is a softmax of dot products and a
+#   weighted sum, as here. New are a scaling of the scores, and learned matrices that make queries, keys and values; both are built in 02.
 # - **Non-local networks** for video ([Wang et al. 2018](https://arxiv.org/abs/1711.07971), section 3.2) try the formula of this notebook
 #   by name: their *Gaussian* is our softmax, and their *dot product* divides by $L$ instead.
-# - **Mamba** ([Gu and Dao 2023](https://arxiv.org/abs/2312.00752)) and other recurrent models keep a state of fixed size, as the last
-#   exercise does, to escape from $L^2$.
+# - **Mamba** ([Gu and Dao 2023](https://arxiv.org/abs/2312.00752)) and other *recurrent* models, which read one word after the
+#   other, keep a state of fixed size, as the last exercise does, to escape from $L^2$.
 
 # %% [markdown]
 # ## Takeaways
 #
 # - Mean, smoothing filter, kernel regression, attention: all are weights @ values. They differ in where the weights come from: nowhere,
 #   positions, content.
-# - The softmax runs over the keys, the last axis of the scores. Its rows sum to 1, so that no output leaves the convex hull of the inputs.
+# - The softmax runs over the keys, the last axis of the scores. Its weights are positive and each row sums to 1, so
+#   that no output leaves the convex hull of the inputs.
 # - A word's neighbours change its vector: *bank* came out as water or as money.
 # - Naive attention has no parameters, sees no order, is swayed by the length of vectors, and costs $L^2$.
 
@@ -867,6 +884,6 @@ check.one_more_word(one_more_word)
 # - [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), section 3.2.1: find the three lines of exercise 1, and the two things that
 #   are new.
 #
-# **Next.** One vector plays three parts here: it asks, it answers, and it is handed on. So *cat* can look at *mat* only as strongly as *mat*
-# scores against *cat*, for the score is the same both ways. Who decides what a word looks for? In notebook 02 three learned matrices give
+# **Next.** One vector plays three parts here: it asks, it answers, and it is handed on. So the score of *cat* with *mat* is the same as
+# that of *mat* with *cat*, even where the weights differ. Who decides what a word looks for? In notebook 02 three learned matrices give
 # each part a vector of its own.
