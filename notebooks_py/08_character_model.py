@@ -5,7 +5,7 @@
 #
 # ← [07 Distance bias](07_distance_bias.ipynb) · [the map of the course](00_welcome.ipynb) · [09 Additive attention](09_additive_attention.ipynb) →
 #
-# Needs: notebooks 02 to 05 · runs in about 100 s on two CPU cores · about 4½ hours of study
+# Needs: notebooks 05 and 07 · runs in about 100 s on two CPU cores · about 4½ hours of study
 
 # %% [markdown]
 # Cover the end of this sentence and guess, letter by letter, how it goes o… You knew the *n*, and you hardly needed to think. In a

@@ -88,7 +88,7 @@ def test_nbgrader_gets_an_answer_cell_and_a_locked_test_cell():
     student = student_version(read_notebook(NOTEBOOK), EXERCISES, nbgrader=True)
     nbformat.validate(nbformat.from_dict(student))
     marked = [c for c in student["cells"] if "nbgrader" in c["metadata"]]
-    assert len(marked) == 8
+    assert len(marked) == 10
     answer, test = marked[2], marked[3]
     assert answer["metadata"]["nbgrader"] == {
         "grade": False,

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from sciformer import SCORES, DotProductScore, capstone
+from sciformer import SCORES, DotProductScore, capstone, plotting
 from sciformer.lab.experiments import CAPSTONE
 from sciformer.lab.settings import ImageSetting
 from sciformer.lab.trainers import Run
@@ -48,7 +48,7 @@ def tiny(monkeypatch):
 
 def test_one_call_says_it_all(tiny, monkeypatch, capsys):
     shown = []
-    monkeypatch.setattr(plt, "show", lambda: shown.append(plt.gcf()) or plt.close("all"))
+    monkeypatch.setattr(plotting, "show", lambda alt: shown.append(alt) or plt.close("all"))
     monkeypatch.setattr(capstone, "cost", lambda recipe, device: capstone.Cost("a size", {"Cosine": (1.5, 2.0)}, {}))
     report = capstone.report(Cosine, against=["dot", "distance"], seeds=2, steps=2)
     printed = capsys.readouterr().out

@@ -178,6 +178,7 @@ def _embed_patches_cases(draw: Draw) -> Iterator[Case]:
     yield case(1, 1, 4, 6, 2, 2)
     yield case(2, 1, 4, 4, 2, 4)  # as many tokens as features: a transposition has the right shape
     yield case(3, 2, 6, 9, 3, 5)
+    yield case(1, 1, 4, 8, 4, 2)
 
 
 _EMBED_PATCHES_FAULTS = (
