@@ -208,7 +208,6 @@ def masked_softmax(
     .. math:: w_{ij} = \frac{m_{ij} e^{s_{ij}}}{\sum_k m_{ik} e^{s_{ik}}}
 
     Rows sum to 1, but for a row with no key left, which is 0, as is its gradient (a plain softmax gives NaN for both).
-    With a mask, a key is left if it is shown and its score is not -inf.
 
     Raises:
         ValueError: if the scores are whole numbers, or the mask is not boolean, on another device or does not broadcast
@@ -219,10 +218,10 @@ def masked_softmax(
     if attn_mask is None:
         return scores.softmax(dim=-1)
     check_mask(attn_mask, scores.shape, scores.device)
-    hidden = torch.where(attn_mask, scores, -math.inf)
-    some_left = ~hidden.isneginf().all(dim=-1, keepdim=True)  # (..., L, 1)
-    # Where a whole row is hidden it becomes 0 first, since the softmax of -inf alone is NaN.
-    return torch.where(some_left, hidden, 0.0).softmax(dim=-1) * some_left
+    some_left = attn_mask.any(dim=-1, keepdim=True)  # (..., L, 1)
+    # A hidden score becomes -inf; where a whole row is hidden, 0, since the softmax of -inf alone is NaN.
+    fill = scores.new_zeros(some_left.shape).masked_fill(some_left, -math.inf)  # (..., L, 1)
+    return torch.where(attn_mask, scores, fill).softmax(dim=-1) * some_left
 
 
 def attend(

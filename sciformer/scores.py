@@ -70,6 +70,12 @@ class Score(nn.Module):
                 f"the score has {self.num_heads} heads of head_dim {self.head_dim}, got a query of {tuple(query.shape)}"
             )
 
+    def own_mask(
+        self, length: int, key_length: int, *, query_offset: int = 0, device: torch.device | None = None
+    ) -> Mask | None:
+        """True where the score is not -inf, (L, S), if it hides keys by their positions; None if it hides none."""
+        return None
+
     def forward(
         self,
         query: Float[Tensor, "B H L D"],
@@ -356,6 +362,13 @@ class PreparedScore(Score):
         """The queries and keys that the other score sees."""
         raise NotImplementedError
 
+    def own_mask(
+        self, length: int, key_length: int, *, query_offset: int = 0, device: torch.device | None = None
+    ) -> Mask | None:
+        if not isinstance(self.score, Score):
+            return None
+        return self.score.own_mask(length, key_length, query_offset=query_offset, device=device)
+
     def forward(
         self,
         query: Float[Tensor, "B H L D"],
@@ -426,6 +439,11 @@ class WindowedScore(Score):
         check_sizes(0, window=window)
         self.window, self.score = window, score(num_heads, head_dim)
 
+    def own_mask(
+        self, length: int, key_length: int, *, query_offset: int = 0, device: torch.device | None = None
+    ) -> Mask:
+        return window_mask(length, key_length, window=self.window, query_offset=query_offset, device=device)
+
     def forward(
         self,
         query: Float[Tensor, "B H L D"],
@@ -435,9 +453,7 @@ class WindowedScore(Score):
         query_offset: int = 0,
     ) -> Float[Tensor, "B H L S"]:
         self.check_heads(query)
-        near = window_mask(
-            query.shape[-2], key.shape[-2], window=self.window, query_offset=query_offset, device=query.device
-        )  # (L, S)
+        near = self.own_mask(query.shape[-2], key.shape[-2], query_offset=query_offset, device=query.device)  # (L, S)
         visible = near if attn_mask is None else near & attn_mask
         scores = self.score(query, key, attn_mask=visible, query_offset=query_offset)
         return scores.masked_fill(~near, -math.inf)

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sciformer.functional import Mask, attend, causal_mask, check_mask
+from sciformer.scores import Score
 
 
 def combined_mask(
@@ -43,7 +44,11 @@ def readable_attention(
     if attn_mask is not None:
         check_mask(attn_mask, (*query.shape[:-1], S), query.device)
     mask = combined_mask(L, S, attn_mask, is_causal, query.device)
-    scores = score(query, key, attn_mask=mask, query_offset=S - L if is_causal else query_offset)
+    query_offset = S - L if is_causal else query_offset
+    scores = score(query, key, attn_mask=mask, query_offset=query_offset)
+    if attn_mask is not None and isinstance(score, Score):  # together they may leave a query no key
+        hides = score.own_mask(L, S, query_offset=query_offset, device=query.device)
+        mask = mask if mask is None or hides is None else mask & hides
     if mask is not None and attn_mask is None:  # causal alone leaves every query a key, so that one sum hides the rest
         scores, mask = scores + torch.where(mask, scores.new_zeros(()), -math.inf), None
     return attend(scores, value, attn_mask=mask, dropout_p=dropout_p)

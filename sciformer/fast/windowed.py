@@ -33,13 +33,6 @@ FUSED: dict[type[torch.nn.Module], Callable[..., Tensor]] = {
 }
 
 
-def counts_from_the_first_token(score: torch.nn.Module) -> bool:
-    """Whether a score may need to know where a stretch of the sequence begins, beside how far apart two tokens are."""
-    if type(score) is DistanceBiasedScore:
-        return score.width is not None  # on a grid the beginning of a row counts
-    return not isinstance(score, Score) or score.compares_positions
-
-
 def fast_windowed(
     score: WindowedScore,
     query: Float[Tensor, "B H L D"],
