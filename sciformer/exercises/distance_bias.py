@@ -56,18 +56,23 @@ def _distance_scores_solution(query: Tensor, key: Tensor, strength: Tensor, quer
     return query @ key.transpose(-2, -1) / math.sqrt(D) - penalty
 
 
-def _distance_scores_cases(draw: Draw) -> Iterator[Case]:
-    def case(
-        name: str, batch: int, num_heads: int, length: int, key_length: int, head_dim: int, query_offset: int
-    ) -> Case:
+def _placed(draw: Draw) -> Iterator[tuple[str, Tensor, Tensor, int]]:
+    """For each case of a score along a line: its name, queries, keys, and the position of the first query."""
+    for name, batch, num_heads, length, key_length, head_dim, query_offset in (
+        ("2 tokens, 2 heads of size 2", 1, 2, 2, 2, 2, 0),
+        ("4 tokens, 1 head of size 3", 1, 1, 4, 4, 3, 0),
+        ("1 query at position 2 of 4 keys, 1 head of size 3", 1, 1, 1, 4, 3, 2),
+        ("2 sentences, 3 heads of size 5, 4 queries from position 2 of 7 keys", 2, 3, 4, 7, 5, 2),
+    ):
         query, key = (draw.normal(batch, num_heads, n, head_dim) for n in (length, key_length))
-        strength = 0.3 * draw.permutation(num_heads).to(query) - 0.2  # never 0, never twice the same, one negative
-        return Case(name, {"query": query, "key": key, "strength": strength, "query_offset": query_offset})
+        yield name, query, key, query_offset
 
-    yield case("2 tokens, 2 heads of size 2", 1, 2, 2, 2, 2, 0)
-    yield case("4 tokens, 1 head of size 3", 1, 1, 4, 4, 3, 0)
-    yield case("1 query at position 2 of 4 keys, 1 head of size 3", 1, 1, 1, 4, 3, 2)
-    yield case("2 sentences, 3 heads of size 5, 4 queries from position 2 of 7 keys", 2, 3, 4, 7, 5, 2)
+
+def _distance_scores_cases(draw: Draw) -> Iterator[Case]:
+    for name, query, key, query_offset in _placed(draw):
+        # Never 0, and never the same twice: else a slope on the wrong axis might not show. One is negative.
+        strength = 0.3 * draw.permutation(query.shape[1]).to(query) - 0.2  # (H,)
+        yield Case(name, {"query": query, "key": key, "strength": strength, "query_offset": query_offset})
 
 
 _DISTANCE_SCORES_FAULTS = (
@@ -343,18 +348,10 @@ def _try_slopes(
 
 
 def _two_sided_score_cases(draw: Draw) -> Iterator[Case]:
-    def case(
-        name: str, batch: int, num_heads: int, length: int, key_length: int, head_dim: int, query_offset: int
-    ) -> Case:
-        query, key = (draw.normal(batch, num_heads, n, head_dim) for n in (length, key_length))
-        # Never 0, and never the same twice: else a slope on the wrong axis might not show. One is negative.
-        strength = (0.3 * draw.permutation(2 * num_heads).to(query) - 0.2).view(num_heads, 2)
-        return Case(name, {"query": query, "key": key, "query_offset": query_offset, "strength": strength})
-
-    yield case("2 tokens, 2 heads of size 2", 1, 2, 2, 2, 2, 0)
-    yield case("4 tokens, 1 head of size 3", 1, 1, 4, 4, 3, 0)
-    yield case("1 query at position 2 of 4 keys, 1 head of size 3", 1, 1, 1, 4, 3, 2)
-    yield case("2 sentences, 3 heads of size 5, 4 queries from position 2 of 7 keys", 2, 3, 4, 7, 5, 2)
+    for name, query, key, query_offset in _placed(draw):
+        num_heads = query.shape[1]
+        strength = (0.3 * draw.permutation(2 * num_heads).to(query) - 0.2).view(num_heads, 2)  # as in distance_scores
+        yield Case(name, {"query": query, "key": key, "query_offset": query_offset, "strength": strength})
 
 
 _TWO_SIDED_SCORE_FAULTS = (

@@ -234,6 +234,23 @@ def _multi_head_cases(draw: Draw) -> Iterator[Case]:
     yield case("2 times 3 tokens that look at 5 others, random mask, 3 heads", words, others, keep, 3)
 
 
+# What goes wrong alike where each head shares out its weights among the keys.
+_SHARING_FAULTS = (
+    Fault(
+        "softmax over the heads",
+        "The softmax runs over the heads, which then compete for a key. Each head shares out its own unit among the "
+        "keys: dim=-1.",
+        see=_FORMULA,
+        normalize=lambda scores: scores.softmax(dim=1),
+    ),
+    Fault(
+        "softmax over the queries",
+        "The softmax runs over the queries (dim=-2). Each query shares out one unit among the keys: dim=-1.",
+        see=_FORMULA,
+        normalize=lambda scores: scores.softmax(dim=-2),
+    ),
+)
+
 _MULTI_HEAD_FAULTS = (
     *_SPLIT_FAULTS,
     *_MERGE_FAULTS,
@@ -270,19 +287,7 @@ _MULTI_HEAD_FAULTS = (
         see=_TORCH,
         mask=lambda scores, mask: scores.masked_fill(mask, -math.inf),
     ),
-    Fault(
-        "softmax over the heads",
-        "The softmax runs over the heads, which then compete for a key. Each head shares out its own unit among the "
-        "keys: dim=-1.",
-        see=_FORMULA,
-        normalize=lambda scores: scores.softmax(dim=1),
-    ),
-    Fault(
-        "softmax over the queries",
-        "The softmax runs over the queries (dim=-2). Each query shares out one unit among the keys: dim=-1.",
-        see=_FORMULA,
-        normalize=lambda scores: scores.softmax(dim=-2),
-    ),
+    *_SHARING_FAULTS,
     Fault(
         "no output projection",
         "The output projection is missing: the heads are joined, but out_proj never mixes them.",
@@ -673,19 +678,7 @@ _GROUPED_ATTENTION_FAULTS = (
         see=_TRAP,
         scale=lambda query, key, head_dim: (query.shape[-1] // head_dim) ** -0.5,
     ),
-    Fault(
-        "softmax over the heads",
-        "The softmax runs over the heads, which then compete for a key. Each head shares out its own unit among the "
-        "keys: dim=-1.",
-        see=_FORMULA,
-        normalize=lambda scores: scores.softmax(dim=1),
-    ),
-    Fault(
-        "softmax over the queries",
-        "The softmax runs over the queries (dim=-2). Each query shares out one unit among the keys: dim=-1.",
-        see=_FORMULA,
-        normalize=lambda scores: scores.softmax(dim=-2),
-    ),
+    *_SHARING_FAULTS,
     Fault(
         "no softmax",
         "There is no softmax: the scores themselves are taken as weights.",

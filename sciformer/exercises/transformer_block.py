@@ -568,17 +568,12 @@ def _slips() -> Iterator[Fault]:
         yield Fault(f"{name}, feed-forward", says.format(" at the feed-forward"), see=see, think=in_think(step))
 
 
-_BLOCK_FAULTS = (
-    *_slips(),
+# What goes wrong alike in a block as a class and in one as a function.
+_EITHER_BLOCK_FAULTS = (
     Fault(
         "one norm shared",
         "The first norm is used twice. The feed-forward has a norm of its own, with weights of its own.",
         norms=lambda norm_1, norm_2: (norm_1, norm_1),
-    ),
-    Fault(
-        "norms exchanged",
-        "The two norms are exchanged: attention_norm belongs before attention, the other one before the feed-forward.",
-        norms=lambda norm_1, norm_2: (norm_2, norm_1),
     ),
     Fault(
         "block's input added",
@@ -607,6 +602,16 @@ _BLOCK_FAULTS = (
         "The block ends after attention: the feed-forward is missing.",
         see=_FEED_FORWARD,
         think=lambda seen, f, norm, x: seen,
+    ),
+)
+
+_BLOCK_FAULTS = (
+    *_slips(),
+    *_EITHER_BLOCK_FAULTS,
+    Fault(
+        "norms exchanged",
+        "The two norms are exchanged: attention_norm belongs before attention, the other one before the feed-forward.",
+        norms=lambda norm_1, norm_2: (norm_2, norm_1),
     ),
     Fault(
         "no attention",
@@ -617,49 +622,17 @@ _BLOCK_FAULTS = (
 
 _PRE_NORM_BLOCK_FAULTS = (
     *_slips(),
-    Fault(
-        "one norm shared",
-        "The first norm is used twice. The feed-forward has a norm of its own, with weights of its own.",
-        norms=lambda norm_1, norm_2: (norm_1, norm_1),
-    ),
+    *_EITHER_BLOCK_FAULTS,
     Fault(
         "norms exchanged",
         "The two norms are exchanged: norm_1 stands before attention, norm_2 before the feed-forward.",
         norms=lambda norm_1, norm_2: (norm_2, norm_1),
     ),
     Fault(
-        "block's input added",
-        "The second sum adds the block's input. It has to add what came out of the first sum, or attention is lost.",
-        see=_RESIDUAL,
-        think=lambda seen, f, norm, x: x + f(norm(seen)),
-    ),
-    Fault(
-        "block's input added again",
-        "The second sum adds the block's input once more. What came out of the first sum holds it already.",
-        see=_RESIDUAL,
-        think=lambda seen, f, norm, x: seen + x + f(norm(seen)),
-    ),
-    Fault(
         "attention alone read",
         "The feed-forward reads what attention gave, without the residual. It reads what the first sum gave.",
         see=_RESIDUAL,
         think=lambda seen, f, norm, x: seen + f(norm(seen - x)),
-    ),
-    Fault(
-        "norm at the end",
-        "The result is normed once more. A pre-norm block ends with a plain sum; a norm follows after the last block.",
-        think=lambda seen, f, norm, x: norm(seen + f(norm(seen))),
-    ),
-    Fault(
-        "branches side by side",
-        "The feed-forward reads the block's input, side by side with attention. It reads what the first sum gave.",
-        think=lambda seen, f, norm, x: seen + f(norm(x)),
-    ),
-    Fault(
-        "no feed-forward",
-        "The block ends after attention: the feed-forward is missing.",
-        see=_FEED_FORWARD,
-        think=lambda seen, f, norm, x: seen,
     ),
     Fault(
         "no activation",

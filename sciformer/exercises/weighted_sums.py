@@ -50,14 +50,8 @@ def _plain_attention_cases(draw: Draw) -> Iterator[Case]:
         yield Case(name, {"x": draw.normal(words, features)})
 
 
-_PLAIN_ATTENTION_FAULTS = (
-    Fault(
-        "softmax down the columns",
-        "The columns of the weights sum to 1 instead of the rows. The softmax runs over the words that are looked at, "
-        "the last axis: dim=-1.",
-        see=_BREAK,
-        normalize=lambda scores, x: scores.softmax(dim=0),
-    ),
+# What goes wrong alike with the rows of weights, with and without a temperature.
+_ROW_FAULTS = (
     Fault(
         "softmax over everything",
         "The softmax runs over the whole matrix at once. Each row has to sum to 1 by itself: dim=-1.",
@@ -71,16 +65,33 @@ _PLAIN_ATTENTION_FAULTS = (
         normalize=lambda scores, x: scores.exp() / scores.exp()[:, : x.shape[1]].sum(dim=-1, keepdim=True),
     ),
     Fault(
-        "softmax twice",
-        "The softmax is taken twice, and the second one makes the weights nearly equal.",
-        see=_TWICE,
-        normalize=lambda scores, x: scores.softmax(dim=-1).softmax(dim=-1),
-    ),
-    Fault(
         "no softmax",
         "There is no softmax: the scores themselves are taken as weights.",
         see=_RAW,
         normalize=lambda scores, x: scores,
+    ),
+    Fault(
+        "distances compared",
+        "The scores are those of the Gaussian kernel, −|xᵢ − xⱼ|² / 2, in place of dot products.",
+        see=_DISTANCE,
+        product=lambda x: -(torch.cdist(x, x) ** 2) / 2,
+    ),
+)
+
+_PLAIN_ATTENTION_FAULTS = (
+    Fault(
+        "softmax down the columns",
+        "The columns of the weights sum to 1 instead of the rows. The softmax runs over the words that are looked at, "
+        "the last axis: dim=-1.",
+        see=_BREAK,
+        normalize=lambda scores, x: scores.softmax(dim=0),
+    ),
+    *_ROW_FAULTS,
+    Fault(
+        "softmax twice",
+        "The softmax is taken twice, and the second one makes the weights nearly equal.",
+        see=_TWICE,
+        normalize=lambda scores, x: scores.softmax(dim=-1).softmax(dim=-1),
     ),
     Fault(
         "no exponential",
@@ -102,12 +113,6 @@ _PLAIN_ATTENTION_FAULTS = (
         "itself left out",
         "No word looks at itself: the diagonal of the weights is 0. Here each word may look at all, itself included.",
         normalize=lambda scores, x: scores.fill_diagonal_(-math.inf).softmax(dim=-1).nan_to_num(),
-    ),
-    Fault(
-        "distances compared",
-        "The scores are those of the Gaussian kernel, −|xᵢ − xⱼ|² / 2, in place of dot products.",
-        see=_DISTANCE,
-        product=lambda x: -(torch.cdist(x, x) ** 2) / 2,
     ),
     Fault(
         "mean of all words",
@@ -214,29 +219,12 @@ _TEMPERED_ATTENTION_FAULTS = (
         see=_BREAK,
         normalize=lambda scores, x: scores.softmax(dim=0),
     ),
-    Fault(
-        "softmax over everything",
-        "The softmax runs over the whole matrix at once. Each row has to sum to 1 by itself: dim=-1.",
-        see=_BREAK,
-        normalize=lambda scores, x: scores.flatten().softmax(dim=0).view_as(scores),
-    ),
-    Fault(
-        "sum stops at E",
-        "The sum below the fraction bar stops after E words, but E counts features. It runs over all L words.",
-        see=_BREAK,
-        normalize=lambda scores, x: scores.exp() / scores.exp()[:, : x.shape[1]].sum(dim=-1, keepdim=True),
-    ),
+    *_ROW_FAULTS,
     Fault(
         "softmax twice",
         "The softmax is taken twice; the second one makes the weights nearly equal.",
         see=_TWICE,
         normalize=lambda scores, x: scores.softmax(dim=-1).softmax(dim=-1),
-    ),
-    Fault(
-        "no softmax",
-        "There is no softmax: the scores themselves are taken as weights.",
-        see=_RAW,
-        normalize=lambda scores, x: scores,
     ),
     Fault(
         "no exponential",
@@ -269,12 +257,6 @@ _TEMPERED_ATTENTION_FAULTS = (
         "It is x @ weights. Row i of the weights mixes the rows of x: weights @ x.",
         see=_INDEX,
         mix=lambda weights, x, temperature: x @ weights,
-    ),
-    Fault(
-        "distances compared",
-        "The scores are those of the Gaussian kernel, −|xᵢ − xⱼ|² / 2, in place of dot products.",
-        see=_DISTANCE,
-        product=lambda x: -(torch.cdist(x, x) ** 2) / 2,
     ),
     Fault(
         "weights returned",
