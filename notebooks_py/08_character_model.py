@@ -97,7 +97,7 @@ print(repr(vocabulary.characters))
 
 # %%
 language.shifted_by_one("To be, or not")
-plotting.show("Two rows of characters: below each input stands the next character, which is also the next input.")
+plotting.show("Two rows of characters: above each input stands the next character, which is also the next input.")
 
 # %% [markdown]
 # `text_batches` cuts the training text into chunks, at other places in every pass, and gives each with its targets.
@@ -928,7 +928,7 @@ course.verdict("highest validation loss of the three longer runs", max(ends), be
 # people that English has between 0.6 and 1.3 bits a letter. A perplexity is $2^\text{bits}$, as it is $e^\text{nats}$, so this is torn between 1.5 and 2.5
 # letters, though of 27 signs and in ordinary prose.
 #
-# ### Does it learn by heart?
+# ### Does it memorise the text?
 #
 # The longer run reads the whole text five times. Its loss on what it reads ends far below its validation loss. How much of this gap is
 # memory? In the *first* pass every character is new to the model, just as validation text is. So a gap in the first pass cannot be memory.

@@ -30,7 +30,7 @@ def test_cells_are_shaded_by_their_size():
 
 def test_an_arrow_joins_two_boxes():
     sheet = Sheet(4, 1)
-    left, right = sheet.box(0, 0, 1, 1, "a"), sheet.box(3, 0, 1, 1, "b", dashed=True)
+    left, right = sheet.box(0, 0, 1, 1, "a"), sheet.box(3, 0, 1, 1, "b")
     sheet.arrow(left["right"], right["left"], "to")
     assert [text.get_text() for text in sheet.ax.texts] == ["a", "b", "to"]
     arrow = sheet.ax.patches[-1]

@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from sciformer.teach.diagrams.heads import attention_head, shifted_by_one, split_and_merge
+from sciformer.teach.diagrams.heads import attention_head, split_and_merge
+from sciformer.teach.diagrams.language import shifted_by_one
 
 
 def texts(figure):

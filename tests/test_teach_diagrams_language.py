@@ -21,9 +21,10 @@ def test_a_space_and_a_new_line_can_be_seen():
     assert "".join(map(language.visible, "a b\n")) == "a␣b↵"
 
 
-def test_every_input_stands_over_the_character_that_comes_next():
+def test_every_input_stands_under_the_character_that_comes_next():
     figure = language.shifted_by_one("to be")
-    boxes = {(text.get_position()[0], text.get_text()) for text in figure.axes[0].texts if text.get_fontsize() == 12}
+    characters = [text for text in figure.axes[0].texts if len(text.get_text()) == 1]
+    boxes = {(text.get_position()[0], text.get_text()) for text in characters}
     columns = {}
     for x, character in boxes:
         columns.setdefault(round(x, 3), set()).add(character)

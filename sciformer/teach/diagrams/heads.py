@@ -1,4 +1,4 @@
-"""Diagrams of attention heads: one head as data flow, inputs beside targets, heads as coloured bricks."""
+"""Diagrams of attention heads: one head as data flow, heads as coloured bricks."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -62,24 +62,6 @@ def attention_head(
     sheet.arrow(shares["right"], result["left"], "average")
     sheet.arrow(answers["bottom"], (products["top"][0], products["top"][1] + 0.28))
     sheet.arrow(hands["bottom"], (result["top"][0], result["top"][1] + 0.28))
-    return sheet.done()
-
-
-def shifted_by_one(words: Sequence[str]) -> Figure:
-    """What a model that predicts the next word reads, and what it should say: the same words, one position apart."""
-    inputs, targets = words[:-1], words[1:]
-    width, step, left = 1.05, 1.35, 1.0
-    sheet = Sheet(left + step * len(inputs) + 0.3, 2.55, "Each target is the next input")
-    sheet.text(left - 0.15, 0.55, "input", align="right")
-    sheet.text(left - 0.15, 1.65, "target", align="right")
-    boxes = [sheet.box(left + n * step, 0.35, width, 0.4, word, fill="query") for n, word in enumerate(inputs)]
-    goals = [sheet.box(left + n * step, 1.45, width, 0.4, word, fill="output") for n, word in enumerate(targets)]
-    for box, goal in zip(boxes, goals, strict=True):
-        sheet.arrow(box["top"], goal["bottom"])
-    for goal, box in zip(goals, boxes[1:], strict=False):
-        sheet.arrow((goal["right"][0] - 0.1, goal["bottom"][1]), box["top"], dashed=True, color="#D55E00")
-    sheet.text(left, 0.13, "dashed: the answer already stands in the input, one position to the right", align="left",
-               color="#D55E00", size=8)  # fmt: skip
     return sheet.done()
 
 

@@ -7,11 +7,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from torch import Tensor
 
-from sciformer.teach.diagrams.sheet import Sheet
+from sciformer.teach.diagrams.sheet import CELL, FILLS, Sheet
 
 #: The frame of what is new, and the line of what is only kept.
 _NEW = "#D55E00"
-_CELL = 0.46
 
 
 def visible(character: str) -> str:
@@ -19,26 +18,30 @@ def visible(character: str) -> str:
     return {" ": "␣", "\n": "↵"}.get(character, character)
 
 
-def shifted_by_one(text: str) -> Figure:
-    """A text as inputs, and the same text one later as targets: one column for each thing to learn.
+def shifted_by_one(tokens: Sequence[str]) -> Figure:
+    """What a model that predicts the next token reads, and what it should say: the same tokens, one position apart.
 
     Args:
-        text: at least two characters; the inputs lack the last of them, the targets the first.
+        tokens: words, or the characters of a text; the inputs lack the last of them, the targets the first.
     """
-    count, step = len(text) - 1, 0.72
-    sheet = Sheet(2.2 + count * step, 2.75)
-    for t in range(count):
-        x = 1.9 + t * step
-        read = sheet.box(x, 1.55, 0.5, 0.5, visible(text[t]), fill="query", size=12)
-        comes = sheet.box(x, 0.35, 0.5, 0.5, visible(text[t + 1]), fill="output", size=12)
-        sheet.arrow(read["bottom"], comes["top"])
-        if t:
-            sheet.arrow((x - step + 0.5, 0.72), (x + 0.02, 1.56), color="0.6", dashed=True)
-        sheet.text(x + 0.25, 2.22, str(t), size=8, color="0.4")
-    sheet.text(1.7, 2.22, "position", size=8, align="right", color="0.4")
-    sheet.text(1.7, 1.8, "inputs: read", align="right")
-    sheet.text(1.7, 0.6, "targets: predict", align="right")
-    sheet.text(0.15, 2.58, "solid: what comes next?   dashed: it is the next input", size=8, align="left", color="0.4")
+    inputs, targets = tokens[:-1], tokens[1:]
+    width, size = (0.5, 12) if max(map(len, tokens)) == 1 else (1.05, 9)
+    left, step = 1.0, width + 0.3
+    sheet = Sheet(left + step * len(inputs) + 0.3, 2.55, "Each target is the next input")
+    sheet.text(left - 0.15, 0.55, "input", align="right")
+    sheet.text(left - 0.15, 1.65, "target", align="right")
+
+    def row(y: float, shown: Sequence[str], fill: str) -> list[dict[str, tuple[float, float]]]:
+        at = enumerate(map(visible, shown))
+        return [sheet.box(left + n * step, y, width, 0.4, token, fill=fill, size=size) for n, token in at]
+
+    boxes, goals = row(0.35, inputs, "query"), row(1.45, targets, "output")
+    for box, goal in zip(boxes, goals, strict=True):
+        sheet.arrow(box["top"], goal["bottom"])
+    for goal, box in zip(goals, boxes[1:], strict=False):
+        sheet.arrow((goal["right"][0] - 0.1, goal["bottom"][1]), box["top"], dashed=True, color=_NEW)
+    sheet.text(left, 0.13, "dashed: the answer already stands in the input, one position to the right", align="left",
+               color=_NEW, size=8)  # fmt: skip
     return sheet.done()
 
 
@@ -97,7 +100,9 @@ def drawing(
         sheet.text(left + 1.5, 2.5, f"{n + 1}. probabilities, {title}" if n == 0 else f"2. {title}", size=9)
         for k, (label, p) in enumerate(zip(labels, values.tolist(), strict=True)):
             x, new = left + 0.38 * k, n == 1 and k == drawn
-            sheet.ax.add_patch(Rectangle((x, 0.55), 0.28, tall * p, fc=_NEW if new else "#CFE6F5", ec="0.35", lw=0.7))
+            sheet.ax.add_patch(
+                Rectangle((x, 0.55), 0.28, tall * p, fc=_NEW if new else FILLS["query"], ec="0.35", lw=0.7)
+            )
             sheet.text(x + 0.14, 0.4, visible(label), size=10, color=_NEW if new else "black")
             sheet.text(x + 0.14, 0.64 + tall * p, f"{p:.2f}", size=6.5)
     sheet.arrow((3.5, 1.3), (4.1, 1.3))
@@ -124,7 +129,7 @@ def kv_cache(
         features: how many of the D features are shown.
     """
     S, x = len(text), 2.3
-    signs, right = list(map(visible, text)), 2.3 + longest * _CELL
+    signs, right = list(map(visible, text)), 2.3 + longest * CELL
     sheet = Sheet(right + 1.9, 5.6)
     stored = f"{S - 1} kept, 1 new" if S > 1 else "1 new"
     sheet.text(0.2, 5.35, f"reading {signs[-1]!r}: {stored}", size=11, align="left", weight="bold")
@@ -137,8 +142,8 @@ def kv_cache(
     for words, side in (("keys", k), ("weights", w), ("values", v)):
         sheet.text(x - 0.12, side["left"][1], words, align="right")
     for part in (k, v):
-        bottom, height = part["bottom"][1], features * _CELL
-        sheet.ax.add_patch(Rectangle((x + (S - 1) * _CELL, bottom), _CELL, height, fill=False, ec=_NEW, lw=2.5))
+        bottom, height = part["bottom"][1], features * CELL
+        sheet.ax.add_patch(Rectangle((x + (S - 1) * CELL, bottom), CELL, height, fill=False, ec=_NEW, lw=2.5))
     sheet.arrow((q["right"][0], q["right"][1] - 0.6), (x - 0.03, k["left"][1] - 0.6))
     sheet.arrow((w["right"][0], w["right"][1]), (out["top"][0], out["top"][1] + 0.3), bend=-0.25)
     return sheet.done()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from jaxtyping import Float
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from sciformer.teach.diagrams.sheet import CELL, Sheet
@@ -49,7 +50,4 @@ def where_positions_enter(
 
 def _mark(sheet: Sheet, x: float, y: float, width: float, height: float) -> None:
     """A dashed frame around what already stands there."""
-    sides = [((x, y), (x + width, y)), ((x + width, y), (x + width, y + height))]
-    sides += [((x + width, y + height), (x, y + height)), ((x, y + height), (x, y))]
-    for (x1, y1), (x2, y2) in sides:
-        sheet.ax.plot([x1, x2], [y1, y2], color="#D55E00", linestyle="--", linewidth=1.5)
+    sheet.ax.add_patch(Rectangle((x, y), width, height, fill=False, ec="#D55E00", ls="--", lw=1.5))

@@ -49,12 +49,10 @@ class Sheet:
 
     def box(
         self, x: float, y: float, width: float, height: float, words: str = "", *, fill: str = "plain", size: float = 9,
-        dashed: bool = False,
     ) -> dict[str, tuple[float, float]]:  # fmt: skip
         """A rounded box with its lower left corner at (x, y), for something that is done: a layer, a function."""
         style = "round,pad=0,rounding_size=0.08"
-        line = "--" if dashed else "-"
-        patch = FancyBboxPatch((x, y), width, height, boxstyle=style, fc=FILLS[fill], ec="0.35", lw=1.0, ls=line)
+        patch = FancyBboxPatch((x, y), width, height, boxstyle=style, fc=FILLS[fill], ec="0.35", lw=1.0)
         self.ax.add_patch(patch)
         self.text(x + width / 2, y + height / 2, words, size=size)
         return _sides(x, y, width, height)
