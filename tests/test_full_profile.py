@@ -14,6 +14,8 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 ON_THE_CPU = {"15_fast_attention"}  # torch.compile asks for a driver where it sees a GPU
+#: A training loop that stands open in a notebook takes no setting to shorten; where it is long, its text is.
+SHORTER = {"07_distance_bias": ("steps=150", "steps=2")}
 
 
 @pytest.mark.rehearsal
@@ -34,6 +36,10 @@ def test_the_full_profile_runs_to_its_end(path, tmp_path, monkeypatch):
     for name, value in environment.items():
         monkeypatch.setenv(name, str(value))
     notebook = nbformat.read(path, as_version=4)
+    if path.stem in SHORTER:
+        long, short = SHORTER[path.stem]
+        (loop,) = (cell for cell in notebook.cells if cell.cell_type == "code" and long in cell.source)
+        loop.source = loop.source.replace(long, short)
     stated = sum("course.verdict(" in cell.source for cell in notebook.cells if cell.cell_type == "code")
     folder = {"metadata": {"path": path.parent}}
     NotebookClient(notebook, timeout=300, kernel_name="python3", resources=folder).execute()
