@@ -25,19 +25,12 @@ from sciformer.check import EXERCISES
 from sciformer.exercises.museum import PIECES
 from sciformer.lab.claims import CLAIMS
 from sciformer.lab.claims.tables import bake_off_table, claims_table
+from sciformer.teach.diagrams.course_map import PARTS
 
 ROOT = Path(__file__).parents[1]
 SITE, STAGE, BUILT = ROOT / "site", ROOT / "build" / "site-source", ROOT / "build" / "site"
 REPOSITORY = HOST + present_address(ROOT)
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
-#: The course in parts, each with the number of its first notebook.
-PARTS = {
-    "From a weighted sum to a transformer": 0,
-    "Put to work": 6,
-    "Other ways to compare": 9,
-    "Other shapes of the task": 11,
-    "Measured, searched, made fast": 14,
-}
 #: Pages of the repository that are pages of the site too, by the name that they have here.
 PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "results/README.md": "records.md"}
 #: What a visitor of a page can do there.
@@ -53,7 +46,7 @@ INVITATIONS = {
 def stage() -> None:
     """Put the sources together."""
     shutil.rmtree(STAGE, ignore_errors=True)
-    shutil.copytree(SITE, STAGE, ignore=shutil.ignore_patterns("playground", "models"))
+    shutil.copytree(SITE, STAGE, ignore=shutil.ignore_patterns("playground"))
     (STAGE / "pictures").mkdir()
     shutil.copytree(ROOT / "docs" / "playground", STAGE / "_static" / "playground")
     stage_notebooks()
@@ -173,7 +166,7 @@ def rows_of_notebooks() -> list[tuple[str, str, str, str, str]]:
 def course_map() -> str:
     """Every notebook as a card: a picture from it, what it builds and trains as the README says, and its times."""
     out, terms = [], site_words.Terms((ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"))
-    starts = {first: title for title, first in PARTS.items()}
+    starts = {first: part.capitalize() for part, (_, first) in PARTS.items()}
     for number, name, path, builds, trains in rows_of_notebooks():
         if int(number) in starts:
             out += ["</ul>"] if out else []

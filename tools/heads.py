@@ -9,14 +9,13 @@ in a second language, ten seconds for each line of code, half a minute for each 
 
 import re
 import sys
-from pathlib import Path
 
 import jupytext
 import nbformat
 
-ROOT = Path(__file__).resolve().parents[1]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
-CONFIG = jupytext.config.load_jupytext_configuration_file(str(ROOT / "pyproject.toml"))
+import notebooks as pairs
+
+NOTEBOOKS = sorted(pairs.NOTEBOOKS.glob("[0-9]*.ipynb"))
 WORDS_A_MINUTE, MINUTES_A_LINE, MINUTES_AN_OUTPUT = 120, 1 / 6, 1 / 2
 
 
@@ -64,8 +63,8 @@ def main() -> int:
             notebook.cells[0].source = wanted
             if sys.argv[1:] != ["check"]:
                 nbformat.write(notebook, path)
-                script = jupytext.writes(notebook, fmt="py:percent", config=CONFIG)
-                (ROOT / "notebooks_py" / f"{path.stem}.py").write_text(script)
+                script = jupytext.writes(notebook, fmt="py:percent", config=pairs.CONFIG)
+                (pairs.SCRIPTS / f"{path.stem}.py").write_text(script)
     print("\n".join(f"{stem}: the head is out of date" for stem in stale) or "all heads are up to date")
     return int(sys.argv[1:] == ["check"] and bool(stale))
 

@@ -18,6 +18,7 @@ from sciformer.lab.metrics import known_metric
 from sciformer.lab.runs import load_run
 from sciformer.lab.settings import ImageSetting, LanguageSetting
 from sciformer.lab.trainers import Run
+from sciformer.models.decoding import stream
 from sciformer.training.weights import save_weights
 
 #: What ``train`` writes: the weights, the history, the picture of its losses, and the card of the model.
@@ -84,8 +85,8 @@ def _card(run: Run, setting: Any, task: str) -> str:
     def rows(pairs: Mapping[str, Any]) -> str:
         return "\n".join(f"| {name.replace('_', ' ')} | {value} |" for name, value in pairs.items())
 
-    train = asdict(setting)["train"]
-    parameters = sum(p.numel() for p in run.model.parameters())
+    options = asdict(setting)
+    train, parameters = options.pop("train"), sum(p.numel() for p in run.model.parameters())
     return _CARD.format(
         task=task,
         version=metadata.version("sciformer"),
@@ -93,9 +94,7 @@ def _card(run: Run, setting: Any, task: str) -> str:
         steps=setting.train.steps,
         seconds=run.history.seconds,
         metrics=rows({name: f"{value:.4g}" for name, value in run.metrics.items()}),
-        setting=rows(
-            {"parameters": f"{parameters:,}"} | {k: v for k, v in asdict(setting).items() if k != "train"} | train
-        ),
+        setting=rows({"parameters": f"{parameters:,}"} | options | train),
         **_KINDS[task],
     )
 
@@ -127,8 +126,6 @@ def run_write(options: argparse.Namespace) -> None:
     Raises:
         InputError: if the run is no language model's, or a character of the prompt is unknown to it.
     """
-    from sciformer.models.decoding import stream
-
     model = _model_of(options.run, LanguageSetting, "write", "reads images: use `read`")
     characters = data.shakespeare("val")[1]
     prompt = characters.encode(options.prompt)[None]  # (1, L)
