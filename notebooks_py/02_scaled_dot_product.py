@@ -56,7 +56,8 @@ from sciformer import MultiHeadAttention, attend, causal_mask, dot_product_score
 from sciformer import check, course, plotting
 from sciformer.data import batches, lookup
 from sciformer.teach import Switches, explore
-from sciformer.teach.diagrams.heads import attention_head, shifted_by_one
+from sciformer.teach.diagrams.heads import attention_head
+from sciformer.teach.diagrams.language import shifted_by_one
 
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
