@@ -92,4 +92,4 @@ def setup(app):
 
 
 # What the notebooks and the pages of the repository link to beyond the site stays a link to the repository.
-suppress_warnings = ["myst.xref_missing", "mystnb.unknown_mime_type", "misc.highlighting_failure", "myst.header"]
+suppress_warnings = ["mystnb.unknown_mime_type", "misc.highlighting_failure", "myst.header"]

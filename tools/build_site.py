@@ -67,10 +67,15 @@ def stage_notebooks() -> None:
     """The notebooks as they were committed, what their pictures show, and a small picture of each."""
     (STAGE / "notebooks").mkdir()
     (STAGE / "_static" / "notebooks").mkdir()
+    glossary = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     for path in notebooks():
         copied = path.read_text(encoding="utf-8").replace(COLAB_BADGE, "../_static/colab-badge.svg")
         content = json.loads(copied)
         content["cells"][0]["source"] = site_notebooks.with_running_time_named("".join(content["cells"][0]["source"]))
+        for cell in content["cells"]:
+            if cell["cell_type"] == "markdown":
+                linked = with_links("".join(cell["source"]), Path("notebooks"), here="../")
+                cell["source"] = site_words.with_places(linked, glossary)
         (STAGE / "notebooks" / path.name).write_text(json.dumps(content), encoding="utf-8")
         small = site_notebooks.small_picture(path)
         site_notebooks.write_small_picture(small, STAGE / "_static" / "notebooks" / f"{path.stem}.png")
@@ -95,11 +100,12 @@ def section(text: str, heading: str) -> str:
     return re.sub(r"^##(#+ )", r"#\1", under[1], flags=re.M)
 
 
-def with_links(text: str, folder: Path) -> str:
+def with_links(text: str, folder: Path, here: str = "") -> str:
     """A page of the repository whose links lead to pages of the site, or else to the repository.
 
     Args:
         folder: where the page stands in the repository.
+        here: the way from the page's place on the site up to its root.
     """
     shown = repository_pages() | {f"notebooks/{path.name}": f"notebooks/{path.name}" for path in notebooks()}
 
@@ -110,8 +116,9 @@ def with_links(text: str, folder: Path) -> str:
         path = target.relative_to(ROOT.resolve()).as_posix()
         if target.suffix == ".png":  # a picture is carried along
             shutil.copy(target, STAGE / "pictures")
-            return f"](pictures/{target.name})"
-        return f"]({shown.get(path, f'{REPOSITORY}/blob/main/{path}')}{found[2] or ''})"
+            return f"]({here}pictures/{target.name})"
+        shown_at = f"{here}{shown[path]}" if path in shown else f"{REPOSITORY}/blob/main/{path}"
+        return f"]({shown_at}{found[2] or ''})"
 
     return re.sub(r"\]\(([^)#:\s]+)(#[^)\s]*)?\)", link, text)
 

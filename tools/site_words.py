@@ -16,6 +16,22 @@ def with_anchors(text: str) -> str:
     return ENTRY.sub(lambda entry: f"- [**{entry[1]}**]{{#{anchor(entry[1])}}}{entry[2] or ''}: ", text)
 
 
+def with_places(text: str, glossary: str) -> str:
+    """A text whose links to a letter of the glossary lead to the very entry, where the link's words are its term.
+
+    Args:
+        glossary: its text.
+    """
+    places = {entry[1].lower(): anchor(entry[1]) for entry in ENTRY.finditer(glossary)}
+
+    def link(found: re.Match[str]) -> str:
+        words = " ".join(found[1].replace("*", "").lower().split())
+        singular = re.sub(r"(?<=x)es$|s$", "", words)
+        return f"[{found[1]}]({found[2]}#{places.get(words) or places.get(singular) or found[3]})"
+
+    return re.sub(r"\[([^\[\]]+)\]\(([^)\s]*glossary\.md)#([a-z])\)", link, text)
+
+
 class Terms:
     """The terms of a glossary, each to be linked once.
 
