@@ -65,7 +65,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% [markdown]
 # ## Four wells
 #
-# | well | $E(d)$ | learned |
+# | well | energy $E(d)$ | learned |
 # |---|---|---|
 # | Gaussian | $e^{-\alpha d^2}$ | α |
 # | inverse square | $w / (d^2 + \varepsilon)$ | $w$ |
