@@ -1,4 +1,4 @@
-"""Write the head of every notebook: links to its neighbours, and how long it takes to study.
+"""Write the head of every notebook: links to its neighbours, where it stands in the course, and how long it takes.
 
     python tools/heads.py          write them, in the scripts and in the notebooks
     python tools/heads.py check    fail if one is out of date; writes nothing
@@ -14,6 +14,8 @@ import jupytext
 import nbformat
 
 import notebooks as pairs
+
+from sciformer.teach.diagrams.course_map import PARTS
 
 NOTEBOOKS = sorted(pairs.NOTEBOOKS.glob("[0-9]*.ipynb"))
 WORDS_A_MINUTE, MINUTES_A_LINE, MINUTES_AN_OUTPUT = 120, 1 / 6, 1 / 2
@@ -48,7 +50,20 @@ def head(number: int, titles: list[str], source: str, study: str) -> str:
     if number + 1 < len(NOTEBOOKS):
         links.append(f"[{titles[number + 1]}]({NOTEBOOKS[number + 1].name}) →")
     needs = re.sub(r" · (?:runs in )?about ([^·]*? on two CPU cores).*", r" · runs in about \1", lines[at])
-    return "\n".join([*lines[:3], "", " · ".join(links), "", f"{needs} · {study}", *lines[at + 1 :]])
+    map_ = [] if number == 0 else [course_map(number), ""]
+    return "\n".join([*lines[:3], "", " · ".join(links), "", *map_, f"{needs} · {study}", *lines[at + 1 :]])
+
+
+def course_map(here: int) -> str:
+    """The parts of the course in a line, each notebook as a link, the present one in bold."""
+    first = [start for _, start in PARTS.values()]
+    parts = zip(PARTS, first, [*first[1:], len(NOTEBOOKS)], strict=True)
+
+    def place(n: int) -> str:
+        return f"**{n:02}**" if n == here else f"[{n:02}]({NOTEBOOKS[n].name})"
+
+    lists = [f"{part} {' '.join(place(n) for n in range(start, end))}" for part, start, end in parts]
+    return f"You are here: {' · '.join(lists)}"
 
 
 def main() -> int:
