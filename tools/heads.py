@@ -14,7 +14,6 @@ import jupytext
 import nbformat
 
 import notebooks as pairs
-
 from sciformer.teach.diagrams.course_map import PARTS
 
 NOTEBOOKS = sorted(pairs.NOTEBOOKS.glob("[0-9]*.ipynb"))
