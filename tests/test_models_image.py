@@ -29,6 +29,26 @@ def test_patches_are_cut_row_by_row_and_mapped_linearly():
     assert_close(tokens[1, 5], expected)
 
 
+def test_images_and_patches_need_not_be_square():
+    layer = ImageToSequence((6, 8), (3, 2), 3, 5).double()
+    images = torch.randn(B, 3, 6, 8, dtype=torch.float64)
+    tokens = layer(images)
+    assert tokens.shape == (B, layer.num_tokens, 5) == (B, 8, 5)
+    patch = images[1, :, 3:6, 4:6]  # second row of patches, third of four columns: patch number 6
+    assert_close(layer.patches(images)[1, 6], patch.flatten())
+    assert_close(tokens[1, 6], layer.projection.weight.flatten(1) @ patch.flatten() + layer.projection.bias)
+    assert_close(tokens, layer.projection(images).flatten(2).mT)
+
+
+def test_a_wide_picture_is_read_by_a_model_with_a_distance_on_its_grid():
+    score = partial(DistanceBiasedScore, width=12)
+    network = ImageTransformer((8, 24), (4, 2), 1, 10, 12, 2, 1, positions=NoPositions, score=score).double()
+    images = torch.randn(B, 1, 8, 24, dtype=torch.float64)
+    logits = network(images)
+    assert logits.shape == (B, 10)
+    assert not torch.allclose(network(images.roll(4, dims=3)), logits)  # two columns over: other distances
+
+
 def test_one_pixel_is_one_token():
     assert ImageToSequence(6, 1, 1, 5)(torch.zeros(B, 1, 6, 6)).shape == (B, 36, 5)
 
@@ -119,9 +139,16 @@ def test_parameter_count_is_pinned():
 
 
 def test_image_transformer_refuses():
-    for patch_size in (5, 0):
-        with pytest.raises(ValueError, match=f"image_size 28 is not divisible by patch_size {patch_size}"):
-            ImageTransformer(28, patch_size, 1, 10, 64, 4, 1)
+    with pytest.raises(ValueError, match="image_size 28 is not divisible by patch_size 5"):
+        ImageTransformer(28, 5, 1, 10, 64, 4, 1)
+    with pytest.raises(ValueError, match="patch_size must be at least 1, got 0"):
+        ImageTransformer(28, 0, 1, 10, 64, 4, 1)
+    with pytest.raises(ValueError, match=r"image_size \(28, 84\) is not divisible by patch_size \(7, 5\)"):
+        ImageTransformer((28, 84), (7, 5), 1, 10, 64, 4, 1)
+    with pytest.raises(ValueError, match="the width in image_size must be at least 1, got 0"):
+        ImageTransformer((28, 0), 7, 1, 10, 64, 4, 1)
+    with pytest.raises(ValueError, match=r"a number or a pair \(height, width\), got \(1, 28, 28\)"):
+        ImageTransformer((1, 28, 28), 7, 1, 10, 64, 4, 1)
     with pytest.raises(ValueError, match="embed_dim 64 is not divisible by num_heads 3"):
         ImageTransformer(28, 7, 1, 10, 64, 3, 1)
     with pytest.raises(ValueError, match=r"\(B, 1, 6, 6\), got \(2, 3, 6, 6\)"):

@@ -332,3 +332,14 @@ def test_a_probe_refuses():
         metrics.linear_probe(torch.zeros(4, 2), torch.zeros(4).long())
     with pytest.raises(ValueError, match=r"got 6 examples, labels of \(5,\)"):
         metrics.linear_probe(torch.zeros(6, 2), torch.zeros(5).long())
+
+
+def test_wide_pictures_are_restored_with_what_is_visible_unchanged():
+    model = MaskedImageModel((6, 12), (2, 3), 1, 8, 2, 1, decoder_dim=4).double()
+    images = torch.randn(3, 1, 6, 12, dtype=torch.float64)
+    visible = random_visible(3, model.num_tokens, hidden_share=0.5)
+    assert model(images, visible).shape == model.hidden_pixels(images, visible).shape == (3, 6, 6)
+    restored = model.restore(images, visible)
+    patches = model.to_sequence.patches
+    assert_close(patches(restored)[visible], patches(images)[visible])
+    assert_close(patches(restored)[~visible].reshape(3, 6, 6), model(images, visible))

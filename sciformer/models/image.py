@@ -8,30 +8,37 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sciformer.blocks import TransformerBlock
-from sciformer.functional import InputError, check_sizes
+from sciformer.functional import InputError, check_sizes, height_and_width
 from sciformer.positions import LearnedPositions
 
 
 class ImageToSequence(nn.Module):
-    """Cut an image into square patches and map each, linearly, to a token.
+    """Cut an image into patches and map each, linearly, to a token.
 
     A convolution whose stride equals its kernel does both at once. It runs here in two steps, after which each token
     is contiguous in memory, as all that follows likes it. Tokens run row by row. ``patch_size=1`` makes every pixel
     a token. Source: Dosovitskiy et al. 2020, arXiv:2010.11929, section 3.1.
 
+    Args:
+        image_size: pixels of a side, or (height, width) of images that are not square.
+        patch_size: pixels of a patch's side, or its (height, width).
+
     Raises:
-        ValueError: if ``patch_size`` does not divide ``image_size``, or a size is below 1.
+        ValueError: if the patches do not tile the image, or a size is below 1.
     """
 
-    def __init__(self, image_size: int, patch_size: int, in_channels: int, embed_dim: int):
+    def __init__(
+        self, image_size: int | tuple[int, int], patch_size: int | tuple[int, int], in_channels: int, embed_dim: int
+    ):
         super().__init__()
-        check_sizes(image_size=image_size, in_channels=in_channels, embed_dim=embed_dim)
-        if patch_size < 1 or image_size % patch_size:
+        check_sizes(in_channels=in_channels, embed_dim=embed_dim)
+        height, width = height_and_width("image_size", image_size)
+        self.patch_size = height_and_width("patch_size", patch_size)
+        if height % self.patch_size[0] or width % self.patch_size[1]:
             raise InputError(f"image_size {image_size} is not divisible by patch_size {patch_size}")
-        self.image_shape = (in_channels, image_size, image_size)
-        self.grid_size = image_size // patch_size
-        self.num_tokens = self.grid_size**2
-        self.projection = nn.Conv2d(in_channels, embed_dim, kernel_size=patch_size, stride=patch_size)
+        self.image_shape = (in_channels, height, width)
+        self.num_tokens = (height // self.patch_size[0]) * (width // self.patch_size[1])
+        self.projection = nn.Conv2d(in_channels, embed_dim, self.patch_size, stride=self.patch_size)
 
     def forward(self, images: Float[Tensor, "B C height width"]) -> Float[Tensor, "B L E"]:
         """Tokens of each image.
@@ -49,8 +56,8 @@ class ImageToSequence(nn.Module):
         """
         if images.shape[1:] != self.image_shape:
             raise InputError(f"images must be (B, {', '.join(map(str, self.image_shape))}), got {tuple(images.shape)}")
-        size = self.projection.kernel_size[0]
-        patches = images.unfold(2, size, size).unfold(3, size, size)  # (B, C, rows, columns, size, size): a view
+        height, width = self.patch_size
+        patches = images.unfold(2, height, height).unfold(3, width, width)  # (B, C, rows, columns, h, w): a view
         return patches.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)  # (B, L, P)
 
 
@@ -91,6 +98,8 @@ class ImageTransformer(nn.Module):
     The architecture of Dosovitskiy et al. 2020 (arXiv:2010.11929); the classifier sees all tokens, not a class token.
 
     Args:
+        image_size: pixels of a side, or (height, width) of images that are not square.
+        patch_size: pixels of a patch's side, or its (height, width).
         positions: recipe for the positions, called as ``positions(embed_dim, max_length)``.
         num_queries: how many learned queries read out the last block; with 0 it is the mean over tokens.
         block: options of each :class:`~sciformer.blocks.TransformerBlock`, such as ``score`` and ``norm_first``.
@@ -102,8 +111,8 @@ class ImageTransformer(nn.Module):
 
     def __init__(
         self,
-        image_size: int,
-        patch_size: int,
+        image_size: int | tuple[int, int],
+        patch_size: int | tuple[int, int],
         in_channels: int,
         num_classes: int,
         embed_dim: int,

@@ -1,5 +1,6 @@
 """Images of which most is hidden: an encoder sees the rest, a small decoder restores what is missing."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,8 @@ class MaskedImageModel(nn.Module):
     arXiv:2111.06377, section 3. Where they predict pixels normalized patch by patch, these are the pixels.
 
     Args:
+        image_size: pixels of a side, or (height, width) of images that are not square.
+        patch_size: pixels of a patch's side, or its (height, width).
         decoder_dim: width of the decoder's tokens.
         positions: recipe for the positions of encoder and decoder, called as ``positions(width, max_length)``.
         block: options of each :class:`~sciformer.blocks.TransformerBlock`, such as ``score``, on both sides.
@@ -72,8 +75,8 @@ class MaskedImageModel(nn.Module):
 
     def __init__(
         self,
-        image_size: int,
-        patch_size: int,
+        image_size: int | tuple[int, int],
+        patch_size: int | tuple[int, int],
         in_channels: int,
         embed_dim: int,
         num_heads: int,
@@ -87,7 +90,6 @@ class MaskedImageModel(nn.Module):
         super().__init__()
         check_sizes(decoder_dim=decoder_dim)
         check_sizes(0, num_layers=num_layers, decoder_layers=decoder_layers)
-        self.patch_size = patch_size
         self.to_sequence = ImageToSequence(image_size, patch_size, in_channels, embed_dim)
         self.num_tokens = self.to_sequence.num_tokens
         self.positions = positions(embed_dim, self.num_tokens)
@@ -101,7 +103,7 @@ class MaskedImageModel(nn.Module):
             TransformerBlock(decoder_dim, num_heads, **block) for _ in range(decoder_layers)
         )
         self.decoder_norm = nn.LayerNorm(decoder_dim)
-        self.to_pixels = nn.Linear(decoder_dim, in_channels * patch_size**2)
+        self.to_pixels = nn.Linear(decoder_dim, in_channels * math.prod(self.to_sequence.patch_size))
         if comparing := comparing_positions(self):
             raise InputError(
                 f"{comparing[0]} counts tokens from one to the next, and between two visible ones any "
@@ -168,7 +170,8 @@ class MaskedImageModel(nn.Module):
         """
         pixels = self(images, visible).to(images.dtype)
         patches = self.to_sequence.patches(images).masked_scatter(~visible[..., None], pixels)
-        return F.fold(patches.mT, images.shape[2:], self.patch_size, stride=self.patch_size)
+        size = self.to_sequence.patch_size
+        return F.fold(patches.mT, images.shape[2:], size, stride=size)
 
     def _count(self, images: Tensor, visible: Tensor) -> int:
         """How many patches are visible in every image."""

@@ -110,12 +110,14 @@ def pack(
 
 def _image_input(model: Any, setting: Any) -> tuple[dict[str, Any], Tensor]:
     """How the page makes the model's input of a drawing, and the examples as the model is given them."""
-    channels, side, _ = model.to_sequence.image_shape
-    if channels != 1 or side not in SIDES:
+    channels, side, width = model.to_sequence.image_shape
+    if channels != 1 or side not in SIDES or side != width:
         raise InputError(
             f"the page draws grey pictures of 28 × 28 pixels, or averages them to {', '.join(map(str, SIDES))}; the "
-            f"model wants {channels} channel(s) of {side} × {side}"
+            f"model wants {channels} channel(s) of {side} × {width}"
         )
+    if len(set(model.to_sequence.patch_size)) > 1:
+        raise InputError(f"the page cuts square patches; the model's are {model.to_sequence.patch_size}")
     images, labels = (tensor[:EXAMPLES] for tensor in mnist("test"))
     black, white = (-1.0, 1.0) if isinstance(setting, PixelSetting) else (0.0, 1.0)
     pooled = torch.nn.functional.avg_pool2d(images, 28 // side)

@@ -148,8 +148,7 @@ def _to_sequence(describe: Describer, module: Any, path: str) -> Description:
         "weight": describe.packed.add(weight, f"{path}.projection.weight"),
         "bias": describe.packed.add(bias, f"{path}.projection.bias"),
     }
-    size = module.projection.kernel_size[0]
-    return {"image_shape": list(module.image_shape), "patch_size": size, "projection": projection}
+    return {"image_shape": list(module.image_shape), "patch_size": module.patch_size[0], "projection": projection}
 
 
 def _classifier(describe: Describer, module: nn.Module, path: str) -> Description:
