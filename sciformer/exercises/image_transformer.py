@@ -757,7 +757,7 @@ def _models() -> dict[str, Callable[[Tensor], Tensor]]:
 
 
 def _order_matters_cases(draw: Draw) -> Iterator[Case]:
-    """Nine patches of nine pixels, so that a random order hardly ever leaves all where it was."""
+    """At least eight patches, so that even a single random order hardly ever leaves all where it was."""
 
     def case(name: str, model: Callable[[Tensor], Tensor], images: Tensor) -> Case:
         return Case(name, {"model": model, "images": images, "patch_size": _PATCH})
@@ -918,10 +918,10 @@ EXERCISES = (
         level="middle",
         minutes=8,
         hints=(
-            "Five steps: embed the patches, add the table of positions, go through the blocks one after the other, "
-            "norm and average, map to ten logits.",
-            "A block returns two things, the tokens and its attention weights or None: `tokens, _ = block(tokens)`. "
-            "The mean runs over the patches, `dim=1`.",
+            "Follow the shapes: (B, 1, H, W), (B, L, E), again (B, L, E) after the positions and after each block, "
+            "(B, E), (B, 10).",
+            "`tokens, _ = block(tokens)` unpacks what a block returns. The formula norms every token, and only then "
+            "takes the mean.",
         ),
         cases=_vision_transformer_cases,
         faults=_VISION_TRANSFORMER_FAULTS,
@@ -935,9 +935,9 @@ EXERCISES = (
         level="middle",
         minutes=6,
         hints=(
-            "Four steps: embed, add positions, go through the blocks, read out. `embedding` and `head` are "
-            "matrices: `@`.",
-            "Which axis of (B, L, E) has to go before the head? The batch stays, and the head wants the embedding.",
+            "The votes have the shape (B, L, classes): one row of logits for each patch. `head` is a matrix, so `@` "
+            "makes them.",
+            "Which axis of the votes has to go? The batch stays, and so do the classes.",
         ),
         cases=_logits_from_patches_cases,
         faults=_LOGITS_FROM_PATCHES_FAULTS,
@@ -952,8 +952,8 @@ EXERCISES = (
         hints=(
             "Whole patches are exchanged: `F.unfold`, a random order, `F.fold`, as in the section *Where a "
             "patch stands*.",
-            "`F.unfold` of a batch gives (B, numbers, patches); only the last axis may be shuffled. Look at "
-            "every image and every logit, and at sizes of differences, which have signs.",
+            "`F.unfold` of a batch gives (B, numbers, patches); only the last axis may be shuffled. Answer True at "
+            "the first order that changes something, and False only after the last one.",
         ),
         cases=_order_matters_cases,
         faults=_ORDER_MATTERS_FAULTS,
