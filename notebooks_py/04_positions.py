@@ -87,7 +87,7 @@ def embed(words):
 dog_first, man_first = ["dog", "bites", "man"], ["man", "bites", "dog"]
 y_dog_first, weights = attention(embed(dog_first), need_weights=True)  # (1, L, E), (1, 1, L, L)
 y_man_first, weights_shuffled = attention(embed(man_first), need_weights=True)
-for i, word in enumerate(dog_first):
+for i, word in enumerate(dog_first):  # the same word stands at 2 - i in the other sentence
     one, two = (y[0, j].round(decimals=3).tolist() for y, j in ((y_dog_first, i), (y_man_first, 2 - i)))
     print(f"{word:5}  {one}  {two}  {'same' if one == two else 'different'}")
 
@@ -409,7 +409,7 @@ attend_in_order = check.attend_in_order.use(attend_in_order)
 # </details>
 
 # %%
-p = sinusoidal_table(16, 4).double()
+p = sinusoidal_table(16, 4).double()  # in the next line, [0] leaves the weights out, and the batch of 1
 y_dog_first, y_man_first = (attend_in_order(embed(s), p, lambda x: attention(x)[0])[0] for s in (dog_first, man_first))
 for i, word in enumerate(dog_first):
     print(f"{word:5}  {y_dog_first[i].round(decimals=3).tolist()}  {y_man_first[2 - i].round(decimals=3).tolist()}")
@@ -600,7 +600,9 @@ for name in ("sinusoidal", "learned"):
 # 3.5).
 #
 # Our tables have 64 rows, of which training has used the first 16. In sequences of length 64 tokens must repeat, so
-# even a model that does not know the order can do better than 1 in 32: it can name the token that occurs most often.
+# even a model that does not know the order can do better than 1 in 32: it can name the token that occurs most often. The
+# bands in the picture are one **standard error** wide on each side: about as far as the mean of four seeds typically
+# lies from the mean of very many.
 
 # %% tags=["nbval-ignore-output"]
 long_set = torch.randint(32, (500, 64), generator=torch.Generator().manual_seed(2)).to(device)
@@ -842,8 +844,8 @@ plotting.show("The keys 25 before the right one win from position 28 on, and tho
 #   2021](https://arxiv.org/abs/2010.11929)) add learned positions, as `MyLearned` does.
 # - **Whisper** ([Radford et al. 2022](https://arxiv.org/abs/2212.04356)) adds the waves in the part that listens and
 #   learned positions in the part that writes.
-# - **Llama** ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)) turns queries and keys, and so do most open
-#   language models since.
+# - **Llama** ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)) and **Gemma**
+#   ([2024](https://arxiv.org/abs/2403.08295)) turn queries and keys.
 # - **BLOOM** ([2022](https://arxiv.org/abs/2211.05100)) subtracts distances from the scores:
 #   [**ALiBi**](../docs/glossary.md#a), notebook 07.
 # - Models trained on short texts are stretched afterwards: [Chen et al. 2023](https://arxiv.org/abs/2306.15595) slow
@@ -1013,8 +1015,8 @@ print("beside the words, or added through a matrix of their own: the same")
 # Under a causal mask the word at position $t$ sees $t + 1$ words, so after a shuffle each word sees other words than
 # before. Let the first token carry a mark, and let attention be uniform: the share of the mark at position $t$ is
 # $1/(t+1)$. So a causal model can *count* without any positions ([Haviv et al. 2022](https://arxiv.org/abs/2203.16634)
-# found this in language models). Here one layer has to name its own position; the layers behind the attention read the
-# share off.
+# found this in language models). Here one layer has to name its own position; the two linear layers behind the
+# attention, which notebook 05 explains, read the share off.
 
 # %%
 class Counting(nn.Module):
