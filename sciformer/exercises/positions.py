@@ -294,10 +294,17 @@ def shift_matrix(
     return layout(torch.block_diag(*(torch.tensor(block(b.sin(), b.cos())) for b in turned)))
 
 
+def _shift_matrix(embed_dim: int, shift: int) -> Tensor:
+    angle = shift * 10000.0 ** (-torch.arange(0, embed_dim, 2) / embed_dim)  # (E/2,)
+    blocks = [torch.tensor([[b.cos(), -b.sin()], [b.sin(), b.cos()]]) for b in angle]
+    return torch.block_diag(*blocks)  # (E, E)
+
+
 def _shift_matrix_cases(draw: Draw) -> Iterator[Case]:
     for embed_dim in (2, 4, 6, 8):
         shift = int(draw.integers(2, 10, 1))
         yield Case(f"{embed_dim} wide, shift {shift}", {"embed_dim": embed_dim, "shift": shift})
+    yield Case("4 wide, shift 0", {"embed_dim": 4, "shift": 0})
 
 
 def _in_halves(matrix: Tensor) -> Tensor:
@@ -412,10 +419,12 @@ EXERCISES = (
         hints=(
             "Each clock turns by itself: the numbers of pair $i$ depend on pair $i$ alone, so nearly all "
             "entries are 0.",
-            "For one pair, *A shift is a rotation* has the 2 × 2 matrix. `torch.block_diag(*blocks)` sets them "
-            "along the diagonal.",
+            "For one clock you need a 2 × 2 matrix $M$ with $(\\sin a, \\cos a)\\, M = (\\sin(a + b), \\cos(a + b))$: "
+            "read its columns off the addition theorems. `torch.block_diag(*blocks)` sets such blocks along the "
+            "diagonal.",
         ),
         cases=_shift_matrix_cases,
         faults=_SHIFT_MATRIX_FAULTS,
+        solution=_shift_matrix,
     ),
 )
