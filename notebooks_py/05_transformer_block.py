@@ -7,7 +7,7 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) **05** · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb)
 #
-# Needs: notebook 03 · runs in about 60 s on two CPU cores · about 2½ hours of study
+# Needs: notebook 03 · runs in about 60 s on two CPU cores · about 3 hours of study
 
 # %% [markdown]
 # In 2014 the best networks for images had about twenty layers. Everybody expected more layers to do better, and they
@@ -116,7 +116,8 @@ def variation(x):  # (..., L, E): one number for each sequence
 # Now twelve layers of real attention with four heads each and random weights. Biases are left out, so that nothing is
 # added to the averages; the value and output matrices are there, and treat all tokens alike. These matrices also make
 # the tokens smaller; multiplying all of them by one number after each layer undoes that and does not change $r$. Double
-# precision lets us see very small differences.
+# precision lets us see very small differences. (`course.verdict` prints a measurement beside its bound, and stops if it
+# is out of bounds.)
 
 # %%
 def rescaled(x):
@@ -626,8 +627,9 @@ for kind in ("pre-norm", "post-norm", "no norm"):
 # works on each token alone does the same to equal tokens. (Lines are means of four seeds, and bands are one [**standard
 # error**](../docs/glossary.md#s) wide on either side, the usual distance of such a mean from the true one.)
 #
-# And the gradient? The toy above had no norms, so a fifth stack has neither norms nor residual connections. **Predict**
-# which of the five has the smallest gradient at its first block, and which the largest.
+# And the gradient? The toy above had no norms, so a fifth stack has neither norms nor residual connections. We look at
+# the gradient of `down`, the last matrix of each block. **Predict** which of the five stacks has the smallest one in
+# its first block, and which the largest.
 
 # %%
 class Neither(Block):
@@ -661,8 +663,8 @@ course.verdict("block 1: smallest of no residual over largest of post-norm", sma
 # factor, a straight line on this axis. But without residual connections and *with* norms the gradient is not small at
 # all. A norm divides small tokens by their size, and in the backward pass it divides the gradient by that size, too:
 # what the layer before has shrunk is enlarged again. So a stack needs one of the two for its gradient, the residual
-# connection or the norm. He et al. (section 4.1) found the same in their plain networks: thanks to norms the gradients
-# were healthy, and the networks could not be trained all the same.
+# connection or the norm. He et al. (section 4.1) found the same in their plain networks: thanks to (batch) norms the
+# gradients were healthy, and the networks could not be trained all the same.
 #
 # ## Train it: depth, with and without
 #
