@@ -7,7 +7,7 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) **05** · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb)
 #
-# Needs: notebook 03 · runs in about 60 s on two CPU cores · about 2½ hours of study
+# Needs: notebook 03 · runs in about 60 s on two CPU cores · about 3 hours of study
 
 # %% [markdown]
 # In 2014 the best networks for images had about twenty layers. Everybody expected more layers to do better, and they
@@ -55,15 +55,16 @@ from sciformer.teach.diagrams.blocks import residual_streams
 
 torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
-words = ["the", "cat", "sat", "on", "the", "mat"]
+words = ["the", "cat", "sat", "on", "a", "mat"]
 
 # %% [markdown]
 # **Predict**, and write your answers down.
 #
 # 1. Six different tokens pass through twelve attention layers with random weights, one after the other and nothing in
 #    between. How much of the difference between the tokens is left at the end: most of it, half, a tenth, or nothing?
-# 2. Twelve blocks learn to read digits, ten classes. A model that knows nothing has a loss of $\ln 10 \approx 2.30$. To
-#    which loss do they get in 80 steps with residual connections, and to which without?
+# 2. Four stacks learn to read digits, ten classes, in 80 steps of 16 digits each: twelve blocks and two blocks, both
+#    with residual connections and without. A model that knows nothing has a loss of $\ln 10 \approx 2.30$. Put the four
+#    in order, the best one first, and guess which of them stay at 2.30.
 #
 # ## Attention alone is an average
 #
@@ -72,24 +73,33 @@ words = ["the", "cat", "sat", "on", "the", "mat"]
 # %%
 weights = torch.tensor([[0.50, 0.25, 0.25], [0.25, 0.50, 0.25], [0.25, 0.25, 0.50]])
 tokens = torch.tensor([[0.0], [4.0], [8.0]])
-for layer in range(4):
+for layer in range(3):
     print(f"after {layer} layers:", tokens.flatten().tolist())
     tokens = weights @ tokens
 
 
 # %% [markdown]
-# A weighted average lies between the smallest and the largest of its inputs. So every such layer moves the tokens
-# closer together, and none moves them apart.
+# **Question.** What is the next row? And could another layer move the tokens apart again?
 #
-# To measure this for real tokens, subtract the mean token, and compare the size of what is left with the size of the
-# whole:
+# <details><summary>Answer</summary>
 #
-# $$r(X) = \frac{\lVert X - \mathbf 1 \bar x^\top \rVert}{\lVert X \rVert}$$
+# 3.9375, 4 and 4.0625: a layer with these weights divides the distances by four. A weighted average lies between the
+# smallest and the largest of its inputs, whatever its weights are, so the range from the smallest to the largest token
+# never grows. Softmax weights are all positive, and then every token gets a part of each end of the range: it shrinks
+# in every layer, until all tokens are equal.
+#
+# </details>
+#
+# To measure this for real tokens, subtract the mean token, and compare how large the rest is with how large the whole
+# was:
+#
+# $$r(X) = \frac{\lVert X - \bar X \rVert}{\lVert X \rVert}$$
 #
 # | symbol | variable | shape |
 # |---|---|---|
 # | $X$, tokens in rows | `x` | (…, L, E) |
-# | $\bar x$, the mean token | `x.mean(dim=-2)` | (…, E) |
+# | $\bar X$, the mean token in every row | `x.mean(dim=-2, keepdim=True)` | (…, 1, E), repeated L times |
+# | $\lVert\,\cdot\,\rVert$, the root of the sum of all squared entries | `norm` | |
 #
 # $r$ is 0 if all tokens are the same, and larger the more they differ; it is never above 1.
 
@@ -101,16 +111,17 @@ def variation(x):  # (..., L, E): one number for each sequence
 
 [round(variation(torch.tensor(rows)).item(), 3) for rows in ([[2.0, 3.0], [2.0, 3.0]], [[1.0, 0.0], [0.0, 1.0]])]
 
+
 # %% [markdown]
 # Now twelve layers of real attention with four heads each and random weights. Biases are left out, so that nothing is
-# added to the averages; the value and output matrices are there, and treat all tokens alike. Double precision lets us
-# see very small differences.
+# added to the averages; the value and output matrices are there, and treat all tokens alike. These matrices also make
+# the tokens smaller; multiplying all of them by one number after each layer undoes that and does not change $r$. Double
+# precision lets us see very small differences. (`course.verdict` prints a measurement beside its bound, and stops if it
+# is out of bounds.)
 
 # %%
-names = sorted(set(words))
-table = torch.randn(len(names), 32, dtype=torch.float64)
-x = table[[names.index(word) for word in words]][None]  # (1, L, E)
-layers = [MultiHeadAttention(32, 4, bias=False).double().requires_grad_(False) for _ in range(12)]
+def rescaled(x):
+    return x / x.square().mean().sqrt()
 
 
 def through(step, x):
@@ -120,18 +131,21 @@ def through(step, x):
     return states
 
 
-attention_only = through(lambda layer, x: layer(x)[0], x)
-for depth in (0, 1, 2):
+x = torch.randn(1, 6, 32, dtype=torch.float64)  # (1, L, E): six words
+layers = [MultiHeadAttention(32, 4, bias=False).double().requires_grad_(False) for _ in range(12)]
+attention_only = through(lambda layer, x: rescaled(layer(x)[0]), x)
+for depth in range(4):
     print(f"after {depth} layers: variation {variation(attention_only[depth]).item():.0e}")
 course.verdict("variation left after 12 layers", variation(attention_only[-1]).item(), below=1e-12)
 
 # %% [markdown]
-# That settles prediction 1: nothing is left. After two layers the six words differ by less than one part in a thousand,
-# and at the end only rounding is left. What later layers cannot tell apart they have to treat alike. This is called
-# [**rank collapse**](../docs/glossary.md#r), because a matrix of equal rows has rank 1; [Dong et al.
-# 2021](https://arxiv.org/abs/2103.03404) proved that the differences shrink *doubly exponentially*: the exponent itself
-# grows from layer to layer, as you see above. It is faster than in the example by hand, because real weights become
-# more even as the tokens become alike.
+# That settles prediction 1: nothing is left. After two layers the six words differ by a few parts in a thousand, after
+# three by a few in a billion, and at the end only rounding is left. What later layers cannot tell apart they have to
+# treat alike. This is called [**rank collapse**](../docs/glossary.md#r): a matrix in which all rows are equal has rank
+# 1, which means that one row says everything. [Dong et al. 2021](https://arxiv.org/abs/2103.03404) proved that the
+# differences shrink *doubly exponentially*: the exponent of ten itself grows by a factor from layer to layer, as it
+# does above. It is faster than by hand because the weights depend on the tokens here. Tokens that are alike have keys
+# that are alike, so their scores are nearly equal, and a layer with six equal weights makes all tokens equal at once.
 #
 # ## The residual connection
 #
@@ -141,53 +155,40 @@ course.verdict("variation left after 12 layers", variation(attention_only[-1]).i
 # $$y = x + f(x)$$
 #
 # This is the [**residual connection**](../docs/glossary.md#r). Watch the same twelve layers with it and without it.
-# Each dot is a word, drawn by its direction only, in the plane in which the six words differ most at the start (their
-# two first principal directions). Dots on top of one another show as rings.
+# Each dot is a word. Only its direction is drawn, so all dots lie inside a circle of radius 1. Of the 32 dimensions the
+# picture shows the two in which the words differ most at the start. The lines show where the dots have come from.
 
 # %%
 with_residual = through(lambda layer, x: x + layer(x)[0], x)
 directions = F.normalize(x[0], dim=-1)  # (L, E)
-axes_of_plane = torch.linalg.svd(directions - directions.mean(dim=0)).Vh[:2]  # (2, E)
+plane = torch.linalg.svd(directions - directions.mean(dim=0)).Vh[:2]  # (2, E): where the directions differ most
+panels = {"f(x)": (attention_only, plotting.COLORS[1]), "x + f(x)": (with_residual, plotting.COLORS[6])}
 
 
 def words_after(depth):
-    figure, axes = plt.subplots(1, 2, figsize=(9.2, 3.8), layout="constrained")
-    for ax, title, states in zip(axes, ("f(x)", "x + f(x)"), (attention_only, with_residual), strict=True):
-        dots = F.normalize(states[depth][0], dim=-1) @ axes_of_plane.T  # (L, 2)
-        for i, (word, color) in enumerate(zip(words, plotting.COLORS, strict=False)):
-            ax.plot(*dots[i], "o", color=color, markersize=19 - 3 * i, label=word)  # smaller ones on top of larger ones
-        ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal", title=f"{title}, after {depth} layers")
-        ax.grid(alpha=0.25)
-    axes[1].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    figure, axes = plt.subplots(1, 2, figsize=(9.2, 4.4), layout="constrained")
+    for ax, (title, (states, color)) in zip(axes, panels.items(), strict=True):
+        paths = F.normalize(torch.cat(states[: depth + 1]), dim=-1) @ plane.T  # (depth + 1, L, 2)
+        for path, word in zip(paths.unbind(dim=1), words, strict=True):  # (depth + 1, 2)
+            ax.plot(*path.T, "o-", color=color, alpha=0.6, markevery=[-1])
+            ax.annotate(word, path[0], xytext=(0, 6), textcoords="offset points", ha="center")
+        limits, title = (-1.1, 1.1), f"{title}, after {depth} layers"
+        ax.set(xlim=limits, ylim=limits, title=title, xlabel="first direction", ylabel="second direction")
     return figure
 
 
 plotting.animate(
     words_after,
-    range(9),
-    alt="Six words as dots in two panels, layer by layer. Without the residual connection they fall into one point within"
-    " two layers; with it they stay apart, although they drift a little closer with every layer.",
+    range(13),
+    alt="Six words as dots in two panels, layer by layer, with lines from where they began. Without the residual"
+    " connection all lines run into one point within two layers; with it the dots wander and stay apart.",
 )
-
-
-# %% [markdown]
-# The mean [**cosine similarity**](../docs/glossary.md#c) of all pairs says the same in one number. It is 1 if all words
-# point in the same direction.
-
-# %%
-def mean_cosine(state):  # (1, L, E)
-    unit = F.normalize(state[0], dim=-1)
-    return (unit @ unit.T).mean().item()
-
-
-for name, states in (("f(x)", attention_only), ("x + f(x)", with_residual)):
-    print(f"{name:8} mean cosine after 0, 2 and 12 layers:", *(f"{mean_cosine(states[n]):.2f}" for n in (0, 2, 12)))
-course.verdict("variation left with the residual connection", variation(with_residual[-1]).item(), above=0.5)
+course.verdict("variation after 12 layers with the residual", variation(with_residual[-1]).item(), above=0.5)
 
 # %% [markdown]
-# The sum does something for training, too. By the sum rule the gradient of $y$ with respect to $x$ is $1 + f'(x)$.
-# While the slopes of the branches are small, the 1 carries the gradient past every layer. Take twelve layers with the
-# slope $f'(x) = 0.1$:
+# The sum does something for training, too. By the sum rule the gradient of $y$ with respect to $x$ is $1 + f'(x)$, and
+# by the chain rule a stack of twelve layers multiplies twelve such factors. Without the residual connection the factors
+# are $f'(x)$. Suppose that each slope is 0.1:
 
 # %%
 start = torch.tensor(1.0, requires_grad=True)
@@ -199,18 +200,20 @@ print(f"without: {torch.autograd.grad(without, start)[0].item():.0e}")
 print(f"with   : {torch.autograd.grad(with_sum, start)[0].item():.2f}, which is 1.1 ** 12 = {1.1**12:.2f}")
 
 # %% [markdown]
+# Keep this toy in mind. Whether a real stack behaves like it is measured below.
+#
 # ## Layer norm
 #
-# A sum grows. The size of the features, their root mean square, after each of the twelve layers:
+# Nothing holds the size of a sum. Here is the size of the features, their root mean square, after the twelve layers:
 
 # %%
 sizes = [state.square().mean().sqrt().item() for state in with_residual]
 print("size after 0, 4, 8 and 12 layers:", *(f"{sizes[n]:.2f}" for n in (0, 4, 8, 12)))
 
 # %% [markdown]
-# Later layers therefore get inputs of another size than earlier ones, and once training enlarges the weights, sizes can
-# run away. Ba et al. bring each token back to mean 0 and variance 1, *by itself*, and let training choose a scale $g$
-# and a shift $b$ for each feature. This is [**layer norm**](../docs/glossary.md#l):
+# With fresh weights it hardly changes, since these are small. Training enlarges them: at the end of this notebook, four
+# steps are enough for a stream that grows from block to block by orders of magnitude. Ba et al. bring each token back to mean 0 and variance 1, each one alone, and let training choose a scale $g$ and a
+# shift $b$ for each feature. This is [**layer norm**](../docs/glossary.md#l):
 #
 # $$\text{norm}(x)_e = \frac{x_e - \mu}{\sqrt{\sigma^2 + \epsilon}}\, g_e + b_e, \qquad \mu = \frac 1 E \sum_e x_e, \qquad \sigma^2 = \frac 1 E \sum_e (x_e - \mu)^2$$
 #
@@ -280,15 +283,15 @@ LayerNorm = check.LayerNorm.use(LayerNorm)
 # </details>
 
 # %%
-x = torch.randn(2, 6, 32)  # (B, L, E)
+x = torch.randn(2, 6, 32)  # (B, L, E): two sequences of six tokens
 course.assert_same_module(LayerNorm(32), nn.LayerNorm(32), x)
 
 
 # %% [markdown]
 # ### Break it: the wrong axis
 #
-# With `dim=-2` the shapes fit as well, but mean and variance now run over the tokens. Change the last token only, and
-# see which tokens notice.
+# With `dim=-2` the shapes fit as well, but mean and variance now run over the tokens. Change the last token only. Which
+# tokens notice? A tick marks each feature that has changed.
 
 # %%
 def standardise(x, dim):
@@ -297,37 +300,37 @@ def standardise(x, dim):
 
 touched = x.clone()
 touched[:, -1] += torch.randn(32)
-moved = [(standardise(touched, dim) - standardise(x, dim))[0, :, :16].abs() for dim in (-1, -2)]  # (L, 16) each
+moved = [(standardise(touched, dim) != standardise(x, dim))[0, :, :16] for dim in (-1, -2)]  # (L, 16) each
 titles = ["dim=-1: over the features", "dim=-2: over the tokens"]
-plotting.heads(torch.stack(moved), rows=words, titles=titles, xlabel="feature", ylabel="token", panel_width=4.4)
-plotting.show(
-    "How much 16 features of six tokens change. On the left only the last row is coloured, on the right all rows are."
-)
+plotting.heads(torch.stack(moved), titles=titles, xlabel="feature", ylabel="token", panel_width=4.4)
+plotting.show("Ticks where a feature of a token has changed. On the left only the last row has them, on the right all.")
 
 
 # %% [markdown]
-# On the right every word knows that the last one has changed. In a language model that would leak the future past every
-# causal mask. Over `dim=0`, the batch, a token would depend on sentences that it has nothing to do with.
+# On the right every token knows that the last one has changed. In a language model that would leak the future past
+# every causal mask. (And over `dim=0`, the batch? Then a token depends on strangers, the sentences that happen to share
+# its batch.)
 #
 # ## The feed-forward
 #
-# Attention moves information between tokens. It is linear in the values, though, so something has to *compute* with
-# what has been gathered. That is the job of the [**feed-forward network**](../docs/glossary.md#f), which works on each
-# token by itself: widen it, bend it, narrow it.
+# Attention moves information between tokens. Once its weights are fixed, though, it is linear in the values, and linear
+# maps of linear maps are one linear map: no number of them can ask a question such as "is this feature above zero?".
+# Something has to *compute* with what has been gathered. That is the job of the [**feed-forward
+# network**](../docs/glossary.md#f), which works on each token alone: widen it, bend it, narrow it.
 #
 # $$y = \phi(x W_1 + b_1) W_2 + b_2$$
 #
-# | symbol | in the module | shape |
+# | symbol | in the module | shape in the formula |
 # |---|---|---|
-# | $W_1$, $b_1$ | `up`, an `nn.Linear` | (E, hidden), (hidden,) |
+# | $W_1$, $b_1$ | `up`, an `nn.Linear`, which stores $W_1$ transposed | (E, hidden), (hidden,) |
 # | $\phi$ | `F.gelu`, a smooth relative of max(x, 0) ([**GELU**](../docs/glossary.md#g)) | |
-# | $W_2$, $b_2$ | `down`, an `nn.Linear` | (hidden, E), (E,) |
+# | $W_2$, $b_2$ | `down`, an `nn.Linear`, which stores $W_2$ transposed | (hidden, E), (E,) |
 #
 # ### Exercise 2 · easy · 5 minutes
 #
 # Build `FeedForwardNetwork(embed_dim, hidden_dim)` with two `nn.Linear` layers called `up` and `down`, both with a
-# bias. `forward` takes tokens of shape (B, L, E) and returns the same shape. The activation is the exact GELU: `F.gelu`
-# without an option.
+# bias. `forward` takes tokens of shape (B, L, E) and returns the same shape. The activation is `F.gelu` without an
+# option, which is the exact GELU (with an option, torch computes an approximation).
 
 # %%
 class FeedForwardNetwork(nn.Module):
@@ -378,8 +381,14 @@ for name, part in TransformerBlock(32, 4).named_children():
 
 
 # %% [markdown]
-# With a hidden layer of $4E$, the usual choice, two thirds of a block's weights are here: $8E^2$, against $4E^2$ in the
-# four projections of attention.
+# **Question.** The hidden layer is $4E$ wide, the usual choice. Attention has four square matrices, one each for
+# queries, keys, values and output. Which share of a block's weights does the feed-forward network have, for any $E$?
+#
+# <details><summary>Answer</summary>
+#
+# Two thirds, biases and norms aside: $2 \cdot E \cdot 4E = 8E^2$, against $4 \cdot E \cdot E = 4E^2$ in attention.
+#
+# </details>
 #
 # ## Two orders
 #
@@ -387,7 +396,7 @@ for name, part in TransformerBlock(32, 4).named_children():
 # norm, and then the feed-forward network with a residual connection and a norm. Only one question is open: does the
 # norm stand before the part, or after the sum?
 #
-# | | formula, for $f$ = attention, then $f$ = feed-forward | first used |
+# | | formula, for $f$ = attention, then $f$ = feed-forward | where |
 # |---|---|---|
 # | [**post-norm**](../docs/glossary.md#p) | $\text{norm}(x + f(x))$ | Vaswani et al. 2017, section 3.1 |
 # | [**pre-norm**](../docs/glossary.md#p) | $x + f(\text{norm}(x))$ | usual since GPT-2 (2019) |
@@ -446,8 +455,8 @@ Block = check.Block.use(Block)
 # </details>
 
 # %% [markdown]
-# Are your block and the package's the same, in the names of the weights, the outputs and the gradients? Post-norm is
-# the same four parts with another pair of lines.
+# Post-norm is the same four parts with another pair of lines. **Write the two lines down** before you look at the next
+# cell. It also compares your block with the package's: the names of the weights, the outputs and the gradients.
 
 # %%
 class PostNormBlock(Block):
@@ -465,8 +474,11 @@ course.assert_same_module(PostNormBlock(32, 4), TransformerBlock(32, 4, norm_fir
 #
 # Here are both as pictures. The thick line is what runs from block to block, and it has a name: the [**residual
 # stream**](../docs/glossary.md#r). Attention and the feed-forward network read from it and add to it. In pre-norm
-# nothing ever stands *on* the stream, so that the first token vectors reach the end as one summand of a long sum. In
-# post-norm every norm rescales all that came before. The sizes are measured in your two blocks, with fresh weights.
+# nothing ever stands *on* the stream, so what leaves block $N$ is a plain sum that begins with the first tokens $x_0$:
+#
+# $$x_N = x_0 + \text{attention}_1 + \text{feed-forward}_1 + \dots + \text{attention}_N + \text{feed-forward}_N$$
+#
+# In post-norm every norm rescales all that came before. The sizes are measured in your two blocks, with fresh weights.
 
 # %%
 def size(x):  # root mean square
@@ -488,11 +500,12 @@ plotting.show(
 # Read the sizes along the line. Post-norm brings them back to 1 after every sum. In pre-norm nothing holds them: they
 # grow a little in this one block, and over 24 blocks about threefold (*Quieter branches* below measures it). So a
 # pre-norm model needs **one more norm after its last block**, before anything reads the stream. Your stack below has it
-# for all kinds of block; post-norm would not need it.
+# for all kinds of block.
 #
 # ## Break it: where the `x +` goes
 #
-# Here are two classic slips in a pre-norm block. Both run, and both give the right shapes.
+# Here are two classic slips in a pre-norm block. Both run, and both give the right shapes. **Before you read on:**
+# which single test would tell both from a correct block, without a second implementation to compare with?
 
 # %%
 class NoResidual(Block):
@@ -509,7 +522,9 @@ class NormInThePath(Block):
 
 
 # %% [markdown]
-# One test finds both. Silence the two branches by setting their last layers to zero: what is left must be $x$ itself.
+# The silence test: set the last layers of both branches to zero. A branch that adds nothing must leave nothing behind,
+# so a pre-norm block then has to return exactly $x$. The probe is not normed, on purpose: a fresh norm hardly changes
+# tokens that have mean 0 and variance 1 already, and the second slip would nearly pass.
 
 # %%
 def silence(block):
@@ -527,11 +542,9 @@ for name, gap in zip(kinds, gaps, strict=True):
 
 # %%
 titles = [f"{name}: y – x" for name in kinds]
-plotting.heads(
-    torch.stack(gaps), rows=words, titles=titles, signed=True, xlabel="feature", ylabel="token", panel_width=3.1
-)
+plotting.heads(torch.stack(gaps), titles=titles, signed=True, xlabel="feature", ylabel="token", panel_width=3.1)
 plotting.show(
-    "Three maps of y minus x, six tokens by 16 features: the first is blank, the two others are coloured all over."
+    "Three maps of y minus x, six tokens by 16 features: the first is blank, the others are coloured almost everywhere."
 )
 
 # %% [markdown]
@@ -544,7 +557,7 @@ plotting.show(
 # %%
 images, labels = mnist("train")
 images = (images - images.mean()) / images.std()
-squares = F.unfold(images, 7, stride=7).mT.contiguous().to(device)  # (N, 16, 49)
+squares = F.unfold(images, 7, stride=7).mT.contiguous().to(device)  # (N, 16, 49): 16 squares of 49 pixels
 labels = labels.to(device)
 
 
@@ -565,9 +578,12 @@ class Stack(nn.Module):
 
 # %% [markdown]
 # Four kinds of block: pre-norm, post-norm, the slip `NoResidual`, and one that keeps the residual connections and drops
-# the norms. First look at the stacks before any training, with twelve blocks and four
-# [**seeds**](../docs/glossary.md#s): how much of the variation between the 16 tokens of a digit is left after each
-# block, and how large is the gradient of the first block's feed-forward network?
+# the norms. First look at twelve blocks before any training, with four [**seeds**](../docs/glossary.md#s), the numbers
+# from which the random weights are drawn: how much of the variation between the 16 tokens of a digit is left after each
+# block?
+#
+# **Predict**: attention alone collapsed. `NoResidual` has norms and feed-forward networks between its attention layers.
+# Will they save it?
 
 # %%
 class NoNorm(Block):
@@ -577,6 +593,7 @@ class NoNorm(Block):
 
 
 blocks = {"pre-norm": Block, "post-norm": PostNormBlock, "no residual": NoResidual, "no norm": NoNorm}
+styles = {kind: {"color": plotting.COLORS[n]} for kind, n in zip(blocks, (0, 4, 1, 6), strict=True)}
 
 
 def build(kind, depth, seed):
@@ -585,21 +602,20 @@ def build(kind, depth, seed):
 
 
 @torch.no_grad()
-def variations(model):
+def after_each_block(measure, model):  # of the tokens of 64 digits
     x = model.embed(squares[:64]) + model.positions
-    seen = [variation(x).mean().item()]
-    for block in model.blocks:
-        seen.append(variation(x := block(x)).mean().item())
-    return seen
+    return [measure(x)] + [measure(x := block(x)) for block in model.blocks]
 
 
 # %%
-left = {kind: torch.tensor([variations(build(kind, 12, seed)) for seed in range(4)]) for kind in blocks}
-plotting.bands(
-    left, x=range(13), xlabel="after block", ylabel="variation left", title="16 tokens of a digit", logy=True
-)
+def between_tokens(x):  # (B, L, E)
+    return variation(x).mean().item()
+
+
+left = {kind: torch.tensor([after_each_block(between_tokens, build(kind, 12, n)) for n in range(4)]) for kind in blocks}
+plotting.bands(left, x=range(13), xlabel="after block", ylabel="variation left", title="16 tokens", styles=styles)
 plotting.show(
-    "Without the residual the variation falls by many orders of magnitude within four blocks; the others keep more than half."
+    "Without the residual the variation falls to zero within three blocks; the others fall slowly and keep about half."
 )
 course.verdict("no residual: largest variation after 12 blocks", left["no residual"][:, -1].max().item(), below=1e-5)
 for kind in ("pre-norm", "post-norm", "no norm"):
@@ -607,41 +623,59 @@ for kind in ("pre-norm", "post-norm", "no norm"):
 
 
 # %% [markdown]
-# The stack without residual connections has made one vector of all 16 tokens after three blocks. The norms inside do
-# not prevent that, and neither do the feed-forward networks: whatever works on each token by itself does the same to
-# equal tokens. And the gradient?
+# They do not save it: up to rounding, the stack without residual connections makes one vector of all 16 tokens. What
+# works on each token alone does the same to equal tokens. (Lines are means of four seeds, and bands are one [**standard
+# error**](../docs/glossary.md#s) wide on either side, the usual distance of such a mean from the true one.)
+#
+# And the gradient? The toy above had no norms, so a fifth stack has neither norms nor residual connections. We look at
+# the gradient of `down`, the last matrix of each block. **Predict** which of the five stacks has the smallest one in
+# its first block, and which the largest.
 
 # %%
-def first_gradient(kind, depth, seed):
+class Neither(Block):
+    def forward(self, x):
+        return self.feed_forward(self.attention(x)[0])
+
+
+blocks["neither"], styles["neither"] = Neither, {"color": plotting.COLORS[2]}
+
+
+def gradients(kind, depth, seed):  # of the matrix `down` in each block
     model = build(kind, depth, seed)
     F.cross_entropy(model(squares[:64]), labels[:64]).backward()
-    return model.blocks[0].feed_forward.down.weight.grad.norm().item()
+    return [block.feed_forward.down.weight.grad.norm().item() for block in model.blocks]
 
 
-arriving = {kind: [first_gradient(kind, 12, seed) for seed in range(4)] for kind in blocks}
-plotting.seeds(arriving, title="gradient at the first of 12 blocks, before training", ylabel="norm")
-plotting.show("Dots for four kinds of stack; those of the stack without residual connections are not the lowest.")
-course.verdict(
-    "smallest of no residual over largest of post-norm",
-    min(arriving["no residual"]) / max(arriving["post-norm"]),
-    above=1,
+arriving = {kind: torch.tensor([gradients(kind, 12, seed) for seed in range(4)]) for kind in blocks}
+title = "gradient before training"
+plotting.bands(arriving, xlabel="block", ylabel="norm of the gradient", title=title, logy=True, styles=styles)
+plotting.show(
+    "Gradient at each of twelve blocks. With neither norms nor residual it falls in a straight line by many orders of"
+    " magnitude towards the first block; without the residual but with norms it stays highest."
 )
+course.verdict("neither: largest gradient at block 1", arriving["neither"][:, 0].max().item(), below=1e-10)
+smallest, largest = arriving["no residual"][:, 0].min().item(), arriving["post-norm"][:, 0].max().item()
+course.verdict("block 1: smallest of no residual over largest of post-norm", smallest / largest, above=1)
 
 
 # %% [markdown]
-# A surprise: without residual connections the gradient that arrives is *not* small. With every seed it is larger than
-# in the post-norm stack. So the size of this gradient does not tell which stack will learn. Let us see which one does.
+# The toy was right about the stack with neither: on its way back each block divides the gradient by about the same
+# factor, a straight line on this axis. But without residual connections and *with* norms the gradient is not small at
+# all. A norm divides small tokens by their size, and in the backward pass it divides the gradient by that size, too:
+# what the layer before has shrunk is enlarged again. So a stack needs one of the two for its gradient, the residual
+# connection or the norm. He et al. (section 4.1) found the same in their plain networks: thanks to (batch) norms the
+# gradients were healthy, and the networks could not be trained all the same.
 #
 # ## Train it: depth, with and without
 #
 # The loop stands open. The [**optimiser**](../docs/glossary.md#o) is Adam: it divides each parameter's gradient by a
 # running average of its size, so that every parameter moves by about the [**learning rate**](../docs/glossary.md#l) in
-# each step.
+# each step, however large its gradient is. (`fused=True` updates all parameters in one call, which is faster.)
 
 # %%
-def train(model, seed, steps=80, lr=3e-3, watch=lambda model: None):
+def train(model, seed, steps=80, lr=3e-3):
     generator, losses = torch.Generator().manual_seed(seed), []
-    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr, fused=True)
     for _ in range(steps):
         batch = torch.randint(len(squares), (16,), generator=generator).to(device)
         loss = F.cross_entropy(model(squares[batch]), labels[batch])
@@ -649,7 +683,6 @@ def train(model, seed, steps=80, lr=3e-3, watch=lambda model: None):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-        watch(model)  # after each step
     return losses
 
 
@@ -658,53 +691,69 @@ def final(losses):  # (..., steps): the mean of the last 20
 
 
 # %% tags=["nbval-ignore-output"]
-runs = {kind: [train(build(kind, 12, seed), seed) for seed in range(4)] for kind in ("pre-norm", "no residual")}
-runs["no residual, 2 blocks"] = [train(build("no residual", 2, seed), seed) for seed in range(4)]
-for kind, losses in runs.items():
-    print(f"{kind:22}", [f"{loss:.2f}" for loss in final(losses)])
+runs, ends = {}, {}
+
+
+def compare(*stacks):  # each with four seeds
+    for kind, depth in stacks:
+        name = kind if depth == 12 else f"{kind}, {depth} blocks"
+        styles[name] = styles[kind] | ({} if depth == 12 else {"linestyle": "--"})
+        runs[name] = torch.tensor([train(build(kind, depth, seed), seed) for seed in range(4)])
+        ends[name] = final(runs[name])
+        print(f"{name:24}", [f"{loss:.2f}" for loss in ends[name]])
+
+
+compare(("pre-norm", 12), ("pre-norm", 2), ("no residual", 12), ("no residual", 2))
+
 
 # %%
-ax = plotting.bands(
-    {kind: torch.tensor(losses) for kind, losses in runs.items()}, smooth=10, title="12 blocks, four seeds"
-)
-ax.axhline(math.log(10), color="grey", linestyle=":")
+def curves(*names):
+    ax = plotting.bands({name: runs[name] for name in names}, smooth=10, title="four seeds", styles=styles)
+    ax.axhline(math.log(10), color="grey", linestyle=":")
+    ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+
+
+curves(*runs)
 plotting.show(
-    "Pre-norm falls clearly below the dotted line of ln 10. The stack of twelve without residual connections stays on it,"
-    " and that of two falls."
+    "Twelve blocks without residual connections stay on the dotted line of ln 10, and the three other stacks fall"
+    " clearly below it. Two blocks of pre-norm fall furthest."
 )
 
 
 # %% [markdown]
-# Four seeds are few, so the verdicts judge an interval: the mean of four differences lies within 3.18 standard errors
-# of the truth in 95 % of all such experiments (Student's t; notebook 16 explains it). `low_end` is the lower end of
-# that interval, and a difference of 0 would mean that the residual connection is worth nothing.
+# Each point is the mean of ten steps. Bumps that all curves share come from the digits: with the same seed, all stacks
+# see the same batches. So the verdicts take the differences seed by seed. `low_end` is the lower end of a 95 % interval
+# for their mean (notebook 16 explains it); where it is above 0, the four seeds agree which stack is better.
 
 # %%
-def low_end(values, t=3.18):  # of a 95 % interval for the mean; t is for four values
+def low_end(values, t=3.18):  # of a 95 % interval for the mean; t is Student's, for four values
     values = torch.as_tensor(values)
     return (values.mean() - t * values.std() / math.sqrt(len(values))).item()
 
 
-ends = {kind: final(losses) for kind, losses in runs.items()}
-course.verdict(
-    "12 blocks: loss without residual minus pre-norm, lower end",
-    low_end(ends["no residual"] - ends["pre-norm"]),
-    above=0.1,
-)
-course.verdict(
-    "no residual: 12 blocks minus 2, lower end", low_end(ends["no residual"] - ends["no residual, 2 blocks"]), above=0.1
-)
+def worse(name, than, above=0.0):
+    course.verdict(f"loss of {name} minus {than}, lower end", low_end(ends[name] - ends[than]), above=above)
+
+
+worse("no residual", than="pre-norm", above=0.1)
+worse("no residual", than="no residual, 2 blocks", above=0.1)
+worse("pre-norm", than="pre-norm, 2 blocks")
 
 
 # %% [markdown]
-# That settles prediction 2: with residual connections the training loss of the twelve blocks falls, and without them it
-# stays near the dotted line of a model that knows nothing. Two blocks learn without them.
+# That settles prediction 2. Without residual connections two blocks learn, and twelve stay near the dotted line of a
+# model that knows nothing. With residual connections twelve blocks learn, too.
+#
+# Did you expect the twelve to win? In these 80 steps the *two* blocks of pre-norm are ahead. The residual connection
+# makes depth *possible*. Whether depth pays is another question, and 1280 digits at one learning rate do not answer
+# it.
 #
 # ### Is rank collapse the reason?
 #
 # It is tempting to conclude that the deep stack fails because its tokens become equal. The networks of He et al. had no
-# attention, though, and failed all the same. So take the attention out: twelve layers of norm and feed-forward network,
-# without residual connections. Nothing mixes the tokens, so they cannot fall together.
+# attention, though, and failed all the same. So take the attention out: twelve layers of norm and feed-forward network.
+# Nothing mixes the tokens now. A layer may still send different tokens to nearly the same place, so we measure how much
+# variation is left, between the tokens of a digit and between digits.
 
 # %%
 class OnlyFeedForward(Block):
@@ -712,49 +761,101 @@ class OnlyFeedForward(Block):
         return self.feed_forward(self.feed_forward_norm(x))
 
 
-blocks["only feed-forward"] = OnlyFeedForward
-mixed = [variations(build("only feed-forward", 12, seed))[-1] for seed in range(4)]
-course.verdict("only feed-forward: smallest variation after 12 layers", min(mixed), above=0.1)
-arriving["only feed-forward"] = [first_gradient("only feed-forward", 12, seed) for seed in range(4)]
-smallest = min(arriving["only feed-forward"]) / max(arriving["post-norm"])
-course.verdict("only feed-forward: smallest first gradient over the largest of post-norm", smallest, above=1)
+class FeedForwardResidual(Block):  # the control
+    def forward(self, x):
+        return x + self.feed_forward(self.feed_forward_norm(x))
 
-# %% tags=["nbval-ignore-output"]
-runs["only feed-forward"] = [train(build("only feed-forward", 12, seed), seed) for seed in range(4)]
-print([f"{loss:.2f}" for loss in final(runs["only feed-forward"])])
 
-# %%
-ends["only feed-forward"] = final(runs["only feed-forward"])
-course.verdict(
-    "loss of only feed-forward minus pre-norm, lower end",
-    low_end(ends["only feed-forward"] - ends["pre-norm"]),
-    above=0.1,
-)
+blocks |= {"only feed-forward": OnlyFeedForward, "feed-forward + residual": FeedForwardResidual}
+styles |= {"only feed-forward": {"color": plotting.COLORS[5]}, "feed-forward + residual": {"color": plotting.COLORS[3]}}
+fresh = [build("only feed-forward", 12, seed) for seed in range(4)]
+tokens = min(after_each_block(between_tokens, model)[-1] for model in fresh)
+digits = min(after_each_block(lambda x: variation(x.mean(dim=1)).item(), model)[-1] for model in fresh)
+course.verdict("only feed-forward: smallest variation between tokens after 12 layers", tokens, above=0.1)
+course.verdict("only feed-forward: smallest variation between digits after 12 layers", digits, above=0.02)
 
 # %% [markdown]
-# This stack keeps its tokens apart and has no small first gradient, and it ends far above pre-norm as well: three of
-# its four seeds stay near the dotted line, and one comes down a little. So equal tokens are not the only thing that
-# keeps a deep stack without residual connections from learning. One control is missing, and it is two lines of code:
-# the same stack of feed-forward networks *with* the residual connection. Predict what it does, then train it. Why plain
-# deep networks are so hard to train is not settled by anything measured here.
+# Neither the tokens nor the digits have become equal. **Predict** whether this stack learns, and whether its control
+# does: the same twelve layers *with* the residual connection.
+
+# %% tags=["nbval-ignore-output"]
+compare(("only feed-forward", 12), ("feed-forward + residual", 12))
+
+# %%
+curves("pre-norm", "feed-forward + residual", "only feed-forward", "no residual")
+plotting.show(
+    "Twelve layers of feed-forward networks with the residual connection fall below the dotted line of ln 10, not as"
+    " far as pre-norm; without it they hardly leave the line."
+)
+worse("only feed-forward", than="pre-norm", above=0.1)
+gained = (ends["only feed-forward"] - ends["feed-forward + residual"]).mean().item()
+course.verdict("feed-forward: mean loss without the residual minus with it", gained, above=0.1)
+
+
+# %% [markdown]
+# The control learns, and without the residual connection the same layers hardly do. So equal tokens are not the only
+# thing that keeps a deep stack from learning: the residual connection is needed where no attention is.
+#
+# ### What is wrong with a gradient that is large enough?
+#
+# A gradient promises that the loss falls along it, for a *small* step. How small? Take a fresh model, make one step of
+# Adam with a tenth of our learning rate, and compute the gradient again on the same digits. If it has kept its
+# direction, the step could be trusted. The [**cosine similarity**](../docs/glossary.md#c) of both gradients tells: 1 is
+# the same direction, 0 a right angle, and −1 the opposite direction.
+
+# %%
+def kept(kind, depth, seed, lr=3e-4):
+    model, seen = build(kind, depth, seed), []
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    for _ in range(2):
+        optimizer.zero_grad()
+        F.cross_entropy(model(squares[:64]), labels[:64]).backward()
+        seen.append(torch.cat([p.grad.flatten() for p in model.blocks.parameters() if p.grad is not None]))
+        optimizer.step()
+    return F.cosine_similarity(*seen, dim=0).item()
+
+
+def dots(groups, colors, **labels):
+    _, ax = plt.subplots(figsize=(8.6, 3.2), layout="constrained")
+    for n, (values, color) in enumerate(zip(groups.values(), colors, strict=True)):
+        ax.plot([n] * len(values), values, "o", color=color, alpha=0.6)
+    ax.set_xticks(range(len(groups)), labels=[name.replace(" + ", "\n+ ").replace(", ", ",\n") for name in groups])
+    ax.set(**labels)
+    ax.grid(axis="y", alpha=0.25)
+
+
+# %%
+names = ["pre-norm, 2 blocks", "no residual, 2 blocks", "pre-norm", "feed-forward + residual"]
+names += ["only feed-forward", "no residual"]  # the last two do not learn
+same = {name: [kept(name.split(",")[0], 2 if "2" in name else 12, seed) for seed in range(4)] for name in names}
+colors = [styles[name]["color"] for name in names]
+dots(same, colors, title="after a step with learning rate 0.0003, four seeds", ylabel="cosine of both gradients")
+plotting.show(
+    "Dots for six stacks, four seeds each. The four that learn lie clearly above zero, most of them near one; the two"
+    " that do not learn lie around zero."
+)
+for deep, other in (("no residual", "pre-norm"), ("only feed-forward", "feed-forward + residual")):
+    lower = low_end([a - b for a, b in zip(same[other], same[deep], strict=True)])
+    course.verdict(f"cosine of {other} minus {deep}, lower end", lower, above=0)
+
+# %% [markdown]
+# In the two stacks that do not learn, one small step turns the gradient by about a right angle: the next step is told
+# something else. In the four that learn it stays valid for longer. That is measured on fresh weights only and proves no
+# cause, but it fits all six. Balduzzi et al. ([2017](https://arxiv.org/abs/1702.08591)) describe a relative of it: in
+# deep networks without residual connections, gradients resemble white noise. They call them **shattered gradients**.
 #
 # ## What the order is worth
 #
-# So far the stacks with residual connections were pre-norm. Now the same with post-norm:
+# So far the stacks with residual connections were pre-norm. Post-norm has the norms on the stream, and its gradient
+# before training was as large at block 1 as at block 12. **Predict**: does it learn faster, as fast, or more slowly?
 
 # %% tags=["nbval-ignore-output"]
-runs["post-norm"] = [train(build("post-norm", 12, seed), seed) for seed in range(4)]
-ends["post-norm"] = final(runs["post-norm"])
-print("pre-norm ", [f"{loss:.2f}" for loss in ends["pre-norm"]])
-print("post-norm", [f"{loss:.2f}" for loss in ends["post-norm"]])
+compare(("post-norm", 12))
 
 # %%
-shown = {kind: torch.tensor(runs[kind]) for kind in ("pre-norm", "post-norm")}
-ax = plotting.bands(shown, smooth=10, title="12 blocks, four seeds")
-ax.axhline(math.log(10), color="grey", linestyle=":")
+curves("pre-norm", "post-norm")
 plotting.show("Both curves fall below the dotted line of ln 10, pre-norm earlier and further than post-norm.")
-course.verdict("loss of post-norm minus pre-norm, lower end", low_end(ends["post-norm"] - ends["pre-norm"]), above=0)
-
+worse("post-norm", than="pre-norm")
 
 # %% [markdown]
 # In these 80 steps and at this learning rate pre-norm is ahead. Post-norm falls at first just as fast, then comes back
@@ -765,42 +866,44 @@ course.verdict("loss of post-norm minus pre-norm, lower end", low_end(ends["post
 #
 # ### And without any norm?
 #
-# A third stack, `NoNorm`, keeps the residual connections and drops the norms. In such a stack the numbers can grow too
-# large for float32 and turn into NaN, "not a number". Whether a run gets that far depends on its seed and even on
-# rounding, so we measure what leads there: how many times larger is the stream after the last block than before the
-# first, during the first four steps with a learning rate of 0.01?
+# The last stack, `NoNorm`, keeps the residual connections and drops the norms.
+
+# %% tags=["nbval-ignore-output"]
+compare(("no norm", 12))
 
 # %%
-@torch.no_grad()
-def enlargement(model):
-    x = start = model.embed(squares[:64]) + model.positions
-    for block in model.blocks:
-        x = block(x)
-    return size(x) / size(start)
-
-
-def enlargements(kind, seed):
-    seen = []
-    train(build(kind, 12, seed), seed, steps=4, lr=1e-2, watch=lambda model: seen.append(enlargement(model)))
-    return seen
-
-
-grown = {kind: torch.tensor([enlargements(kind, seed) for seed in range(4)]) for kind in ("pre-norm", "no norm")}
-plotting.bands(grown, x=range(1, 5), logy=True, xlabel="steps taken", ylabel="size after 12 blocks / before")
-plotting.show(
-    "Without norms the stream grows by orders of magnitude within four steps; with pre-norm it grows by a small factor."
-)
-course.verdict(
-    "without norms over with, after four steps, lower end",
-    math.exp(low_end((grown["no norm"] / grown["pre-norm"])[:, -1].log())),
-    above=10,
-)
+gap = (ends["no norm"].nan_to_num(math.inf) - ends["pre-norm"]).min().item()
+course.verdict("no norm minus pre-norm, smallest of four seeds", gap, above=0)
 
 
 # %% [markdown]
-# Without norms each block multiplies what the block before it has enlarged. A step that enlarges the weights of every
-# block a little is therefore felt in every one of them. A norm brings the input of each branch back to size 1, so that
-# the sizes of the branches add up instead of multiplying.
+# Every seed ends above pre-norm. A loss of `nan`, "not a number", means that numbers have grown too large for single
+# precision; the verdict counts such a run as infinitely bad. Whether you see one depends even on rounding, so look at
+# what leads there. Four steps with a larger learning rate, 0.01, are enough. How large is the stream after each block
+# then?
+
+# %%
+def sizes_after_training(kind, seed):
+    model = build(kind, 12, seed)
+    train(model, seed, steps=4, lr=1e-2)
+    return after_each_block(size, model)
+
+
+grown = {kind: torch.tensor([sizes_after_training(kind, n) for n in range(4)]) for kind in ("pre-norm", "no norm")}
+title = "after four steps with learning rate 0.01"
+plotting.bands(grown, x=range(13), logy=True, xlabel="after block", ylabel="size", title=title, styles=styles)
+plotting.show(
+    "Size of the stream after each block on a logarithmic axis. Without norms it rises in a straight line over several"
+    " orders of magnitude; with pre-norm the curve flattens after a small rise."
+)
+grows = (grown["no norm"] / grown["pre-norm"])[:, -1]
+course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_end(grows.log())), above=10)
+
+
+# %% [markdown]
+# Without norms the line is straight on a logarithmic axis: each block *multiplies* what the block before it has
+# enlarged, and twelve blocks give $(1 + a)^{12}$. With norms every branch reads an input of size 1, however large the
+# stream is. So the sizes add up instead: $1 + 12a$.
 
 # %% [markdown]
 # ## Today
@@ -818,36 +921,39 @@ course.verdict(
 #
 # ## Takeaways
 #
-# - Attention averages, and averages of averages become equal. The residual connection keeps the tokens apart.
+# - Attention averages, and averages of averages become equal. The residual connection keeps the tokens apart. Norms and
+#   feed-forward networks do not.
 # - Layer norm acts on each token by itself, over its features, and so does the feed-forward network. Only attention
 #   moves information between tokens.
 # - Pre-norm leaves the stream untouched from end to end and needs one norm after the last block; post-norm has the
 #   norms on the stream.
-# - Here, twelve blocks without residual connections ended far above pre-norm, with attention or without it, although
-#   their first gradient was not small.
-# - Here, pre-norm learned faster than post-norm, and at a learning rate of 0.01 the stream without norms ran away
-#   within four steps.
+# - Here, twelve blocks without residual connections hardly learned, with attention or without it. Their gradient was
+#   not small, but one small step turned it.
+# - Here, twelve blocks of pre-norm learned, faster than post-norm, and two blocks learned faster still: the residual
+#   connection makes depth possible, and did not make it pay in 80 steps.
+# - Without norms each block multiplies what the one before has enlarged; with pre-norm the sizes add up.
 #
 # ## Check yourself
 #
 # 1. Which part of the block lets tokens exchange information?
-# 2. Why does a pre-norm stack need one more norm after its last block, and a post-norm stack none?
-# 3. A 12-block model stays at a loss of ln(number of classes). What do you look at first?
+# 2. Which of the four kinds of block (pre-norm, post-norm, no residual, no norm) return exactly their input when both
+#    branches are silenced? What do the others return, with fresh norms?
+# 3. A pre-norm model of 12 blocks stays at a loss of ln(number of classes). What do you look at first?
 #
 # <details><summary>Answers</summary>
 #
 # 1. Only attention. Norm, feed-forward network and residual connection treat each token by itself.
-# 2. The pre-norm stream is a sum that grows with every block and is never normed, so the read-out would get inputs of a
-#    size that depends on the depth. A post-norm block ends with a norm.
+# 2. Pre-norm and no norm: nothing stands on their stream, and both add 0. Post-norm returns the normed input, so it
+#    fails the test although it is correct. No residual returns 0.
 # 3. The residual connections: silence the branches, and see whether each block returns its input. Then the learning
-#    rate.
+#    rate. The size of the first gradient would not have shown it.
 #
 # </details>
 #
 # **To read**
 #
-# - [He et al. 2015](https://arxiv.org/abs/1512.03385), section 1 and figure 1: the deep network that could not even fit
-#   its training data.
+# - [He et al. 2015](https://arxiv.org/abs/1512.03385), figure 1 and section 4.1: the deep network that could not even
+#   fit its training data, and why its authors do not blame small gradients.
 # - [Ba et al. 2016](https://arxiv.org/abs/1607.06450), section 3: layer norm, and why it does not look at the batch.
 # - [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), sections 3.1 and 3.3: the block as it was first published.
 # - [Xiong et al. 2020](https://arxiv.org/abs/2002.04745), figure 1 and section 3: pre- and post-norm side by side, and
@@ -857,34 +963,6 @@ course.verdict(
 #
 # **Next**: nothing in the block knows that its tokens are words; above they were squares of a digit. Can the same
 # machine see? [Notebook 06](06_image_transformer.ipynb) takes that seriously.
-
-# %% [markdown]
-# ## Optional: torch's own block
-#
-# `nn.TransformerEncoderLayer` computes the same as your block, once the weights are written under its names.
-
-# %%
-def torch_layer(block, norm_first):
-    layer = nn.TransformerEncoderLayer(32, 4, 128, 0.0, F.gelu, batch_first=True, norm_first=norm_first).double()
-    q, k, v = block.attention.q_proj, block.attention.k_proj, block.attention.v_proj
-    layer.self_attn.in_proj_weight.data = torch.cat([q.weight, k.weight, v.weight]).data
-    layer.self_attn.in_proj_bias.data = torch.cat([q.bias, k.bias, v.bias]).data
-    layer.self_attn.out_proj.load_state_dict(block.attention.out_proj.state_dict())
-    layer.norm1.load_state_dict(block.attention_norm.state_dict())
-    layer.linear1.load_state_dict(block.feed_forward.up.state_dict())
-    layer.linear2.load_state_dict(block.feed_forward.down.state_dict())
-    layer.norm2.load_state_dict(block.feed_forward_norm.state_dict())
-    return layer
-
-
-# %%
-for kind in (Block, PostNormBlock):
-    block, double = kind(32, 4).double(), x.double().requires_grad_()
-    ours, theirs = block(double), torch_layer(block, norm_first=kind is Block)(double)
-    torch.testing.assert_close(ours, theirs)
-    torch.testing.assert_close(*(torch.autograd.grad((y * x).sum(), double)[0] for y in (ours, theirs)))
-print("outputs and gradients agree in both orders")
-
 
 # %% [markdown]
 # ## Optional: RMS norm
@@ -927,15 +1005,25 @@ check.root_mean_square_norm(root_mean_square_norm)
 #
 # </details>
 #
-# ## Optional: the block as a function
+# ## Optional: a bug hunt
 #
 # ### Exercise 5 · middle · 6 minutes
 #
-# A published model added attention to the *normed* tokens, and its author noticed only after the checkpoints were out
-# ([museum of bugs](../docs/museum.md)). Write the pre-norm block once more, from memory, as a function. `x` has shape
-# (L, E) and the five parts are functions: `attention` from (L, E) to (L, E), `norm_1` before it, and `norm_2` before
-# the feed-forward network, whose linear maps are `up` and `down` with the exact GELU, `F.gelu` without an option,
-# between them.
+# Here is a pre-norm block as a function. `x` has shape (L, E) and the five parts are functions: `attention` from (L, E)
+# to (L, E), `norm_1` before it, `norm_2` before the feed-forward network, and `up` and `down`, its two linear maps.
+#
+# ```python
+# def suspect(x, attention, norm_1, up, down, norm_2):
+#     y = norm_1(x)
+#     y = y + attention(y)
+#     return x + down(F.gelu(up(norm_2(y))))
+# ```
+#
+# It runs, its shapes fit, and it *passes the silence test*: if `attention` and `down` return 0, it returns `x`. Still
+# it is wrong in two ways. (A published model had one of them, and its author noticed after the weights were out:
+# [issue 3 of faster-trajectory-transformer](https://github.com/Howuhh/faster-trajectory-transformer/issues/3), in the
+# [museum of bugs](../docs/museum.md).) Think of a probe that shows each slip, then write `pre_norm_block` as it should
+# be: the same parts in the same order, with the same `F.gelu`.
 
 # %%
 def pre_norm_block(x, attention, norm_1, up, down, norm_2):  # (L, E), then five functions
@@ -944,16 +1032,17 @@ def pre_norm_block(x, attention, norm_1, up, down, norm_2):  # (L, E), then five
 
 check.pre_norm_block(pre_norm_block)
 
-
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# Twice the same: x + f(norm(x)). What is f the second time, and what is x?
+# Make the silence test finer: silence `down` alone. A pre-norm block then has to return x + attention(norm_1(x)). What
+# does this one return?
 #
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# The second x is what the first sum gave, both inside the norm and before the plus.
+# Twice the same, x + f(norm(x)). The first x is the block's input; the second is what the first sum gave, both inside
+# the norm and before the plus.
 #
 # </details>
 # <details><summary>Solution</summary>
@@ -966,40 +1055,59 @@ check.pre_norm_block(pre_norm_block)
 #
 # </details>
 #
+# <details><summary>Two probes</summary>
+#
+# With `down` silent, `suspect` returns x: attention never reaches the stream, since the last line adds the block's
+# input and not the first sum. With `attention` silent, the feed-forward network should read norm_2(x); here it reads
+# norm_2(norm_1(x)), since the norm has overwritten what the first sum should carry.
+#
+# </details>
+#
 # ## Optional: initialisation
+#
+# How large are the weights of a fresh stack, and how large is what it computes?
 #
 # ### The gradient of the last block
 #
-# Xiong et al. (section 3.3) derive that at initialisation the gradient of the last feed-forward network shrinks with
-# the depth $N$ in pre-norm, as $1/\sqrt N$, and does not in post-norm. From 3 to 48 blocks that predicts a factor of
-# 1/4 for pre-norm. The verdicts allow a factor of two. Note that at 12 blocks, the depth that we trained, the two
-# gradients are about equal, so they do not explain the difference that we saw:
+# Xiong et al. (section 3.3) derive bounds for the gradient of the last feed-forward network of a fresh stack: in
+# pre-norm it shrinks with the depth $N$ as $1/\sqrt N$, and in post-norm the bound does not depend on $N$. From 3 to
+# 48 blocks that predicts a factor of 1/4 for pre-norm. The verdicts allow a factor of two. Note that at 12 blocks, the
+# depth that we trained, the two gradients are about equal, so they do not explain the difference that we saw:
 
 # %%
-def last_gradient(kind, depth, seed):
-    model = build(kind, depth, seed)
-    F.cross_entropy(model(squares[:64]), labels[:64]).backward()
-    return model.blocks[-1].feed_forward.down.weight.grad.norm().item()
-
-
+depths = (3, 12, 48)
 last = {
-    kind: torch.tensor([[last_gradient(kind, depth, seed) for depth in (3, 12, 48)] for seed in range(4)])
+    kind: torch.tensor([[gradients(kind, depth, seed)[-1] for depth in depths] for seed in range(4)])
     for kind in ("pre-norm", "post-norm")
 }
-plotting.bands(last, x=(3, 12, 48), xlabel="blocks", ylabel="gradient norm", title="feed-forward of the last block")
-plotting.show("The gradient of the last block falls with the number of blocks in pre-norm and does not in post-norm.")
+title = "feed-forward of the last block"
+ax = plotting.bands(last, x=depths, logy=True, xlabel="blocks", ylabel="gradient norm", title=title, styles=styles)
+ax.plot(depths, [last["pre-norm"][:, 0].mean() * (3 / depth) ** 0.5 for depth in depths], ":", color="grey")
+ax.set_xscale("log")
+ax.set_xticks(depths, labels=depths, minor=False)
+ax.set_xticks([], minor=True)
+plotting.show(
+    "Gradient of the last block against the number of blocks, both axes logarithmic. Pre-norm falls along the dotted"
+    " line of one over the root of the depth; post-norm does not fall."
+)
 ratio = {kind: (norms[:, -1].mean() / norms[:, 0].mean()).item() for kind, norms in last.items()}
 course.verdict("pre-norm, 48 blocks over 3 (predicted: 0.25)", ratio["pre-norm"], above=0.125, below=0.5)
 course.verdict("post-norm, 48 blocks over 3 (predicted: no decrease)", ratio["post-norm"], above=0.5)
 
 
 # %% [markdown]
+# Post-norm does not decrease; at 48 blocks it is even larger, which the authors' bound leaves open.
+#
 # ### Quieter branches
 #
-# A stack of $N$ blocks adds $2N$ branches to the stream. If they are independent and each has the same variance, the
-# variances add up. In truth the branches of a fresh stack are not quite independent, because they all read the same
-# stream; so measure. GPT-2 scales the last layer of each branch by $1/\sqrt{2N}$ (Radford et al. 2019, section 2.3),
-# and starting them at zero makes the whole stack the identity.
+# A stack of $N$ blocks adds $2N$ branches to the stream. If they are independent and each has the variance $v$, the
+# variances add up: a stream that starts with variance 1 ends with $1 + 2Nv$. Multiply each branch by $1/\sqrt{2N}$, and
+# it ends with $1 + v$, however deep the stack is. In truth the branches of a fresh stack are not quite independent,
+# because they all read the same stream; so measure. GPT-2 scales the last layer of each branch by $1/\sqrt{2N}$
+# ([Radford et al.
+# 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), section
+# 2.3). If these layers start at zero, the whole stack starts by returning its input. Fixup ([Zhang et al.
+# 2019](https://arxiv.org/abs/1901.09321)) carries the idea to its end and does without norms.
 
 # %%
 def growth(factor, seed, depth=24):
@@ -1014,16 +1122,17 @@ def growth(factor, seed, depth=24):
 
 
 factors = {"as torch draws it": 1.0, "times 1/√(2N)": 1 / math.sqrt(2 * 24), "zero": 0.0}
-grown = {name: [growth(factor, seed) for seed in range(4)] for name, factor in factors.items()}
-plotting.seeds(grown, title="size of the stream after 24 blocks, over before", ylabel="ratio")
+quiet = {name: [growth(factor, seed) for seed in range(4)] for name, factor in factors.items()}
+colors = [styles["pre-norm"]["color"]] * 3
+dots(quiet, colors, title="size of the stream after 24 blocks, over before", ylabel="ratio", ylim=(0, None))
 plotting.show(
     "As torch draws the weights the stream grows several times; scaled it hardly grows, and at zero not at all."
 )
 
 # %%
-smallest, largest = min(grown["as torch draws it"]), max(grown["times 1/√(2N)"])
+smallest, largest = min(quiet["as torch draws it"]), max(quiet["times 1/√(2N)"])
 course.verdict("smallest plain growth over largest with 1/√(2N)", smallest / largest, above=1.5)
-course.verdict("growth with zero, distance from 1", max(abs(ratio - 1) for ratio in grown["zero"]), below=1e-6)
+course.verdict("growth with zero, distance from 1", max(abs(ratio - 1) for ratio in quiet["zero"]), below=1e-6)
 
 
 # %% [markdown]
@@ -1032,11 +1141,13 @@ course.verdict("growth with zero, distance from 1", max(abs(ratio - 1) for ratio
 # A branch with one gain for each feature: $x + g \odot f(\text{norm}(x))$. `QuietBranch(embed_dim, function)` gets a
 # module `function` from (L, E) to (L, E), whose parameters are trained as well. It owns an `nn.LayerNorm(embed_dim)` as
 # torch has it and `self.gain`, a trained parameter of shape (embed_dim,), which is $g$. The gain starts such that the
-# output is exactly $x$, whatever $f$ gives.
+# output is exactly $x$, whatever $f$ gives. All three are attributes of the module, so that an optimiser finds their
+# parameters.
 
 # %%
 class QuietBranch(nn.Module):
     def __init__(self, embed_dim, function):  # function: a module, from (L, E) to (L, E)
+        super().__init__()
         raise NotImplementedError
 
     def forward(self, x):  # (L, E)
@@ -1044,6 +1155,7 @@ class QuietBranch(nn.Module):
 
 
 check.QuietBranch(QuietBranch)
+
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -1075,6 +1187,33 @@ check.QuietBranch(QuietBranch)
 # </details>
 
 # %% [markdown]
+# ## Optional: torch's own block
+#
+# `nn.TransformerEncoderLayer` computes the same as your block, once the weights are written under its names.
+
+# %%
+def torch_layer(block, norm_first):
+    layer = nn.TransformerEncoderLayer(32, 4, 128, 0.0, F.gelu, batch_first=True, norm_first=norm_first).double()
+    q, k, v = block.attention.q_proj, block.attention.k_proj, block.attention.v_proj
+    layer.self_attn.in_proj_weight.data = torch.cat([q.weight, k.weight, v.weight]).data
+    layer.self_attn.in_proj_bias.data = torch.cat([q.bias, k.bias, v.bias]).data
+    layer.self_attn.out_proj.load_state_dict(block.attention.out_proj.state_dict())
+    layer.norm1.load_state_dict(block.attention_norm.state_dict())
+    layer.linear1.load_state_dict(block.feed_forward.up.state_dict())
+    layer.linear2.load_state_dict(block.feed_forward.down.state_dict())
+    layer.norm2.load_state_dict(block.feed_forward_norm.state_dict())
+    return layer
+
+
+# %%
+for kind in (Block, PostNormBlock):
+    block, double = kind(32, 4).double(), x.double().requires_grad_()
+    ours, theirs = block(double), torch_layer(block, norm_first=kind is Block)(double)
+    torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(*(torch.autograd.grad((y * x).sum(), double)[0] for y in (ours, theirs)))
+print("outputs and gradients agree in both orders")
+
+# %% [markdown]
 # ## Optional: more to think about
 #
 # **1.** A colleague's layer norm uses `x.std()` with torch's default, which divides by $E - 1$. By which factor do its
@@ -1101,11 +1240,8 @@ check.QuietBranch(QuietBranch)
 #
 # <details><summary>Answer</summary>
 #
-# Inside the blocks only `out_proj` and `feed_forward.down`. Everything before them is multiplied by their zero weights
-# in the backward pass. From the second step on, all get one but `k_proj.bias`, whose gradient always vanishes (notebook
-# 03).
+# What stands outside the blocks (the embedding, the positions, the last norm and the read-out), and inside the blocks
+# only `out_proj` and `feed_forward.down`. Everything before them is multiplied by their zero weights in the backward
+# pass. From the second step on, all get one but `k_proj.bias`, whose gradient always vanishes (notebook 03).
 #
 # </details>
-#
-# **4.** Can quieter branches replace the norm? Scale the branches of a `no norm` stack by 0.2, train it, and compare.
-# [Fixup](https://arxiv.org/abs/1901.09321) (Zhang et al. 2019) carries the idea to its end.

@@ -176,6 +176,16 @@ def test_bands_show_mean_and_standard_error():
     assert [len(line.get_xdata()) for line in ax.lines] == [26, 26]
 
 
+def test_bands_take_a_look_of_their_own_by_label():
+    runs = torch.rand(3, 30)
+    ax = plotting.bands({"a": runs, "b": runs}, styles={"b": {"color": "green", "linestyle": "--"}})
+    looks = [(line.get_label(), line.get_color(), line.get_linestyle()) for line in ax.lines]
+    assert looks == [("a", plotting.COLORS[0], "-"), ("b", "green", "--")]
+    assert tuple(ax.collections[1].get_facecolor()[0, :3]) == mpl.colors.to_rgb("green")
+    ax = plotting.bands({"b": torch.rand(3, 2)}, styles={"b": {"color": "green"}})
+    assert ax.containers[0].lines[0].get_color() == "green"
+
+
 def test_bars_write_their_numbers_only_if_asked():
     values = torch.tensor([0.25, 0.75])
     ax = plotting.bars(values, ["the", "the"], highlight=1, top=1.0)

@@ -624,6 +624,14 @@ _PRE_NORM_BLOCK_FAULTS = (
     *_slips(),
     *_EITHER_BLOCK_FAULTS,
     Fault(
+        "as it was handed out",
+        "Both slips of the hunt are still there: the norm overwrites what the first sum should carry, and the second "
+        "sum adds the block's input in place of the first sum.",
+        see=_BREAK,
+        look=_SLIPS["norm in the path"][2],
+        think=lambda seen, f, norm, x: x + f(norm(seen)),
+    ),
+    Fault(
         "norms exchanged",
         "The two norms are exchanged: norm_1 stands before attention, norm_2 before the feed-forward.",
         norms=lambda norm_1, norm_2: (norm_2, norm_1),
@@ -945,8 +953,10 @@ EXERCISES = (
         level="middle",
         minutes=6,
         hints=(
-            "Twice the same: x + f(norm(x)). What is f the second time, and what is x?",
-            "The second x is what the first sum gave, both inside the norm and before the plus.",
+            "Make the silence test finer: silence `down` alone. A pre-norm block then has to return x + "
+            "attention(norm_1(x)). What does this one return?",
+            "Twice the same, x + f(norm(x)). The first x is the block's input; the second is what the first sum gave, "
+            "both inside the norm and before the plus.",
         ),
         cases=_pre_norm_block_cases,
         faults=_PRE_NORM_BLOCK_FAULTS,

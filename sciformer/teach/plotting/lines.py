@@ -152,6 +152,7 @@ def bands(
     title: str = "",
     smooth: int = 1,
     logy: bool = False,
+    styles: Mapping[str, Mapping[str, Any]] | None = None,
     ax: Axes | None = None,
 ) -> Axes:
     """Several runs of each kind as one line: their mean, and a band of one standard error of the mean around it.
@@ -162,22 +163,24 @@ def bands(
         runs: one row for each run (seed), one column for each point.
         x: where the points stand; 1, 2, 3, ... where it is not given.
         smooth: first replace each run by its running mean over this many points.
+        styles: label -> options of matplotlib's ``plot``, so that one thing looks alike in several pictures.
     """
     if ax is None:
         _, ax = plt.subplots(figsize=(6.0, 3.4), layout="constrained")
     for n, (label, values) in enumerate(runs.items()):
-        color, y = COLORS[n % len(COLORS)], torch.as_tensor(values).detach().double().cpu()
+        y = torch.as_tensor(values).detach().double().cpu()
+        style = {"color": COLORS[n % len(COLORS)], "label": label} | dict((styles or {}).get(label, {}))
         points = torch.arange(1, y.shape[-1] + 1) if x is None else torch.as_tensor(x)
         if smooth > 1:
             y, points = y.unfold(1, smooth, 1).mean(-1), points[smooth - 1 :]
         mean = y.mean(dim=0)
         error = y.std(dim=0) / math.sqrt(len(y)) if len(y) > 1 else torch.zeros_like(mean)
         if len(points) <= 10:
-            ax.errorbar(points.numpy(), mean.numpy(), error.numpy(), color=color, label=label, marker="o", capsize=3)
+            ax.errorbar(points.numpy(), mean.numpy(), error.numpy(), marker="o", capsize=3, **style)
         else:
-            ax.plot(points.numpy(), mean.numpy(), color=color, label=label)
+            ax.plot(points.numpy(), mean.numpy(), **style)
             low, high = (mean - error).numpy(), (mean + error).numpy()
-            ax.fill_between(points.numpy(), low, high, color=color, alpha=0.2, linewidth=0)
+            ax.fill_between(points.numpy(), low, high, color=style["color"], alpha=0.2, linewidth=0)
     ax.set(xlabel=xlabel, ylabel=ylabel, title=title)
     return finish_lines(ax, legend=len(runs) > 1, logy=logy)
 
