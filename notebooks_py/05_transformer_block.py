@@ -172,8 +172,8 @@ def words_after(depth):
         for path, word in zip(paths.unbind(dim=1), words, strict=True):  # (depth + 1, 2)
             ax.plot(*path.T, "o-", color=color, alpha=0.6, markevery=[-1])
             ax.annotate(word, path[0], xytext=(0, 6), textcoords="offset points", ha="center")
-        limits, title = (-1.1, 1.1), f"{title}, after {depth} layers"
-        ax.set(xlim=limits, ylim=limits, title=title, xlabel="first direction", ylabel="second direction")
+        ax.set(title=f"{title}, after {depth} layers", xlabel="first direction", ylabel="second direction")
+        ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xticks=(-1, 0, 1), yticks=(-1, 0, 1))
     return figure
 
 
@@ -205,14 +205,17 @@ print(f"with   : {torch.autograd.grad(with_sum, start)[0].item():.2f}, which is 
 # ## Layer norm
 #
 # Nothing holds the size of a sum. Here is the size of the features, their root mean square, after the twelve layers:
+# with fresh weights, and with branches that are four times as strong, as training could make them.
 
 # %%
-sizes = [state.square().mean().sqrt().item() for state in with_residual]
-print("size after 0, 4, 8 and 12 layers:", *(f"{sizes[n]:.2f}" for n in (0, 4, 8, 12)))
+stronger = through(lambda layer, x: x + 4 * layer(x)[0], x)
+for name, states in (("fresh weights", with_residual), ("four times as strong", stronger)):
+    sizes = [states[n].square().mean().sqrt().item() for n in (0, 4, 8, 12)]
+    print(f"{name:20} size after 0, 4, 8 and 12 layers:", *(f"{size:.2f}" for size in sizes))
 
 # %% [markdown]
-# With fresh weights it hardly changes, since these are small. Training enlarges them: at the end of this notebook, four
-# steps are enough for a stream that grows from block to block by orders of magnitude. Ba et al. bring each token back to mean 0 and variance 1, each one alone, and let training choose a scale $g$ and a
+# Later layers then get far larger inputs than earlier ones. (At the end of this notebook four steps of training do it.)
+# Ba et al. bring each token back to mean 0 and variance 1, each one alone, and let training choose a scale $g$ and a
 # shift $b$ for each feature. This is [**layer norm**](../docs/glossary.md#l):
 #
 # $$\text{norm}(x)_e = \frac{x_e - \mu}{\sqrt{\sigma^2 + \epsilon}}\, g_e + b_e, \qquad \mu = \frac 1 E \sum_e x_e, \qquad \sigma^2 = \frac 1 E \sum_e (x_e - \mu)^2$$
@@ -613,7 +616,8 @@ def between_tokens(x):  # (B, L, E)
 
 
 left = {kind: torch.tensor([after_each_block(between_tokens, build(kind, 12, n)) for n in range(4)]) for kind in blocks}
-plotting.bands(left, x=range(13), xlabel="after block", ylabel="variation left", title="16 tokens", styles=styles)
+ax = plotting.bands(left, x=range(13), xlabel="after block", ylabel="variation left", title="16 tokens", styles=styles)
+ax.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.3))
 plotting.show(
     "Without the residual the variation falls to zero within three blocks; the others fall slowly and keep about half."
 )
@@ -711,6 +715,7 @@ def curves(*names):
     ax = plotting.bands({name: runs[name] for name in names}, smooth=10, title="four seeds", styles=styles)
     ax.axhline(math.log(10), color="grey", linestyle=":")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+    ax.figure.set_size_inches(8.4, 3.6)
 
 
 curves(*runs)

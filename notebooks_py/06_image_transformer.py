@@ -952,9 +952,8 @@ figure, (left, middle) = plt.subplots(1, 2, figsize=(6.5, 2.6), layout="constrai
 left.imshow(wrong[0], cmap="gray_r")
 left.set(xticks=[], yticks=[], title=f"{right_class}, read as {wrong_class}")
 margins = (votes[:, wrong_class] - votes[:, right_class]).view(4, 4)
-plotting.heatmap(
-    margins, signed=True, xlabel="", ylabel="", title=f"votes for {wrong_class} minus {right_class}", ax=middle
-)
+title = f"votes for {wrong_class} minus {right_class}"
+plotting.heatmap(margins, signed=True, xlabel="", ylabel="", title=title, colorbar=False, ax=middle)
 plotting.show(
     "Left, a misread digit. Right, a table of four by four patches with their votes: red for the wrong class, blue for the right one."
 )
