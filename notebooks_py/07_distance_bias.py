@@ -37,7 +37,6 @@ if importlib.util.find_spec("sciformer") is None:
 # %%
 import math
 
-import ipywidgets
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
@@ -48,7 +47,6 @@ from sciformer import NoPositions, SinusoidalPositions
 from sciformer import attend, check, course, distance_biased_scores, experiments, metrics, plotting, records
 from sciformer.data import batches, mnist
 from sciformer.fast import attention
-from sciformer.teach import explore
 from sciformer.teach.diagrams import head_windows
 from sciformer.training import Muon
 
@@ -241,7 +239,8 @@ print("all rows alike:", torch.allclose(rows, rows[:1].expand_as(rows)))
 # %% [markdown]
 # ## The class
 #
-# The price is trained, so it is a parameter, one for each head. Your function does the rest.
+# The price is trained, so it is a parameter, one for each head. Nothing holds it above 0, so look at it after every training. (An optional section at the
+# end asks whether it can learn to look far.) Your function does the rest.
 
 # %%
 class MyDistanceBiased(nn.Module):
@@ -257,33 +256,6 @@ package = DistanceBiasedScore(3, 5, start="geometric")
 query, key = torch.randn(2, 3, 7, 5), torch.randn(2, 3, 7, 5)
 course.assert_same_module(MyDistanceBiased(3, 5), package, query, key)
 course.assert_same_module(MyDistanceBiased(3, 5), package, query[:, :, 4:6], key, query_offset=4)
-
-# %% [markdown]
-# ### Can λ learn to look far?
-#
-# It starts at 0.1. A teacher averages with λ = 1 (near), 0.02 (far) and −0.1 (the farther, the better). The student has the same form and sees only
-# the teacher's outputs. Nothing forbids a price below 0: will gradient descent find it? The optimiser is AdamW, as in notebook 06, without weight decay,
-# which would pull the prices towards 0.
-
-# %% tags=["nbval-ignore-output"]
-teacher, student = MyDistanceBiased(3, 4), MyDistanceBiased(3, 4)
-teacher.strength.data = torch.tensor([1.0, 0.02, -0.1])
-optimizer = torch.optim.AdamW(student.parameters(), lr=0.02, weight_decay=0.0)
-nothing = torch.zeros(1, 3, 32, 4)
-for _ in range(400):
-    value = torch.randn(1, 3, 32, 4)
-    (target, _), (output, _) = (attend(score(nothing, nothing), value) for score in (teacher, student))
-    optimizer.zero_grad()
-    F.mse_loss(output, target.detach()).backward()
-    optimizer.step()
-print("learned:", [f"{price:.3f}" for price in student.strength.tolist()])
-
-# %%
-course.verdict("largest error of a learned λ", (student.strength - teacher.strength).abs().max().item(), below=0.02)
-
-# %% [markdown]
-# In this easiest of worlds, where the contents say nothing and the teacher has the student's own form, it can: even −0.1 is found. Whether prices on real
-# data come to look far is another question. Nothing holds them above 0, so look at them after every training.
 
 # %% [markdown]
 # ## A digit and its half turn
@@ -805,30 +777,6 @@ print(f"the dearest side is the one that was set in {stayed} of {trained[..., 0]
 # picture's change, and whoever shows the first picture alone describes what was put in.
 
 # %% [markdown]
-# How far does each head look in fact, contents included? The **[attention distance](../docs/glossary.md#a)** is the mean of rows plus columns between query and
-# key, weighted by the attention. To tell what training did, measure it before training, too, and beside weights that are all equal. Two guesses first: which
-# arm comes to look *further*, and does the arm that reads most digits look near?
-
-# %%
-def attention_distance(model):
-    with torch.no_grad():
-        maps = model.attention_weights(test_digits[:100])  # one (B, H, L, L) for each layer
-    return torch.stack([metrics.attention_distance(weights, width=7) for weights in maps]).mean().item()
-
-
-# %% tags=["nbval-ignore-output"]
-for arm in ("sinusoidal", "grid, plain", "grid, hand-set"):
-    before, later = ([attention_distance(model) for model in group] for group in ([train(arm, seed, steps=0) for seed in SEEDS], models[arm]))
-    mean, half = mean_and_half(torch.tensor(later) - torch.tensor(before))
-    print(f"{arm:16} before training {sum(before) / 4:.2f}, after {sum(later) / 4:.2f}, change {mean:+.2f} ± {half:.2f} steps")
-print(f"weights all equal   {grid_distance(7, 7).float().mean().item():.2f} steps")
-
-
-# %% [markdown]
-# The plain grid came to look nearer; the hand-set one looks further than at its start, which was very near. And sinusoidal positions, which read most
-# digits, look nearly as far as equal weights do. So a short distance after training is no achievement by itself.
-
-# %% [markdown]
 # ## The theorem after training
 #
 # Turn test digits by 180° and count how many keep the answer that they had upright. For one price along the line the theorem says: all of them, apart
@@ -1024,7 +972,7 @@ course.verdict("growth of the middle column from 512 tokens to 1,024", numbers_k
 # **Next.** Pictures can be looked at all at once. Text is written one character after the other, and only what came before may be seen. Can a
 # transformer learn to *write*? [Notebook 08](08_character_model.ipynb) lets it.
 #
-# One more exercise and three optional sections follow.
+# One more exercise and four optional sections follow.
 
 # %% [markdown]
 # ## Exercises
@@ -1044,7 +992,6 @@ def with_time(query, key, times, strength):  # (B, H, L, D) twice, (L,), (H,)
 
 
 check.with_time(with_time)
-
 
 # %% [markdown]
 # <details><summary>Hint 1</summary>
@@ -1072,23 +1019,57 @@ check.with_time(with_time)
 # </details>
 
 # %% [markdown]
-# ## Optional: try two prices
+# ## Optional: can a price learn to look far?
 #
-# Move both; try 0 on one side and 3 on the other, or a negative one.
+# The price starts at 0.1. A teacher averages with λ = 1 (near), 0.02 (far) and −0.1 (the farther, the better). The student has the same form and sees only
+# the teacher's outputs. Nothing forbids a price below 0: will gradient descent find it? The optimiser is AdamW, as in notebook 06, without weight decay,
+# which would pull the prices towards 0.
+
+# %% tags=["nbval-ignore-output"]
+teacher, student = MyDistanceBiased(3, 4), MyDistanceBiased(3, 4)
+teacher.strength.data = torch.tensor([1.0, 0.02, -0.1])
+optimizer = torch.optim.AdamW(student.parameters(), lr=0.02, weight_decay=0.0)
+nothing = torch.zeros(1, 3, 32, 4)
+for _ in range(400):
+    value = torch.randn(1, 3, 32, 4)
+    (target, _), (output, _) = (attend(score(nothing, nothing), value) for score in (teacher, student))
+    optimizer.zero_grad()
+    F.mse_loss(output, target.detach()).backward()
+    optimizer.step()
+print("learned:", [f"{price:.3f}" for price in student.strength.tolist()])
 
 # %%
-def two_prices(left, right):
-    strength = torch.tensor([[left, right]])  # (H, 2)
-    weights = distance_biased_scores(q[None, None], k[None, None], strength).softmax(dim=-1)
-    return plotting.heatmap(weights[0, 0], rows=words, columns=words, title=f"λ left {left}, right {right}", vmax=1)
+course.verdict("largest error of a learned λ", (student.strength - teacher.strength).abs().max().item(), below=0.02)
 
 
-explore(
-    two_prices,
-    alt="Weights of the toy sentence. With equal prices they gather around the diagonal, on both sides.",
-    left=ipywidgets.FloatSlider(value=0.5, min=-1, max=3, step=0.25, description="λ left"),
-    right=ipywidgets.FloatSlider(value=0.5, min=-1, max=3, step=0.25, description="λ right"),
-)
+# %% [markdown]
+# In this easiest of worlds, where the contents say nothing and the teacher has the student's own form, it can: even −0.1 is found. Whether prices on real
+# data come to look far is another question.
+
+# %% [markdown]
+# ## Optional: how far the heads look
+#
+# How far does each head look in fact, contents included? The **[attention distance](../docs/glossary.md#a)** is the mean of rows plus columns between query and
+# key, weighted by the attention. To tell what training did, measure it before training, too, and beside weights that are all equal. Two guesses first: which
+# arm comes to look *further*, and does the arm that reads most digits look near?
+
+# %%
+def attention_distance(model):
+    with torch.no_grad():
+        maps = model.attention_weights(test_digits[:100])  # one (B, H, L, L) for each layer
+    return torch.stack([metrics.attention_distance(weights, width=7) for weights in maps]).mean().item()
+
+
+# %% tags=["nbval-ignore-output"]
+for arm in ("sinusoidal", "grid, plain", "grid, hand-set"):
+    before, later = ([attention_distance(model) for model in group] for group in ([train(arm, seed, steps=0) for seed in SEEDS], models[arm]))
+    mean, half = mean_and_half(torch.tensor(later) - torch.tensor(before))
+    print(f"{arm:16} before training {sum(before) / 4:.2f}, after {sum(later) / 4:.2f}, change {mean:+.2f} ± {half:.2f} steps")
+print(f"weights all equal   {grid_distance(7, 7).float().mean().item():.2f} steps")
+
+# %% [markdown]
+# The plain grid came to look nearer; the hand-set one looks further than at its start, which was very near. And sinusoidal positions, which read most
+# digits, look nearly as far as equal weights do. So a short distance after training is no achievement by itself.
 
 # %% [markdown]
 # ## Optional: one more feature for each border
