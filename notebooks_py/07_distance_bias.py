@@ -704,7 +704,7 @@ course.verdict("lead of hand-set over large, lower end of the interval", lower_e
 # not settled. Were you surprised by the grid? It knows rows and columns and reads no more than the line.
 #
 # Now the start. Large prices alone lift the grid by nothing that can be told from 0, and the pattern alone does not either; **together they are worth
-# many points**. So it takes heads that differ, and prices high enough to let the difference be felt. That is a description and not yet a reason; a
+# many points**. So here it takes sides that differ and prices high enough to let the difference be felt. That is a description and not yet a reason; a
 # section below finds a clue. And two prices on the line, with nothing set by hand, have about the same mean as the hand-set grid. But these two arms'
 # seeds do not go together, so their interval is wide, and which of them reads more stays open.
 #
@@ -835,8 +835,8 @@ setting = experiments.MNIST_PIXELS["quick"]["distance"]
 print(f"{28 // setting.pooling}·{28 // setting.pooling} pixels, {setting.num_layers} layers, {setting.train.steps} steps of {setting.batch_size} digits")
 
 # %% [markdown]
-# In the middle of these runs the two are level; the grid's lead comes later. So training longer is part of it there; how much the other three do is
-# not measured. The records show what a distance that knows the rows can do under these conditions. They do not show that a learned distance along the line
+# Halfway through these runs the grid does not lead yet; its lead comes later. So in that setting the number of steps matters; what the other three
+# differences do is not measured. The records show what a distance that knows the rows can do under these conditions. They do not show that a learned distance along the line
 # replaces positions: *published* stays far behind sinusoidal positions in both profiles.
 #
 # The distance-biased transformer's [page](https://github.com/GhostDSR/Custom-Made-Distance-Biased-Transformer) reports about 79 % with about 250,000
@@ -888,7 +888,7 @@ course.verdict("largest difference", (fused - readable).abs().max().item(), belo
 
 # %% [markdown]
 # So torch's **[fused kernels](../docs/glossary.md#f)**, which never write the matrix of weights to memory, can serve it, and this is how ALiBi can be
-# computed. The package does it so. Count the numbers that are kept for the backward pass: without a price, with one, and with the matrix of weights.
+# computed. The package does it in this way. Count the numbers that are kept for the backward pass: without a price, with one, and with the matrix of weights.
 
 # %%
 def numbers_kept(score, length, need_weights=False):
@@ -931,7 +931,7 @@ course.verdict("growth of the middle column from 512 tokens to 1,024", numbers_k
 #   it above 0.
 # - A symmetric distance and a mean cannot tell a sequence from its reverse; a price for each side can.
 # - In a short, even comparison on small digits, one learned price along the line of pixels did not replace sinusoidal positions.
-# - What lifted four prices on the grid was a start that was both large and different from head to head; neither alone did.
+# - What lifted four prices on the grid was a start that was both large and different from side to side; neither alone did.
 # - What was learned is the change from the start, not the value at the end.
 # - Causal, the penalty is one more feature in queries and keys, and needs no matrix.
 
