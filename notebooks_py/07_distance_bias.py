@@ -423,8 +423,8 @@ print(f"share of the weight within 14 steps, half a row to either side: {share_w
 
 # %% [markdown]
 # With $\lambda = 0.1$, where the published model starts, a pixel in the middle of a row keeps about three quarters of its weight in that row, and the
-# pixel right below, its neighbour in the picture, counts less than any pixel of the row. A distance that knows the rows is another one: **rows plus columns**, the
-# number of steps along the grid.
+# pixel right below, its neighbour in the picture, counts less than any pixel of the row. A distance that knows the rows is another one: **rows plus
+# columns**, the number of steps along the grid.
 #
 # ### Exercise 3 · easy · 5 minutes
 #
@@ -698,10 +698,10 @@ course.verdict("lead of sinusoidal over one price, lower end of the interval", l
 course.verdict("lead of hand-set over large, lower end of the interval", lower_end("grid, hand-set", "grid, large"), above=0, measured="quick")
 
 # %% [markdown]
-# Your third prediction, for the quick profile. **Most: sinusoidal positions.** Every arm with prices stays behind by an interval that is far from 0, so
-# **the claim fails in this comparison**: neither one learned price along the line replaces sinusoidal positions, nor two, nor four on the grid. **Fewest:
-# nothing at all**, by the mean; the plain grid comes next, and its differences to nothing and to one price miss 0 by a hair, so this end of the order is
-# not settled. Were you surprised by the grid? It knows rows and columns and reads no more than the line.
+# Your third prediction, for the quick profile, the default of a run (notebook 00). **Most: sinusoidal positions.** Every arm with prices stays behind
+# by an interval that is far from 0, so **the claim fails in this comparison**: neither one learned price along the line replaces sinusoidal positions,
+# nor two, nor four on the grid. **Fewest: nothing at all**, by the mean; the plain grid comes next, and its differences to nothing and to one price
+# miss 0 by a hair, so this end of the order is not settled. Were you surprised by the grid? It knows rows and columns and reads no more than the line.
 #
 # Now the start. Large prices alone lift the grid by nothing that can be told from 0, and the pattern alone does not either; **together they are worth
 # many points**. So here it takes sides that differ and prices high enough to let the difference be felt. That is a description and not yet a reason; a
@@ -836,8 +836,8 @@ print(f"{28 // setting.pooling}·{28 // setting.pooling} pixels, {setting.num_la
 
 # %% [markdown]
 # Halfway through these runs the grid does not lead yet; its lead comes later. So in that setting the number of steps matters; what the other three
-# differences do is not measured. The records show what a distance that knows the rows can do under these conditions. They do not show that a learned distance along the line
-# replaces positions: *published* stays far behind sinusoidal positions in both profiles.
+# differences do is not measured. The records show what a distance that knows the rows can do under these conditions. They do not show that a learned
+# distance along the line replaces positions: *published* stays far behind sinusoidal positions in both profiles.
 #
 # The distance-biased transformer's [page](https://github.com/GhostDSR/Custom-Made-Distance-Biased-Transformer) reports about 79 % with about 250,000
 # parameters, after ten epochs at 28×28. `mnist-784-published` trains the model of its code as that code does, for 4,690 steps, which are ten epochs:
