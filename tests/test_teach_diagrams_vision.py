@@ -45,12 +45,14 @@ def test_the_numbers_are_those_of_the_tensors(drawn):
 def test_windows_show_the_slopes_and_the_factors_that_they_make():
     torch.manual_seed(1)
     before, after = torch.full((3, 4), 0.1), torch.randn(3, 4)
-    figure = head_windows(torch.rand(1, 5, 5), before, after, query=(1, 3))
+    digit = torch.rand(1, 5, 5)
+    figure = head_windows(digit, before, after, query=(1, 3))
+    torch.testing.assert_close(torch.tensor(figure.axes[0].images[0].get_array()), digit[0])
     words = [text.get_text() for text in figure.axes[0].texts]
     assert sorted(word for word in words if "." in word) == sorted(
         shown(x) for x in (*before.flatten(), *after.flatten())
     )
-    window = torch.tensor(figure.axes[0].images[7].get_array())  # digit and window in turn: head 0 after training
+    window = torch.tensor(figure.axes[0].images[4].get_array())  # the digit, 3 before training, head 0 after it
     left, right, above, below = after[0]
     torch.testing.assert_close(window[1, 3], torch.tensor(1.0))
     for (row, column), price in {(1, 1): 2 * left, (1, 4): right, (0, 3): above, (4, 2): 3 * below + left}.items():

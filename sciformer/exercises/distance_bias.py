@@ -329,8 +329,8 @@ class _PlainTwoSidedScore(nn.Module):
         i = query_offset + torch.arange(L, device=query.device)[:, None]  # (L, 1)
         j = torch.arange(S, device=query.device)  # (S,)
         left, right = (i - j).clamp(min=0), (j - i).clamp(min=0)  # (L, S) each
-        slopes = self.strength[..., None, None]  # (H, 2, 1, 1)
-        penalty = slopes[:, 0] * left + slopes[:, 1] * right  # (H, L, S)
+        prices = self.strength[..., None, None]  # (H, 2, 1, 1)
+        penalty = prices[:, 0] * left + prices[:, 1] * right  # (H, L, S)
         return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1]) - penalty
 
 

@@ -101,14 +101,20 @@ def head_windows(
         after: the same after training.
         query: row and column of the pixel that looks.
     """
-    side, gap, left = 1.5, 0.95, 1.45
-    sheet = Sheet(left + len(before) * (side + gap) - 0.25, 2 * (side + 0.95) + 0.35)
+    side, gap, left = 1.5, 0.95, 3.55
+    shape = digit.shape[-2], digit.shape[-1]
+    width, height = left + len(before) * (side + gap) - 0.25, 2 * (side + 0.95) + 0.85
+    sheet = Sheet(width, height)
+    middle = 1.0 + side + 0.475  # between the two rows of windows
+    _picture(sheet, 0.25, middle - side / 2, side, digit[0])
+    _mark(sheet, 0.25, middle - side / 2, side / shape[1], shape[0], query)
+    sheet.text(0.25 + side / 2, middle + side / 2 + 0.15, "a digit; the query is orange", size=8)
     for line, (name, slopes) in enumerate((("before\ntraining", before), ("after\ntraining", after))):
-        y = 0.5 + (1 - line) * (side + 0.95)
-        sheet.text(0.4, y + side / 2, name)
+        y = 1.0 + (1 - line) * (side + 0.95)
+        sheet.text(left - 0.95, y + side / 2, name)
         for h, of_head in enumerate(slopes.detach().float().cpu()):
             x = left + h * (side + gap)
-            _window(sheet, x, y, side, digit[0], of_head, query)
+            _window(sheet, x, y, side, shape, of_head, query)
             ends = [f"{slope:.2f}".replace("-", "−") for slope in of_head.tolist()]
             sheet.text(x - 0.06, y + side / 2, ends[0], size=8, align="right")
             sheet.text(x + side + 0.06, y + side / 2, ends[1], size=8, align="left")
@@ -116,22 +122,31 @@ def head_windows(
             sheet.text(x + side / 2, y - 0.12, ends[3], size=8)
             if not line:
                 sheet.text(x + side / 2, y + side + 0.38, f"head {h}", weight="bold")
+    middle = (left + width) / 2
+    sheet.ax.imshow(
+        [[n / 99 for n in range(100)]], cmap="Blues", vmin=0, vmax=1, extent=(middle - 1.5, middle + 1.5, 0.25, 0.4)
+    )
+    for x, words, align in ((middle - 1.6, "factor on the weight: 0", "right"), (middle + 1.6, "1 or more", "left")):
+        sheet.text(x, 0.325, words, size=8, align=align)
     return sheet.done()
 
 
 def _window(
-    sheet: Sheet, x: float, y: float, side: float, pixels: Tensor, slopes: Tensor, query: tuple[int, int]
+    sheet: Sheet, x: float, y: float, side: float, shape: tuple[int, int], slopes: Tensor, query: tuple[int, int]
 ) -> None:
-    """A digit under the factor e^(-price) of each pixel, at most 1; blue where it is large."""
-    height, width = pixels.shape
+    """The factor e^(-price) of each pixel, at most 1; blue where it is large."""
+    height, width = shape
     down = torch.arange(height)[:, None] - query[0]
     right = torch.arange(width) - query[1]
     sides = ((-right).clamp(min=0), right.clamp(min=0), (-down).clamp(min=0), down.clamp(min=0))
     price = sum(slope * steps for slope, steps in zip(slopes, sides, strict=True))
     factor = (-price).exp().clamp(max=1)  # (height, width)
-    _picture(sheet, x, y, side, pixels)
-    extent = (x, x + side, y, y + side)
-    sheet.ax.imshow(factor.numpy(), cmap="Blues", vmin=0, vmax=1, alpha=0.6, extent=extent)
-    cell = side / width
-    corner = (x + query[1] * cell, y + side - (query[0] + 1) * cell)
+    sheet.ax.imshow(factor.numpy(), cmap="Blues", vmin=0, vmax=1, extent=(x, x + side, y, y + side))
+    sheet.ax.add_patch(Rectangle((x, y), side, side, fill=False, ec="0.35", lw=0.7))
+    _mark(sheet, x, y, side / width, height, query)
+
+
+def _mark(sheet: Sheet, x: float, y: float, cell: float, height: int, query: tuple[int, int]) -> None:
+    """An orange frame around the pixel that looks, in a picture whose lower left corner is (x, y)."""
+    corner = (x + query[1] * cell, y + (height - 1 - query[0]) * cell)
     sheet.ax.add_patch(Rectangle(corner, cell, cell, fill=False, ec="#D55E00", lw=1.8))
