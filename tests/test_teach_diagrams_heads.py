@@ -6,6 +6,8 @@ import torch
 from sciformer.teach.diagrams.heads import attention_head, split_and_merge
 from sciformer.teach.diagrams.language import shifted_by_one
 
+FEATURES = {"x": list("ghij"), "query": ["q?", "r?"], "value": ["u", "v"]}
+
 
 def texts(figure):
     return [text.get_text() for text in figure.axes[0].texts]
@@ -15,20 +17,24 @@ def test_a_head_shows_every_tensor_with_its_shape():
     sizes = {"x": (5, 4), "query": (5, 2), "key": (5, 2), "value": (5, 2), "scores": (5, 5), "output": (5, 2)}
     tensors = {name: torch.full(size, float(n)) for n, (name, size) in enumerate(sizes.items(), start=3)}
     tensors["weights"] = torch.full((5, 5), 0.25)
-    shown = texts(attention_head(list("abcde"), **tensors))
+    shown = texts(attention_head(list("abcde"), **tensors, features=FEATURES))
     for name, tensor in tensors.items():
         number = "0.25" if name == "weights" else f"{tensor[0, 0]:.1f}"
         assert shown.count(number) == tensor.numel(), name
         title = "keyᵀ (2, 5)" if name == "key" else f"{name} {tuple(tensor.shape)}"
         assert shown.count(title) == 1
     assert [shown.count(word) for word in "abcde"] == [4] * 5
+    assert [shown.count(name) for name in "ghij"] == [1] * 4
+    assert [shown.count(name) for name in ("q?", "r?", "u", "v")] == [
+        2
+    ] * 4  # of queries and keys, of values and outputs
 
 
 def test_keys_stand_above_the_scores_that_they_give():
     key = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
     rest = {name: torch.zeros(3, 2) for name in ("x", "query", "value", "output")}
     square = {"scores": torch.full((3, 3), 9.0), "weights": torch.zeros(3, 3)}
-    figure = attention_head(["a", "b", "c"], key=key, **rest, **square)
+    figure = attention_head(["a", "b", "c"], key=key, **rest, **square, features=FEATURES | {"x": list("gh")})
     found = {text.get_text(): text.get_position() for text in figure.axes[0].texts}
     nines = sorted({t.get_position()[0] for t in figure.axes[0].texts if t.get_text() == "9.0"})
     assert [found[f"{n}.0"][0] for n in (1, 3, 5)] == pytest.approx(nines)

@@ -1,6 +1,6 @@
 """Diagrams of attention heads: one head as data flow, heads as coloured bricks."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from jaxtyping import Float, Int
@@ -27,32 +27,52 @@ def attention_head(
     scores: Float[Tensor, "L L"],
     weights: Float[Tensor, "L L"],
     output: Float[Tensor, "L D"],
+    *,
+    features: Mapping[str, Sequence[str]],
 ) -> Figure:
     """One head from the words to the output, with every number in it.
 
     The keys stand above the scores and the values above the output, as factors stand around a product of matrices: an
     entry belongs to the row on its left and the column above it.
+
+    Args:
+        features: names of the columns of ``x``, ``query`` (the keys have the same) and ``value`` (so has the output).
     """
     (L, E), D, cell = x.shape, query.shape[1], _CELL
-    margin, gap = 0.75, 1.0  # room for the words on the left, and for an arrow
-    low, top = 0.8, 0.8 + L * cell + 1.0  # the lower edge of both rows of tensors
+    margin, gap, names = 0.75, 1.0, 0.8  # room for the words on the left, for an arrow, for upright names
+    low, top = names, names + L * cell + 1.0  # the lower edge of both rows of tensors
     at_scores = margin + max(E, D) * cell + gap
     at_weights = at_scores + L * cell + gap
     at_output = at_weights + L * cell + 0.75
-    sheet = Sheet(at_output + D * cell + 0.25, top + L * cell + 0.85, "One head: every word asks, answers, hands over")
+    sheet = Sheet(
+        at_output + D * cell + 0.25, top + L * cell + names + 0.65, "One head: every word asks, answers, hands over"
+    )
     tensor = partial(sheet.tensor, cell=cell)
-    inputs = tensor(margin, top, x, name=_named("x", x), rows=words)
-    asks = tensor(margin, low, query, name="", fill="query", rows=words)
-    sheet.text(margin + D * cell + 0.12, low + 0.5 * cell, _named("query", query), align="left")
+
+    def upright(x: float, y: float, words: Sequence[str], side: str) -> None:
+        for j, word in enumerate(words):
+            sheet.ax.text(x + (j + 0.5) * cell, y, word, rotation=90, ha="center", va=side, fontsize=8)
+
+    inputs = tensor(margin, top, x, rows=words)
+    hands = tensor(at_output, top, value, fill="value")
+    for at, name, matrix in ((margin, "x", x), (at_output, "value", value)):
+        upright(at, top + L * cell + 0.07, features[name], "bottom")
+        sheet.text(at + matrix.shape[1] * cell / 2, top + L * cell + names + 0.07, _named(name, matrix))
+    asks = tensor(margin, low, query, name=_named("query", query), fill="query", rows=words)
     answers = tensor(at_scores, top, key.T, name=_named("keyᵀ", key.T), fill="key")
-    hands = tensor(at_output, top, value, name=_named("value", value), fill="value")
     products = tensor(at_scores, low, scores, name=_named("scores", scores))
     shares = tensor(at_weights, low, weights, name=_named("weights", weights), fill="weight", shade=True, digits=2)
     result = tensor(at_output, low, output, name=_named("output", output), fill="output")
-    for at in (at_scores, at_weights):
-        for j, word in enumerate(words):
-            sheet.ax.text(at + (j + 0.5) * cell, low - 0.07, word, rotation=90, ha="center", va="top", fontsize=8)
-    sheet.arrow(inputs["bottom"], (inputs["bottom"][0], asks["top"][1]), "× $W_q$")
+    for at, below in (
+        (margin, features["query"]),
+        (at_scores, words),
+        (at_weights, words),
+        (at_output, features["value"]),
+    ):
+        upright(at, low - 0.07, below, "top")
+    for d, name in enumerate(features["query"]):
+        sheet.text(at_scores + L * cell + 0.07, top + (D - 0.5 - d) * cell, name, size=8, align="left")
+    sheet.arrow(inputs["bottom"], (inputs["bottom"][0], asks["top"][1] + 0.28), "× $W_q$")
     level = answers["left"][1]
     sheet.arrow((inputs["right"][0], level), answers["left"], "× $W_k$")
     above = top + (L - 0.5) * cell

@@ -18,6 +18,7 @@ FILLS = {
     "output": "#E3DDF3",
     "quiet": "#FFFFFF",
 }
+_DEEP = {"weight": "#DB8FB9"}  # where the fill is graded by the number in the cell, a pale one would hide the grades
 CELL = 0.46  # inches, the side of a tensor's cell
 
 
@@ -72,11 +73,12 @@ class Sheet:
         """
         numbers = values.detach().float().cpu()
         R, C = numbers.shape
+        color = _DEEP.get(fill, FILLS[fill]) if shade else FILLS[fill]
         for i in range(R):
             for j in range(C):
                 value, at = float(numbers[i, j]), (x + j * cell, y + (R - 1 - i) * cell)
                 strength = 0.15 + 0.85 * min(1.0, max(0.0, value)) if shade else 1.0
-                self.ax.add_patch(Rectangle(at, cell, cell, fc=FILLS[fill], alpha=strength, ec="none"))
+                self.ax.add_patch(Rectangle(at, cell, cell, fc=color, alpha=strength, ec="none"))
                 self.ax.add_patch(Rectangle(at, cell, cell, fill=False, ec="0.35", lw=0.7))
                 if digits is not None:
                     shown = f"{value:.{digits}f}".replace("-", "−")
