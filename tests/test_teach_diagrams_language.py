@@ -33,8 +33,9 @@ def test_every_input_stands_under_the_character_that_comes_next():
 
 def test_the_model_shows_its_shapes():
     shown = words(language.model(65, 32, 24, 3))
-    assert shown.count("(32, 24)") == 5
-    assert {"(32,)", "(32, 65)", "3 causal blocks, one after the other"} <= set(shown)
+    assert shown.count("block") == 3
+    assert shown.count("(32, 24)") == 6
+    assert {"(32,)", "(32, 65)", "embedding\n65 rows of 24", "3 causal blocks, one after the other"} <= set(shown)
 
 
 def test_a_drawing_shows_both_rows_of_probabilities_and_what_was_drawn():
@@ -50,7 +51,9 @@ def test_the_cache_shows_its_numbers_and_frames_the_new_column():
     shown = words(figure)
     output = weights @ values
     for number in (*query[:2], *keys[:, :2].flatten(), *values[:, :2].flatten(), *output[:2]):
-        assert f"{number:.1f}".replace("-", "−") in shown
+        assert f"{number:.1f}".replace("-0.0", "0.0").replace("-", "−") in shown
+    assert [text for text in shown if text in ("0.25", "0.50")] == ["0.25", "0.25", "0.50"]
+    assert "−0.0" not in shown
     assert "reading 'b': 2 kept, 1 new" in shown
     framed = [patch.get_x() for patch in figure.axes[0].patches if patch.get_linewidth() == 2.5]
     assert framed == pytest.approx([2.3 + 2 * 0.46] * 2)

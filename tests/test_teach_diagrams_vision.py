@@ -17,7 +17,7 @@ def drawn():
 
 
 def shown(value, digits=2):
-    return f"{value:.{digits}f}".replace("-", "−")
+    return f"{round(float(value), digits) + 0.0:.{digits}f}".replace("-", "−")
 
 
 def test_the_patches_are_the_digits_own_in_reading_order(drawn):

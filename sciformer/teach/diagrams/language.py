@@ -48,31 +48,31 @@ def shifted_by_one(tokens: Sequence[str]) -> Figure:
 def model(vocab_size: int, length: int, embed_dim: int, num_layers: int) -> Figure:
     """The parts of a GPT from the characters to the logits, with the shape on every arrow."""
     L, E, V = length, embed_dim, vocab_size
-    sheet = Sheet(11.75, 2.3)
+    gap, wide = 0.66, 0.7  # inches between two parts, and of a block
+    sheet = Sheet(6.7 + 4 * gap + num_layers * (gap + wide), 2.3)
     parts = [
-        ("embedding\nV rows of E", "query", 1.25),
+        (f"embedding\n{V} rows of {E}", "query", 1.3),
         ("add the\npositions", "key", 1.0),
-        ("block", "plain", 0.85),
-        ("block", "plain", 0.85),
+        *[("block", "plain", wide)] * num_layers,
         ("norm", "value", 0.75),
         ("read-out\nthe embedding\nonce more", "query", 1.3),
     ]
-    gap, x = 0.62, 0.85
-    before = (0.62, 1.15)
-    shapes = [f"({L},)"] + [f"({L}, {E})"] * 5
+    before, x = (0.62, 1.15), 1.2 - gap
+    shapes = [f"({L},)"] + [f"({L}, {E})"] * (len(parts) - 1)
     sheet.text(0.36, 1.15, "text")
-    for n, ((words, fill, width), shape) in enumerate(zip(parts, shapes, strict=True)):
-        x = 1.2 if n == 0 else x + gap
+    for (words, fill, width), shape in zip(parts, shapes, strict=True):
+        x += gap
         box = sheet.box(x, 0.65, width, 1.0, words, fill=fill)
         sheet.arrow(before, box["left"])
-        sheet.text((before[0] + box["left"][0]) / 2, 0.92, shape, size=7.5)
+        sheet.text((before[0] + box["left"][0]) / 2, 0.9, shape, size=8.5)
         before, x = box["right"], x + width
     sheet.arrow(before, (before[0] + gap, before[1]))
-    sheet.text(before[0] + gap / 2, 0.92, f"({L}, {V})", size=7.5)
+    sheet.text(before[0] + gap / 2, 0.9, f"({L}, {V})", size=8.5)
     sheet.text(before[0] + gap + 0.3, 1.15, "logits")
-    first = 1.2 + 1.25 + gap + 1.0 + gap
-    sheet.text(first + 0.85 + gap / 2, 2.0, f"{num_layers} causal blocks, one after the other", size=9)
-    sheet.ax.plot([first, first, first + 2.32, first + 2.32], [1.75, 1.82, 1.82, 1.75], color="0.35", lw=1)
+    first = 1.2 + 1.3 + gap + 1.0 + gap
+    last = first + num_layers * (gap + wide) - gap
+    sheet.text((first + last) / 2, 2.0, f"{num_layers} causal blocks, one after the other", size=9)
+    sheet.ax.plot([first, first, last, last], [1.75, 1.82, 1.82, 1.75], color="0.35", lw=1)
     return sheet.done()
 
 
@@ -136,7 +136,7 @@ def kv_cache(
     few = slice(0, features)
     q = sheet.tensor(0.75, 3.0, query[few, None], fill="query", name="query")
     k = sheet.tensor(x, 3.0, keys[:, few].T, fill="key", columns=signs)
-    w = sheet.tensor(x, 2.25, weights[None], fill="weight", shade=True)
+    w = sheet.tensor(x, 2.25, weights[None], fill="weight", shade=True, digits=2)
     v = sheet.tensor(x, 0.15, values[:, few].T, fill="value")
     out = sheet.tensor(right + 0.75, 0.15, (weights @ values)[few, None], fill="output", name="output")
     for words, side in (("keys", k), ("weights", w), ("values", v)):

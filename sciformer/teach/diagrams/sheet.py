@@ -81,7 +81,7 @@ class Sheet:
                 self.ax.add_patch(Rectangle(at, cell, cell, fc=color, alpha=strength, ec="none"))
                 self.ax.add_patch(Rectangle(at, cell, cell, fill=False, ec="0.35", lw=0.7))
                 if digits is not None:
-                    shown = f"{value:.{digits}f}".replace("-", "−")
+                    shown = f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # never −0.0
                     self.text(at[0] + cell / 2, at[1] + cell / 2, shown, size=17 * cell)
         for i, words in enumerate(rows):
             self.text(x - 0.07, y + (R - 0.5 - i) * cell, words, size=8, align="right")
