@@ -65,7 +65,9 @@ def test_head(notebook):
     colab = ADDRESS.replace("https://github.com/", "https://colab.research.google.com/github/")
     badge = "https://colab.research.google.com/assets/colab-badge.svg"
     assert head[2] == f"[![Open in Colab]({badge})]({colab}/blob/main/notebooks/{stem}.ipynb)"
-    assert re.fullmatch(r"Needs: .+ · runs in about .+ on two CPU cores · about .+ of study", head[6 if stem[:2] == "00" else 8])
+    assert re.fullmatch(
+        r"Needs: .+ · runs in about .+ on two CPU cores · about .+ of study", head[6 if stem[:2] == "00" else 8]
+    )
 
 
 def test_heads_link_to_their_neighbours_and_state_the_hours():

@@ -210,7 +210,7 @@ def _of_extremes(condition: str, *, finite: bool) -> tuple[str, str]:
         return f"{condition}, the numbers are wrong.", "Is a finite number, as −100, taken for minus infinity?"
     return (
         f"{condition}, an exponential overflows or all round to 0.",
-        "Subtract the largest score of a row before you take exponentials, as torch's softmax does.",
+        "Hide keys before the softmax; where you take exponentials yourself, subtract a row's largest score first.",
     )
 
 

@@ -54,7 +54,7 @@ def _difference(expected: list[Any], got: list[Any], inputs: list[Inputs], names
     if family(e) != family(g):
         return "wrong type", f"The {name} should be a tensor of {e.dtype}, not of {g.dtype}."
     if g.is_floating_point() and g.isnan().any() and not e.isnan().any():
-        why = "It comes from 0/0, from ∞ − ∞ or from the softmax of a row of −∞."
+        why = "It comes from 0/0, from ∞/∞ or ∞ − ∞ where an exponential overflows, or from the softmax of a row of −∞."
         return "NaN", f"There is NaN in the {name}{_rows(g.isnan())}. {why}"
     if e.dtype == torch.bool:
         return "wrong numbers", _told(name, _of_truth_values(expected, got) or _places(expected, got))
@@ -81,8 +81,10 @@ def _difference_of_lists(
     ]
     right_ones, mine = ([values[n][at] for n in alike] for values in (expected, got))
     kind, says = _difference(right_ones, mine, [inputs[n] for n in alike], (names[at],) if several else names)
-    right = [names[n] for n in range(len(e)) if same(e[n], g[n])] if several else []
-    return kind, says + (f" Right: {', '.join(right)}." if right and kind == "wrong numbers" else "")
+    right = (
+        [n for n in range(len(e)) if all(same(expected[case][n], got[case][n]) for case in alike)] if several else []
+    )
+    return kind, says + (f" Right: {', '.join(names[n] for n in right)}." if right and kind == "wrong numbers" else "")
 
 
 def _of_truth_values(expected: list[Tensor], got: list[Tensor]) -> str | None:
@@ -237,6 +239,8 @@ def _factor(pairs: list[tuple[Tensor, Tensor]], inputs: list[Inputs]) -> str | N
         offsets.append((g - e).median().item())
     if all(_near(c * e, g) for c, (e, g) in zip(factors, pairs, strict=True)) and all(abs(c) > 1e-6 for c in factors):
         if max(factors) - min(factors) < 1e-3 * abs(factors[0]):
+            if abs(factors[0] - 1) < 1e-3:
+                return None  # as good as right, so the factor is not what is wrong
             return (
                 "the sign is wrong"
                 if abs(factors[0] + 1) < 1e-3
@@ -324,8 +328,15 @@ def _along(axis: int, index: int) -> Callable[[Tensor], Tensor | None]:
 
 
 def _triangle(keep: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor | None]:
-    """True in a part of the last two axes; a single row has no diagonal."""
-    return lambda wrong: keep(torch.ones_like(wrong)).bool() if wrong.dim() >= 2 and min(wrong.shape[-2:]) > 1 else None
+    """True in a part of the last two axes, if numbers are wrong in all its rows; a single row has no diagonal."""
+
+    def part(wrong: Tensor) -> Tensor | None:
+        if wrong.dim() < 2 or min(wrong.shape[-2:]) < 2:
+            return None
+        mask = keep(torch.ones_like(wrong)).bool()
+        return mask if bool((wrong.any(dim=-1) | ~mask.any(dim=-1)).all()) else None
+
+    return part
 
 
 _PARTS: tuple[tuple[str, Callable[[Tensor], Tensor | None]], ...] = (

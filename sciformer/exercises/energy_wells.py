@@ -45,7 +45,7 @@ def _any_two_numbers(answer: Callable[..., Any], weight: Tensor, alpha: Tensor) 
 
 
 def _lorentzian_moat_cases(draw: Draw) -> Iterator[Case]:
-    for name, wide in (("a narrow well", 1), ("a wide well", 4)):
+    for name, wide in (("a narrow well", 1), ("a wide well", 4), ("a well as wide as a room", 4000)):
         weight, alpha = (start + draw.integers(0, 9).to(draw.dtype) / 10 for start in (2.3, 1.3))
         yield Case(name, {"weight": weight, "alpha": alpha / wide})
 

@@ -75,6 +75,7 @@ def _numbered(draw: Draw, *shape: int) -> Tensor:
 def _split_heads_cases(draw: Draw) -> Iterator[Case]:
     yield Case("2 tokens, 2 heads of size 3", {"x": _numbered(draw, 1, 2, 6), "num_heads": 2})
     yield Case("3 tokens, 1 head", {"x": _numbered(draw, 1, 3, 4), "num_heads": 1})
+    yield Case("1 token, 1 head", {"x": _numbered(draw, 1, 1, 4), "num_heads": 1})
     yield Case("2 sentences of 5 tokens, 3 heads of size 7", {"x": draw.normal(2, 5, 21), "num_heads": 3})
 
 

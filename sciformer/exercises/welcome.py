@@ -252,6 +252,9 @@ def _mask_afterwards_cases(draw: Draw) -> Iterator[Case]:
     for length in (5, 7):
         mask = (draw.integers(0, 3, length, length) > 0).fill_diagonal_(True)
         yield Case(f"{length} words, each with some hidden", {"weights": _shares(draw, length), "attn_mask": mask})
+    mask = causal_mask(3, device=draw.device)
+    faint = _shares(draw, 3).where(~mask, 1e-6 * _shares(draw, 3))
+    yield Case("3 words, hardly any weight on what stays", {"weights": faint / faint.sum(-1, True), "attn_mask": mask})
 
 
 _MASK_AFTERWARDS_FAULTS = (
