@@ -9,7 +9,7 @@ from scipy import stats
 
 from sciformer.lab import claims
 from sciformer.lab.claims import CLAIMS, FEWEST_SEEDS, LEVEL, compare_values, decide, decisions, holm, p_values, power
-from sciformer.lab.claims.inference import one_sample, paired_or_welch, tests_of
+from sciformer.lab.claims.inference import one_sample, p_values_of, paired_or_welch
 from sciformer.lab.experiments import EXPERIMENTS
 
 TABLES = 4000
@@ -137,7 +137,7 @@ def test_p_values_by_hand():
     effect = one_sample([1.0, 2.0, 3.0], 1, 1.0, "better")
     t = 2 * 3**0.5
     by_hand = (1 - t / (t**2 + 2) ** 0.5) / 2
-    assert tests_of(effect).shown == pytest.approx(by_hand)
+    assert p_values_of(effect).shown == pytest.approx(by_hand)
     assert effect.interval == pytest.approx((2 - 4.30265 / 3**0.5, 2 + 4.30265 / 3**0.5), abs=1e-4)
     assert one_sample([1.0, 2.0, 3.0], -1, 1.0, "better").gain == -2
     assert one_sample([1.0, 2.0, 3.0], 1, 1.0, "no worse", against=2.5).gain == -0.5
@@ -147,7 +147,7 @@ def test_p_values_by_hand():
 def test_the_tests_are_scipys(goal):
     values = np.array([0.2, 0.5, -0.1, 0.4, 0.3, 0.6])
     effect = one_sample(values.tolist(), 1, 0.25, goal)
-    shown, refuted = tests_of(effect)
+    shown, refuted = p_values_of(effect)
 
     def p(bound, side):
         return stats.ttest_1samp(values, bound, alternative=side).pvalue
@@ -169,7 +169,7 @@ def test_common_seeds_are_paired_and_others_compared_by_welch():
     apart = paired_or_welch(dict(enumerate(a)), dict(enumerate(b, start=10)), 1, 0.1, "better")
     welch = stats.ttest_ind(a, b, equal_var=False, alternative="greater")
     assert apart.freedom == pytest.approx(welch.df)
-    assert tests_of(apart).shown == pytest.approx(welch.pvalue)
+    assert p_values_of(apart).shown == pytest.approx(welch.pvalue)
     assert apart.seeds == 4
     assert paired_or_welch({0: 1.0}, {1: 2.0}, 1, 0.1, "better").seeds == 1
 
@@ -177,10 +177,10 @@ def test_common_seeds_are_paired_and_others_compared_by_welch():
 def test_seeds_that_all_agree_are_certain():
     """Every string was reversed with every seed: the interval is a point."""
     effect = one_sample([1.0] * 5, 1, 0.01, "no worse", against=1.0)
-    assert (tests_of(effect).shown, tests_of(effect).refuted) == (0, 1)
+    assert (p_values_of(effect).shown, p_values_of(effect).refuted) == (0, 1)
     assert effect.power == 1
     same = one_sample([0.0] * 5, 1, 0.01, "better")
-    assert (tests_of(same).shown, tests_of(same).refuted) == (1, 0)
+    assert (p_values_of(same).shown, p_values_of(same).refuted) == (1, 0)
 
 
 def test_holm_is_that_of_statsmodels_along_the_last_axis():

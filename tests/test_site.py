@@ -151,6 +151,8 @@ def test_the_forest_plot_has_the_rows_of_the_table():
     assert conditions
     assert {row.outcome for row in rows} <= set(pictures.COLORS)
     assert all(f"{label}: " in "\n".join(table) for label in conditions)
+    with Image.open(ROOT / "docs" / "claims.png") as drawn:  # renewed by tools/claims_picture.py
+        assert drawn.text["Description"] == pictures.described_rows(rows)
 
 
 def test_no_gap_of_a_page_stays_open():

@@ -1,6 +1,6 @@
 """Pictures of what was measured, for the site and the README: the bake-off, and the claims as a forest plot."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -102,14 +102,27 @@ def claims(path: Path) -> None:
     axis.set_xlabel("effect on the claimed side, in units of δ, the smallest that matters")
     axis.grid(axis="x", alpha=0.3)
     figure.legend(handles=_legend(), loc="outside upper center", ncols=2, fontsize=9, frameon=False)
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Description": described_rows(rows)})
     plt.close(figure)
+
+
+def described_rows(rows: Iterable[Row]) -> str:
+    """What a forest plot shows, to a tenth of δ; kept in the picture, it tells whether that is out of date."""
+    lines = []
+    for row in rows:
+        shown = [] if row.effect is None else [f"{x / row.effect.delta:.1f}" for x in _ends(row.effect)]
+        lines.append(" | ".join([row.label.replace("\n", " "), row.outcome, *shown]))
+    return "\n".join(lines)
+
+
+def _ends(effect: Effect) -> tuple[float, float, float]:
+    return effect.gain, *effect.interval
 
 
 def _draw_effect(axis: Axes, at: float, row: Row) -> None:
     """The interval of a finding; what lies beyond the edge is cut off, and a mean there is an arrow that points out."""
     effect = row.effect
-    gain, low, high = (x / effect.delta for x in (effect.gain, *effect.interval))
+    gain, low, high = (x / effect.delta for x in _ends(effect))
     color = COLORS[row.outcome]
     axis.plot([max(-EDGE, min(EDGE, x)) for x in (low, high)], [at, at], color=color, linewidth=1.8)
     marker = "o" if abs(gain) < EDGE else ">" if gain > 0 else "<"

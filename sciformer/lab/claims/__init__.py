@@ -42,9 +42,9 @@ from sciformer.lab.claims.inference import (
     holm,
     one_sample,
     p_values,
+    p_values_of,
     paired_or_welch,
     power,
-    tests_of,
 )
 from sciformer.lab.claims.measured import (
     ACCURACY,
@@ -192,6 +192,7 @@ __all__ = [
     "overall",
     "overfits",
     "p_values",
+    "p_values_of",
     "paired_or_welch",
     "power",
     "prefers_near",
@@ -211,7 +212,6 @@ __all__ = [
     "size",
     "slopes_for_far_tokens",
     "smallest_effect",
-    "tests_of",
     "verdict",
     "well_name",
     "wells_in_time",

@@ -176,7 +176,7 @@ def decide(tests: Sequence[Tests]) -> Decided:
     return Decided(shown, refuted)
 
 
-def tests_of(effect: Effect) -> Tests:
+def p_values_of(effect: Effect) -> Tests:
     """The p-values of one effect."""
     return p_values(effect.gain, effect.error, effect.freedom, effect.delta, effect.goal)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from sciformer.functional import InputError
-from sciformer.lab.claims.inference import FEWEST_SEEDS, Effect, Goal, decide, one_sample, paired_or_welch, tests_of
+from sciformer.lab.claims.inference import FEWEST_SEEDS, Effect, Goal, decide, one_sample, p_values_of, paired_or_welch
 from sciformer.lab.experiments import EXPERIMENTS
 from sciformer.lab.metrics import Metric, known_metric
 from sciformer.lab.records import load_record, recorded_by_seed
@@ -110,7 +110,7 @@ class Decision(NamedTuple):
 def decisions(findings: Sequence[Finding]) -> list[Decision]:
     """The decision on each finding of one claim, their p-values corrected for each other by Holm's method."""
     judged = [finding.effect for finding in findings if can_decide(finding)]
-    shown, refuted = decide([tests_of(effect) for effect in judged if effect])
+    shown, refuted = decide([p_values_of(effect) for effect in judged if effect])
     statistical = iter(zip(shown.tolist(), refuted.tolist(), strict=True))
     return [_decision(finding, statistical) for finding in findings]
 
@@ -177,13 +177,11 @@ def short_verdict(findings: Sequence[Finding]) -> str:
     return f"{said}; {others} of {len(found)} conditions"
 
 
-def best_record(
-    name: str, profiles: Sequence[Profile] = ("full", "long", "quick"), *, fewest_seeds: int = FEWEST_SEEDS
-) -> dict[str, Any] | None:
+def best_record(name: str, profiles: Sequence[Profile] = ("full", "long", "quick")) -> dict[str, Any] | None:
     """The record of the first of these profiles with seeds enough; if none has, the one with the most seeds."""
     contents = [load_record(name, profile) for profile in profiles if profile in EXPERIMENTS[name].settings]
     known = [content for content in contents if content is not None]
-    enough = [content for content in known if len(content["seeds"]) >= fewest_seeds]
+    enough = [content for content in known if len(content["seeds"]) >= FEWEST_SEEDS]
     return enough[0] if enough else max(known, key=lambda content: len(content["seeds"]), default=None)
 
 
