@@ -340,9 +340,19 @@ def _numbers(answer: Callable[..., Any], gains: Tensor, delta: float, t: float) 
     return [torch.as_tensor(x).to(gains) if isinstance(x, Tensor | float | int) else x for x in result]
 
 
-#: The middle of an interval and its half width, in units of δ: far above, far below, both shown and below δ, below δ
-#: alone, undecided, and undecided though two standard errors would be enough.
-_INTERVALS = ((2.0, 1.0), (-2.0, 1.0), (0.5, 0.3), (0.2, 0.5), (0.8, 1.0), (1.4, 1.5), (1.45, 1.5))
+#: The middle of an interval and its half width, in units of δ: above δ, around δ, far below 0, shown and below δ, below
+#: δ alone, around 0 with a mean below it, undecided, and undecided though two standard errors would be enough.
+_INTERVALS = (
+    (2.5, 1.0),
+    (1.2, 0.6),
+    (-2.0, 1.0),
+    (0.5, 0.3),
+    (0.2, 0.5),
+    (-0.3, 0.6),
+    (0.8, 1.0),
+    (1.4, 1.5),
+    (1.45, 1.5),
+)
 
 
 def _verdict_rule_cases(draw: Draw) -> Iterator[Case]:
@@ -352,7 +362,7 @@ def _verdict_rule_cases(draw: Draw) -> Iterator[Case]:
         noise = draw.normal(len(middle), count)
         noise = (noise - noise.mean(1, keepdim=True)) / noise.std(1, keepdim=True)
         gains = middle.to(noise)[:, None] + noise * (half.to(noise) * math.sqrt(count) / t)[:, None]
-        yield Case(f"7 comparisons, {name}", {"gains": gains, "delta": delta, "t": t})
+        yield Case(f"9 comparisons, {name}", {"gains": gains, "delta": delta, "t": t})
 
 
 _VERDICT_RULE_FAULTS = (
