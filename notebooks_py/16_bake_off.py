@@ -5,7 +5,7 @@
 #
 # ← [15 Fast attention](15_fast_attention.ipynb) · [the map of the course](00_welcome.ipynb) · [17 A score of your own](17_your_own_score.ipynb) →
 #
-# Needs: notebooks 06 to 10 · runs in about 45 s on two CPU cores · about 1½ hours of study
+# Needs: notebooks 06 to 10 · runs in about 45 s on two CPU cores · about 2 hours of study
 
 # %% [markdown]
 # After this notebook you can
@@ -404,9 +404,9 @@ for outcome, count in Counter(outcomes).most_common():
     print(f"{count:3} {outcome}")
 
 # %% [markdown]
-# Prediction 3: hardly any claim is shown by runs, and most are **undecided**, because most records have three seeds. The
-# rule was made stricter after these records were made; a verdict has to wait for records with more. What is shown or
-# refuted already is either mathematics, or rests on 50 sets of tokens.
+# Prediction 3: no claim is shown by training runs yet, and most are **undecided**, because their records have three
+# seeds. The rule was made stricter after these records were made; a verdict has to wait for records with more. What is
+# shown or refuted already is computed, or rests on 50 sets of tokens.
 #
 # ## Which of the wells' gains survive?
 #
@@ -557,7 +557,6 @@ def verdict_rule(gains, delta, t):  # (A, R), two numbers
 
 verdict_rule = check.verdict_rule.use(verdict_rule)
 
-
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
@@ -599,9 +598,11 @@ for n in (3, 5, 10):
         print(f"{n:2} seeds, {name:11} {100 * rates[n, name]:.1f} % false alarms")
 course.verdict("false alarms of five seeds", rates[5, f"{stats.t.ppf(0.975, 4):.2f} errors"], below=0.03)
 
+
 # %% [markdown]
 # Only gains count here, one of the two sides, so 2.5 % is what a 95 % interval promises. Two errors give more, and the
-# fewer the seeds, the more.
+# fewer the seeds, the more. Three seeds raise no alarm because the rule lets them decide nothing; without that line of
+# the rule, two errors would give half of the 18 % from above.
 #
 # ### Exercise 5 · hard · 12 minutes
 #

@@ -1,8 +1,8 @@
 """When a measurement counts: findings, the smallest effect that matters, and verdicts.
 
-The rules are the same for every claim and were fixed before the records: the arms of an experiment are compared seed by
-seed, with Student's t. The smallest effects that matter stand in :data:`SMALLEST`, the tests in
-:mod:`~sciformer.lab.claims.inference`.
+The rules are the same for every claim and were fixed when its records had three seeds, before any with five: the arms
+of an experiment are compared seed by seed, with Student's t. The smallest effects that matter stand in
+:data:`SMALLEST`, the tests in :mod:`~sciformer.lab.claims.inference`.
 
 There are three verdicts. **Shown**: the 95 % interval lies wholly on the claimed side of 0. **Refuted**: the interval
 excludes an effect of δ on the claimed side. **Undecided**: neither, or fewer than five seeds. For "no worse" and
@@ -16,7 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from sciformer.functional import InputError
 from sciformer.lab.claims.inference import FEWEST_SEEDS, Effect, Goal, decide, one_sample, p_values_of, paired_or_welch
@@ -25,7 +25,7 @@ from sciformer.lab.metrics import Metric, known_metric
 from sciformer.lab.records import load_record, recorded_by_seed
 from sciformer.lab.settings import Profile
 
-NOT_RECORDED = "not recorded yet"
+NOT_RECORDED: Final = "not recorded yet"
 #: "Higher", "lower" and "no higher" say themselves which side is claimed, whichever the metric calls better.
 Relation = Literal["better", "no worse", "equal", "higher", "lower", "no higher"]
 Outcome = Literal["shown", "refuted", "undecided", "not recorded yet"]
@@ -39,7 +39,7 @@ class Margin(NamedTuple):
     reason: str
 
 
-#: δ, by the unit of the metric. Stated once, here, and before the measurements that it judges.
+#: δ, by the unit of the metric. Stated once, here, and before the first record with seeds enough to be judged by it.
 SMALLEST: dict[str, Margin] = {
     "%": Margin(
         0.01,

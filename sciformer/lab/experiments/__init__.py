@@ -135,7 +135,7 @@ class Experiment:
         return setting if isinstance(setting, dict) else {None: setting}
 
 
-#: How many seeds a record has, fixed before any is made, by how long one run takes on a CPU core: on average over the
+#: How many seeds a record has, fixed beforehand, by how long one run takes on a CPU core: on average over the
 #: arms of the quick profile, or of the long one where there is no quick one. Fewer than five decide nothing.
 UP_TO_A_MINUTE, LONGER = 10, 5
 
