@@ -39,7 +39,7 @@ def test_every_metric_of_a_table_is_known():
 def test_an_unknown_metric_is_refused_and_the_known_ones_are_named():
     for refused in (
         lambda: known_metric("loss of time"),
-        lambda: claims.against([1.0, 2.0], [2.0, 4.0], "loss of time"),
+        lambda: claims.compare_values({0: 1.0, 1: 2.0}, 2.0, "loss of time"),
         lambda: describe_record("dates", "loss of time", "quick"),
     ):
         with pytest.raises(ValueError, match=r"no metric 'loss of time'; there are accuracy, .*, loss, .*, peak MB"):
@@ -69,10 +69,10 @@ def test_the_better_side():
     assert Metric("no loss at all", "", 3, "higher").gain(0.5) == 0.5
     assert Metric("accuracy of the clock", "s", 3, "lower").gain(0.5) == -0.5
     with pytest.raises(ValueError, match="attention distance has no better side"):
-        claims.against([1.0, 2.0], [2.0, 4.0], "attention distance")
-    for relation, expected in (("lower", True), ("higher", False)):
-        assert claims.against([1.0, 2.0], [2.1, 3.0], "attention distance", relation)[0] is expected
-    assert claims.against([1.0, 2.0], [2.1, 3.0], "accuracy", "lower")[0]
+        claims.compare_values({0: 1.0, 1: 2.0}, 2.0, "attention distance")
+    for relation, gain in (("lower", 0.5), ("higher", -0.5), ("no higher", 0.5)):
+        assert claims.compare_values({0: 1.0, 1: 2.0}, 2.0, "attention distance", relation).gain == gain
+    assert claims.compare_values({0: 1.0, 1: 2.0}, 2.0, "accuracy", "lower").gain == 0.5
     assert claims.is_better_low("validation loss")
     assert not claims.is_better_low("test accuracy")
 

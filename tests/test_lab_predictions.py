@@ -112,7 +112,7 @@ def test_minutes_are_sums_or_starts():
     assert sums.minutes(T4) == pytest.approx(600 * 3.12 / (0.4 * 8.1) / 60)
     starts = replace(sums, operations=100_000)
     assert starts.minutes(A100) == starts.minutes(H100) == pytest.approx(600 * 1 / 60)
-    assert minutes_to_record("dates", A100) == pytest.approx(3 * kept_predictions()["dates"][""].minutes(A100))
+    assert minutes_to_record("dates", A100) == pytest.approx(5 * kept_predictions()["dates"][""].minutes(A100))
     assert [duration(12.4), duration(180)] == ["12 min", "3.0 h"]
 
 

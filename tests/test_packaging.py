@@ -57,7 +57,7 @@ def installed(built, tmp_path_factory):
 def test_the_wheel_holds_the_package_and_the_records_and_nothing_else(built):
     names = {name for name in zipfile.ZipFile(built[0]).namelist() if ".dist-info/" not in name}
     package, records = tracked("sciformer"), {f"sciformer/{path}" for path in tracked("results/*.json")}
-    assert names == package | records
+    assert names == package | records | {"sciformer/results/references.bib"}
     assert {"sciformer/py.typed", "sciformer/results/mnist-image-transformer.quick.json"} <= names
     assert [name for name in names if name.startswith("sciformer/data/assets/") and name.endswith(".bz2")]
 

@@ -25,7 +25,7 @@ import pictures  # noqa: E402
 import site_notebooks  # noqa: E402
 import site_words  # noqa: E402
 
-from sciformer.lab.claims import CLAIMS  # noqa: E402
+from sciformer.lab.claims import CLAIMS, claims_table  # noqa: E402
 
 WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "pages.yml").read_text())
 
@@ -139,15 +139,20 @@ def test_terms_of_the_glossary_are_linked_once_and_have_a_place():
 
 
 def test_the_forest_plot_has_the_rows_of_the_table():
-    table = build_site.numbered_claims().splitlines()[2:]
-    claims = [row for row in pictures.rows_of_claims() if row.verdict]
+    table = [line for line in claims_table().splitlines()[2:] if line.startswith("|")]
+    rows = list(pictures.rows_of_claims())
+    claims = [row for row in rows if row.verdict]
     assert len(claims) == len(table) == len(CLAIMS)
     for row, line in zip(claims, table, strict=True):
-        assert line.startswith(f"| {row.label.replace(chr(10), ' ')} | ")
-        assert f"**{row.verdict}**" in line
-    conditions = [row.label for row in pictures.rows_of_claims() if not row.verdict]
+        number, claimed = row.label.replace("\n", " ").split(". ", 1)
+        assert line.startswith(f"| {number} | {claimed} | ")
+        assert f"**{row.verdict}**" in line or row.verdict in line.split(" | ")[-2]
+    conditions = [row.label for row in rows if not row.verdict]
     assert conditions
+    assert {row.outcome for row in rows} <= set(pictures.COLORS)
     assert all(f"{label}: " in "\n".join(table) for label in conditions)
+    with Image.open(ROOT / "docs" / "claims.png") as drawn:  # renewed by tools/claims_picture.py
+        assert drawn.text["Description"] == pictures.described_rows(rows)
 
 
 def test_no_gap_of_a_page_stays_open():

@@ -24,7 +24,7 @@ from address import HOST, present_address
 from sciformer.check import EXERCISES
 from sciformer.exercises.museum import PIECES
 from sciformer.lab.claims import CLAIMS
-from sciformer.lab.claims.tables import bake_off_table, claims_table
+from sciformer.lab.claims.tables import bake_off_table, claims_table, margins_table, references_list
 from sciformer.teach.diagrams.course_map import PARTS
 
 ROOT = Path(__file__).parents[1]
@@ -131,7 +131,9 @@ def filled(text: str) -> str:
         "mistakes": lambda: f"{sum(len(exercise.faults) for exercise in EXERCISES.values()):,}",
         "museum": lambda: str(len(PIECES)),
         "claims": lambda: str(len(CLAIMS)),
-        "claims_table": numbered_claims,
+        "claims_table": claims_table,
+        "margins": margins_table,
+        "references": references_list,
         "bake_off": bake_off_table,
         "map": course_map,
         "syllabus": syllabus,
@@ -157,12 +159,6 @@ def passage(begin: str, end: str) -> str:
     if found is None:
         raise ValueError(f"the README has no lines that begin with {begin!r} and, after them, with {end!r}")
     return found[0].rstrip()
-
-
-def numbered_claims() -> str:
-    """The table of claims with the numbers that they have in the forest plot."""
-    head, line, *rows = claims_table().splitlines()
-    return "\n".join([head, line, *(f"| {n}. {row[2:]}" for n, row in enumerate(rows, start=1))])
 
 
 def rows_of_notebooks() -> list[tuple[str, str, str, str, str]]:

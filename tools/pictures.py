@@ -1,7 +1,6 @@
-"""The site's pictures of what was measured: the bake-off, and the claims as a forest plot."""
+"""Pictures of what was measured, for the site and the README: the bake-off, and the claims as a forest plot."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -12,22 +11,17 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from sciformer.lab.claims import CLAIMS
+from sciformer.lab.claims.inference import Effect
 from sciformer.lab.claims.measured import BAKE_OFFS
-from sciformer.lab.claims.rules import ERRORS, Finding, best_record, verdict
+from sciformer.lab.claims.rules import best_record, decisions, overall
 from sciformer.lab.metrics import known_metric, mean_and_error
 from sciformer.lab.records import recorded_metric
 from sciformer.scores import SCORES
 
-HOLDS, FAILS, PARTLY = "#0072B2", "#B34A00", "#6A4C93"
-#: Differences of more standard errors than this are drawn at the edge.
-EDGE = 12
-#: What the verdicts of the table come to, each with its colour and what it says.
-VERDICTS = {
-    "holds": (HOLDS, "holds: under every condition"),
-    "holds only": (PARTLY, "holds only, holds except: under some of them"),
-    "holds except": (PARTLY, "holds only, holds except: under some of them"),
-    "does not hold": (FAILS, "does not hold: under none"),
-}
+#: The colour of each outcome.
+COLORS = {"shown": "#0072B2", "refuted": "#B34A00", "undecided": "#6E6E6E", "not recorded yet": "#6E6E6E"}
+#: Effects larger than so many times δ are drawn at the edge.
+EDGE = 8
 
 
 def bake_off(path: Path) -> None:
@@ -42,7 +36,7 @@ def bake_off(path: Path) -> None:
         percent = 100 if known_metric(metric).unit == known_metric("test accuracy").unit else 1
         for n, score in enumerate(names):
             mean, error = (percent * x for x in mean_and_error(recorded_metric(content, metric, score)))
-            axis.errorbar(mean, n, xerr=error, fmt="o", color=HOLDS, capsize=3)
+            axis.errorbar(mean, n, xerr=error, fmt="o", color=COLORS["shown"], capsize=3)
             if score == "dot":
                 axis.axvline(mean, color="gray", linewidth=1)
         axis.set_title(f"{task}: {metric}{', %' if percent == 100 else ''}")
@@ -59,70 +53,97 @@ class Row:
 
     label: str
     verdict: str | None
-    finding: Finding | None
+    outcome: str
+    effect: Effect | None
 
 
 def rows_of_claims() -> Iterator[Row]:
-    """Every claim with the number that it has in the table, and under it, in the table's words, what has an error."""
+    """Every claim with its number in the table, and under it, in the table's words, what has an interval."""
     for number, claim in enumerate(CLAIMS, start=1):
         found = list(claim.findings())
-        measured = [finding for finding in found if finding.error]
-        alone = measured[0] if len(found) == len(measured) == 1 and not measured[0].condition else None
-        said = re.match(r"\*\*(.+?)\*\*", verdict(found))
-        yield Row(fill(f"{number}. {claim.claimed}", 62), said[1] if said else "not recorded", alone)
-        if alone is None:
-            yield from (Row(finding.condition, None, finding) for finding in measured)
+        decided = decisions(found)
+        measured = [
+            Row(finding.condition, None, decision.outcome, finding.effect)
+            for finding, decision in zip(found, decided, strict=True)
+            if finding.effect is not None and finding.effect.seeds > 1
+        ]
+        alone = len(found) == len(measured) == 1 and not measured[0].label
+        whole = overall(decided)
+        title = fill(f"{number}. {claim.claimed}", 62)
+        yield Row(title, whole, whole, measured[0].effect if alone else None)
+        if not alone:
+            yield from measured
 
 
 def claims(path: Path) -> None:
-    """Each measured finding of each claim, in standard errors on the claim's side, and each claim's verdict."""
+    """Each measured finding of each claim with its 95 % interval in units of δ, and each claim's verdict."""
     rows, heights = list(rows_of_claims()), [0.0]
     for row in rows:
         heights.append(heights[-1] + 1 + 0.75 * row.label.count("\n") + 0.5 * (row.verdict is not None))
     figure, axis = plt.subplots(figsize=(11, 0.2 * heights[-1] + 1.4), layout="constrained")
     middles = [(above + below) / 2 for above, below in pairwise(heights)]
     for above, at, row in zip(heights, middles, rows, strict=False):
-        if row.finding is not None:
-            _draw_finding(axis, at, row.finding)
+        if row.effect is not None:
+            _draw_effect(axis, at, row)
         if row.verdict is not None:
             axis.axhline(above, color="lightgray", linewidth=0.8)
-            color = VERDICTS.get(row.verdict, ("gray", ""))[0]
-            axis.text(EDGE + 2, at, row.verdict, color=color, fontsize=9, fontweight="bold", va="center", clip_on=False)
+            color = COLORS[row.outcome]
+            axis.text(EDGE + 1, at, row.verdict, color=color, fontsize=9, fontweight="bold", va="center", clip_on=False)
     axis.axvline(0, color="black", linewidth=1)
-    axis.set_xlim(-EDGE - 1.5, EDGE + 1.5)
+    for margin in (-1, 1):
+        axis.axvline(margin, color="black", linewidth=0.9, linestyle=":")
+    axis.set_xlim(-EDGE - 0.7, EDGE + 0.7)
     axis.set_ylim(heights[-1], 0)
+    axis.set_xticks(range(-EDGE, EDGE + 1, 2))
     axis.set_yticks(middles, [row.label for row in rows], fontsize=9)
     for label, row in zip(axis.get_yticklabels(), rows, strict=True):
         label.set_fontweight("bold" if row.verdict else "normal")
     axis.tick_params(axis="x", top=True, labeltop=True)
-    axis.set_xlabel("standard errors on the claim's side of zero")
+    axis.set_xlabel("effect on the claimed side, in units of δ, the smallest that matters")
     axis.grid(axis="x", alpha=0.3)
     figure.legend(handles=_legend(), loc="outside upper center", ncols=2, fontsize=9, frameon=False)
-    figure.savefig(path)
+    figure.savefig(path, metadata={"Description": described_rows(rows)})
     plt.close(figure)
 
 
-def _draw_finding(axis: Axes, row: float, finding: Finding) -> None:
-    """A finding's bar; beyond the edge, an arrow that points outwards."""
-    at = finding.gain / finding.error
-    color, face = (HOLDS, HOLDS) if finding.holds else (FAILS, "white")
-    marker = "o" if abs(at) < EDGE else ">" if at > 0 else "<"
-    at = max(-EDGE, min(EDGE, at))
-    axis.errorbar(at, row, xerr=ERRORS, fmt=marker, color=color, markerfacecolor=face, markersize=6)
+def described_rows(rows: Iterable[Row]) -> str:
+    """What a forest plot shows, to a tenth of δ; kept in the picture, it tells whether that is out of date."""
+    lines = []
+    for row in rows:
+        shown = [] if row.effect is None else [f"{x / row.effect.delta:.1f}" for x in _ends(row.effect)]
+        lines.append(" | ".join([row.label.replace("\n", " "), row.outcome, *shown]))
+    return "\n".join(lines)
+
+
+def _ends(effect: Effect) -> tuple[float, float, float]:
+    return effect.gain, *effect.interval
+
+
+def _draw_effect(axis: Axes, at: float, row: Row) -> None:
+    """The interval of a finding; what lies beyond the edge is cut off, and a mean there is an arrow that points out."""
+    effect = row.effect
+    gain, low, high = (x / effect.delta for x in _ends(effect))
+    color = COLORS[row.outcome]
+    axis.plot([max(-EDGE, min(EDGE, x)) for x in (low, high)], [at, at], color=color, linewidth=1.8)
+    marker = "o" if abs(gain) < EDGE else ">" if gain > 0 else "<"
+    face = {"equal": "white", "no worse": "lightgray", "better": color}[effect.goal]
+    axis.plot(max(-EDGE, min(EDGE, gain)), at, marker=marker, color=color, markerfacecolor=face, markersize=6)
 
 
 def _legend() -> list[Line2D]:
-    """What the three verdicts and the marks mean."""
-    verdicts = dict.fromkeys(VERDICTS.values())
-    marks = {
-        "this finding speaks for the claim": ("o", HOLDS, HOLDS),
-        "this finding speaks against it": ("o", FAILS, "white"),
-        f"further out than {EDGE} standard errors": (">", "gray", "gray"),
+    """What colours, marks and lines mean."""
+    meanings = {
+        "shown": "shown: above 0 (better), above −δ (no worse), between −δ and δ (equal)",
+        "refuted": "refuted: below δ (better), below −δ (no worse), outside −δ to δ (equal)",
+        "undecided": "undecided: neither, or fewer than five seeds",
     }
+    marks = {"claimed: better": "dimgray", "claimed: no worse": "lightgray", "claimed: equal": "white"}
     return [
-        *(Line2D([], [], color=color, linewidth=5, label=f"verdict {text}") for color, text in verdicts),
+        *(Line2D([], [], color=COLORS[outcome], linewidth=5, label=text) for outcome, text in meanings.items()),
         *(
-            Line2D([], [], color=color, marker=marker, markerfacecolor=face, label=text)
-            for text, (marker, color, face) in marks.items()
+            Line2D([], [], color="dimgray", marker="o", linestyle="", markerfacecolor=face, label=text)
+            for text, face in marks.items()
         ),
+        Line2D([], [], color="dimgray", marker=">", linestyle="", label=f"further out than {EDGE} δ"),
+        Line2D([], [], color="black", linestyle=":", label="−δ and δ"),
     ]

@@ -12,7 +12,7 @@ from sciformer.functional import InputError
 from sciformer.lab.records import UnfinishedRecord
 
 #: What only some commands need: where one is missing, the error says what to install.
-OPTIONAL_PACKAGES = ("optuna",)
+OPTIONAL_PACKAGES = ("optuna", "scipy")
 PACKAGE = Path(__file__).parents[1]
 
 

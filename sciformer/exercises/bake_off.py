@@ -1,4 +1,7 @@
-"""Exercises of notebook 16: the bake-off."""
+"""Exercises of notebook 16: the bake-off.
+
+More than 500 lines, since each exercise stands beside all the mistakes that are known for it.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -13,6 +16,7 @@ from sciformer.check.exercise import Case, Draw, Exercise
 _ERROR = "Mean and standard error"
 _PAIRS = "Pairs"
 _MANY = "Break it: many comparisons"
+_RULES = "Rules before results"
 
 
 def seed_spread(
@@ -307,6 +311,152 @@ _HOLM_FAULTS = (
     ),
 )
 
+
+def verdict_rule(
+    gains: Tensor,
+    delta: float,
+    t: float,
+    *,
+    enough: Callable[..., bool] = lambda gains: gains.shape[1] >= 5,
+    error: Callable[..., Tensor] = lambda gains: gains.std(1) / math.sqrt(gains.shape[1]),
+    reach: Callable[..., Tensor] = lambda error, t: t * error,
+    shown: Callable[..., Tensor] = lambda low, mean, high, delta: low > 0,
+    refuted: Callable[..., Tensor] = lambda low, mean, high, delta: high < delta,
+    both: Callable[..., Tensor] = lambda shown, refuted: refuted & ~shown,
+    alarms: Callable[..., Tensor] = lambda verdicts: (verdicts == 1).double().mean(),
+) -> tuple[Tensor, Tensor]:
+    """1 where a gain is shown, −1 where it is refuted, else 0, (A,); and the share of 1s, ()."""
+    mean, half = gains.mean(1), reach(error(gains), t)
+    ends = mean - half, mean, mean + half, delta
+    is_shown = shown(*ends)
+    verdicts = is_shown.int() - both(is_shown, refuted(*ends)).int()
+    if not enough(gains):
+        verdicts = torch.zeros_like(verdicts)
+    return verdicts.to(gains), alarms(verdicts).to(gains)
+
+
+def _numbers(answer: Callable[..., Any], gains: Tensor, delta: float, t: float) -> Any:
+    """Verdicts may be whole numbers, and the share a number of Python's."""
+    result = answer(gains, delta, t)
+    if not isinstance(result, list | tuple):
+        return result
+    return [torch.as_tensor(x).to(gains) if isinstance(x, Tensor | float | int) else x for x in result]
+
+
+#: The middle of an interval and its half width, in units of δ: above δ, around δ, far below 0, shown and below δ, below
+#: δ alone, around 0 with a mean below it, undecided, and undecided though two standard errors would be enough.
+_INTERVALS = (
+    (2.5, 1.0),
+    (1.2, 0.6),
+    (-2.0, 1.0),
+    (0.5, 0.3),
+    (0.2, 0.5),
+    (-0.3, 0.6),
+    (0.8, 1.0),
+    (1.4, 1.5),
+    (1.45, 1.5),
+)
+
+
+def _verdict_rule_cases(draw: Draw) -> Iterator[Case]:
+    for name, count, t in (("5 seeds", 5, 2.776), ("4 seeds", 4, 3.182), ("10 seeds", 10, 2.262)):
+        delta = 0.25 * count
+        middle, half = (delta * torch.tensor(x) for x in zip(*_INTERVALS, strict=True))
+        noise = draw.normal(len(middle), count)
+        noise = (noise - noise.mean(1, keepdim=True)) / noise.std(1, keepdim=True)
+        gains = middle.to(noise)[:, None] + noise * (half.to(noise) * math.sqrt(count) / t)[:, None]
+        yield Case(f"9 comparisons, {name}", {"gains": gains, "delta": delta, "t": t})
+
+
+_VERDICT_RULE_FAULTS = (
+    Fault(
+        "two errors",
+        "The interval reaches two standard errors to either side, whatever t is. With five seeds 95 % need 2.776.",
+        reach=lambda error, t: 2 * error,
+    ),
+    Fault(
+        "standard deviation",
+        "The interval is t standard deviations wide. That of the mean is t standard errors: divide by the root of the "
+        "number of seeds.",
+        error=lambda gains: gains.std(1),
+    ),
+    Fault(
+        "divided by n",
+        "The deviation is divided by the number of seeds. The standard error divides it by the root of that number.",
+        error=lambda gains: gains.std(1) / gains.shape[1],
+    ),
+    Fault(
+        "n in the variance",
+        "The variance divides by n. Divide by n − 1, as torch's `std` does.",
+        error=lambda gains: gains.std(1, correction=0) / math.sqrt(gains.shape[1]),
+    ),
+    Fault(
+        "the mean decides",
+        "Shown is what has a mean above 0. So is half of all pure chance: the whole interval has to be above 0.",
+        shown=lambda low, mean, high, delta: mean > 0,
+    ),
+    Fault(
+        "the wrong end",
+        "Shown is what has the upper end of its interval above 0. Then more noise would show more: take the lower end.",
+        shown=lambda low, mean, high, delta: high > 0,
+    ),
+    Fault(
+        "shown from δ on",
+        "Shown is only what lies wholly above δ. The claim is that there is a gain: compare with 0.",
+        shown=lambda low, mean, high, delta: low > delta,
+    ),
+    Fault(
+        "refuted below 0",
+        "Refuted is only what lies wholly below 0. A gain that is surely smaller than δ is refuted, too.",
+        refuted=lambda low, mean, high, delta: high < 0,
+    ),
+    Fault(
+        "refuted by the mean",
+        "Refuted is what has a mean below δ. The whole interval has to be below δ, or noise alone refutes.",
+        refuted=lambda low, mean, high, delta: mean < delta,
+    ),
+    Fault(
+        "refuted if not shown",
+        "What is not shown counts as refuted. Between them lies the undecided: the interval holds both 0 and δ.",
+        refuted=lambda low, mean, high, delta: low <= 0,
+    ),
+    Fault(
+        "refuted although shown",
+        "A gain that is surely above 0 and surely below δ counts as refuted. It is shown, if small: 1.",
+        shown=lambda low, mean, high, delta: (low > 0) & ~(high < delta),
+    ),
+    Fault(
+        "both at once",
+        "A gain that is surely above 0 and surely below δ gets 1 and −1, together 0. It is shown, if small: 1.",
+        both=lambda shown, refuted: refuted,
+    ),
+    Fault(
+        "few seeds decide",
+        "Fewer than five seeds decide something. Their verdicts are all 0.",
+        enough=lambda gains: True,
+    ),
+    Fault(
+        "five are too few",
+        "Five seeds decide nothing. Only fewer than five are too few.",
+        enough=lambda gains: gains.shape[1] > 5,
+    ),
+    Fault(
+        "every decision is an alarm",
+        "The share counts the refuted, too. If there is no gain, refuting one is right; false is only what is shown.",
+        alarms=lambda verdicts: (verdicts != 0).double().mean(),
+    ),
+    Fault(
+        "share of the decided",
+        "The share is of those that were decided. It is of all comparisons.",
+        alarms=lambda verdicts: (verdicts == 1).double().sum() / (verdicts != 0).sum().clamp(min=1),
+    ),
+    Fault(
+        "count",
+        "It is the number of false alarms. Divide by the number of comparisons.",
+        alarms=lambda verdicts: (verdicts == 1).double().sum(),
+    ),
+)
+
 EXERCISES = (
     Exercise(
         seed_spread,
@@ -353,6 +503,24 @@ EXERCISES = (
         cases=_holm_cases,
         faults=_HOLM_FAULTS,
         returns=("p-values",),
+        differentiable=False,
+    ),
+    Exercise(
+        verdict_rule,
+        notebook="16",
+        section=_RULES,
+        level="hard",
+        minutes=15,
+        hints=(
+            "First the interval of each row: its mean, and t standard errors to either side. Then two comparisons, "
+            "one for each end.",
+            "`torch.where(low > 0, 1, torch.where(high < delta, -1, 0))`, and zeros if there are fewer than five "
+            "seeds.",
+        ),
+        cases=_verdict_rule_cases,
+        faults=_VERDICT_RULE_FAULTS,
+        call=_numbers,
+        returns=("verdicts", "false alarms"),
         differentiable=False,
     ),
 )

@@ -1,6 +1,6 @@
 """Metrics: how good a model is, how sure that is, and how each is printed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ class Metric:
         digits: after the decimal point, in this unit.
         better: None where neither is, as with the distance at which a head looks.
         scale: what a recorded number is multiplied by to be in this unit.
+        share_of: of which test examples it is a share, or of how many; None for what is no share of them.
     """
 
     name: str
@@ -29,6 +30,13 @@ class Metric:
     digits: int
     better: Literal["higher", "lower"] | None
     scale: int = 1
+    share_of: Literal["test digits", "held-out digits"] | int | None = None
+
+    def examples(self, setting: Mapping[str, Any]) -> int | None:
+        """Of how many examples it is a share, in an experiment with this recorded setting; None if of none."""
+        if self.share_of == "test digits":
+            return {"small": 2_000, "full": 10_000}.get(setting.get("size", ""))
+        return setting.get("held_out") if self.share_of == "held-out digits" else self.share_of
 
     def describe(self, values: Sequence[float]) -> str:
         """Mean ± standard error; of a single value, which says nothing of its error, the value.
@@ -62,9 +70,14 @@ class Metric:
         return f"{mean:{sign}.{self.digits}f}{spread} {unit}".replace("-", "−").rstrip()
 
 
-def _share(name: str, better: Literal["higher"] | None = "higher") -> Metric:
+def _share(
+    name: str,
+    share_of: Literal["test digits", "held-out digits"] | int | None = None,
+    *,
+    better: Literal["higher"] | None = "higher",
+) -> Metric:
     """Recorded from 0 to 1, printed in percent."""
-    return Metric(name, "%", 2, better, scale=100)
+    return Metric(name, "%", 2, better, scale=100, share_of=share_of)
 
 
 def _loss(name: str) -> Metric:
@@ -76,18 +89,18 @@ METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
         _share("accuracy"),
-        _share("test accuracy"),
-        _share("test accuracy on small digits"),
-        _share("test accuracy enlarged"),
-        _share("validation accuracy"),
+        _share("test accuracy", "test digits"),
+        _share("test accuracy on small digits", "test digits"),
+        _share("test accuracy enlarged", "test digits"),
+        _share("validation accuracy", "held-out digits"),
         Metric("rise of accuracy per doubling", "points", 2, "higher", scale=100),
-        _share("probe accuracy"),
-        _share("probe accuracy untrained"),
-        _share("probe accuracy of pixels"),
-        _share("test exact match"),
-        _share("test exact match at ten times the length"),
-        _share("test exact match on new forms"),
-        _share("test exact match on new days and forms"),
+        _share("probe accuracy", "test digits"),
+        _share("probe accuracy untrained", "test digits"),
+        _share("probe accuracy of pixels", "test digits"),
+        _share("test exact match", 10_000),
+        _share("test exact match at ten times the length", 100),
+        _share("test exact match on new forms", 10_000),
+        _share("test exact match on new days and forms", 10_000),
         _loss("loss"),
         _loss("test loss"),
         _loss("validation loss"),
@@ -95,8 +108,10 @@ METRICS: dict[str, Metric] = {
         # 1, 2, 4 and 8 times the trained length, which is 64 in the quick profile and 256 in the full one.
         *(_loss(f"validation loss at {length}") for length in (64, 128, 256, 512, 1024, 2048)),
         Metric("attention distance", "tokens", 2, None),
-        _share("attention within clusters", None),
-        _share("attention between clusters", None),
+        _share("attention within clusters", better=None),
+        _share("attention between clusters", better=None),
+        Metric("smallest slope", "per token", 2, None),
+        Metric("memory against the plain form", "times", 2, "lower"),
         Metric("step time against dot", "times", 2, "lower"),
         Metric("peak MB", "MB", 1, "lower"),
     )

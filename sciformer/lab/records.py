@@ -289,16 +289,29 @@ def recorded_curves(content: dict[str, Any], metric: str) -> tuple[list[int], di
     return steps, {arm: torch.tensor(values) for arm, values in rows.items()}
 
 
+def recorded_by_seed(content: dict[str, Any], metric: str, arm: str | None) -> dict[int, float]:
+    """The recorded value of a metric for each seed of an arm.
+
+    Raises:
+        InputError: if no run has it.
+    """
+    values = {
+        run["seed"]: run["metrics"][metric]
+        for run in content["runs"]
+        if run.get("arm") == arm and metric in run["metrics"]
+    }
+    if not values:
+        raise InputError(f"{content['name']} has recorded no {metric!r} of arm {arm!r}")
+    return values
+
+
 def recorded_metric(content: dict[str, Any], metric: str, arm: str | None) -> list[float]:
     """The recorded values of a metric, one for each seed of an arm.
 
     Raises:
         InputError: if no run has it.
     """
-    values = [run["metrics"][metric] for run in content["runs"] if run.get("arm") == arm and metric in run["metrics"]]
-    if not values:
-        raise InputError(f"{content['name']} has recorded no {metric!r} of arm {arm!r}")
-    return values
+    return list(recorded_by_seed(content, metric, arm).values())
 
 
 def describe_record(name: str, metric: str, profile: Profile = "full", *, arm: str | None = None) -> str:

@@ -61,6 +61,38 @@ def holm__pairwise(p):
     return torch.where(below, times[None, :], 0.0).amax(dim=1).clamp(max=1)
 
 
+def verdict_rule(gains, delta, t):
+    n = gains.shape[1]
+    error = gains.std(dim=1) / math.sqrt(n)
+    low, high = gains.mean(dim=1) - t * error, gains.mean(dim=1) + t * error
+    verdicts = torch.where(low > 0, 1, torch.where(high < delta, -1, 0))
+    if n < 5:
+        verdicts = torch.zeros_like(verdicts)
+    return verdicts, (verdicts == 1).float().mean()
+
+
+def verdict_rule__loop(gains, delta, t):
+    verdicts = []
+    for row in gains.tolist():
+        mean, error = mean_and_error(row)
+        if len(row) < 5:
+            verdicts.append(0)
+        elif mean - t * error > 0:
+            verdicts.append(1)
+        else:
+            verdicts.append(-1 if mean + t * error < delta else 0)
+    return torch.tensor(verdicts), verdicts.count(1) / len(verdicts)
+
+
+def verdict_rule__t_values(gains, delta, t):
+    """The mean in standard errors, from 0 and from delta."""
+    n, mean = gains.shape[1], gains.mean(dim=1)
+    error = ((gains - mean[:, None]).square().sum(dim=1) / (n - 1) / n).sqrt()
+    shown = (mean / error > t) & (n >= 5)
+    refuted = ((delta - mean) / error > t) & (n >= 5) & ~shown
+    return shown.to(gains) - refuted.to(gains), shown.sum() / len(gains)
+
+
 def test_holm(holm):
     by_hand = {
         (0.02, 0.01, 0.30, 0.04): (0.06, 0.04, 0.30, 0.08),  # times 3, 4, 1 and 2

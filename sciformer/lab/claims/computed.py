@@ -17,7 +17,7 @@ from sciformer.functional import (
     energy_well_scores,
     separable_additive_scores,
 )
-from sciformer.lab.claims.rules import Finding, against
+from sciformer.lab.claims.rules import Finding, compare_values, describe_comparison
 from sciformer.lab.experiments import MNIST_PIXELS, REVERSAL
 from sciformer.lab.metrics import cluster_concentration, inter_cluster_attention
 from sciformer.scores import WELLS, EnergyWellScore
@@ -44,7 +44,7 @@ def half_turn() -> list[Finding]:
 
     one, each = change("published"), change("distance")
     measured = f"change of the logits: {size(one)}; with a slope for each side: {size(each)}"
-    return [Finding(one < ZERO < each, measured, CHECKED)]
+    return [Finding(measured, CHECKED, computed=one < ZERO < each)]
 
 
 def cancelling_query() -> list[Finding]:
@@ -54,7 +54,7 @@ def cancelling_query() -> list[Finding]:
     maps = [score(query, key, weight).softmax(dim=-1) for score in (separable_additive_scores, additive_scores)]
     separable, whole = ((weights - weights[..., :1, :]).abs().max().item() for weights in maps)
     measured = f"weights of two queries differ by: {size(separable)}; in Bahdanau's form: {size(whole)}"
-    return [Finding(separable < ZERO < whole, measured, CHECKED)]
+    return [Finding(measured, CHECKED, computed=separable < ZERO < whole)]
 
 
 def moat() -> list[Finding]:
@@ -69,7 +69,7 @@ def moat() -> list[Finding]:
         f"α = 1, weight beside that of distance 0: {weight.min():.2f} at {middle:.3f}, its least, and "
         f"{weight[30_000]:.2f} at 3"
     )
-    return [Finding(bool(holds), measured, CHECKED)]
+    return [Finding(measured, CHECKED, computed=bool(holds))]
 
 
 def leaking_mask() -> list[Finding]:
@@ -86,7 +86,7 @@ def leaking_mask() -> list[Finding]:
     measured = (
         f"gradient of the first output by later tokens: {size(alone)}; with a causal mask beside it: {size(beside)}"
     )
-    return [Finding(beside < ZERO < alone, measured, CHECKED)]
+    return [Finding(measured, CHECKED, computed=beside < ZERO < alone)]
 
 
 def ignored_source() -> list[Finding]:
@@ -107,7 +107,7 @@ def ignored_source() -> list[Finding]:
     with torch.no_grad():
         changes = [(each(source, target).diff(dim=0)).abs().max().item() for each in (deaf, model)]
     measured = f"change of the output with the source: {size(changes[0])}; in a sound decoder: {size(changes[1])}"
-    return [Finding(changes[0] < ZERO < changes[1], measured, CHECKED)]
+    return [Finding(measured, CHECKED, computed=changes[0] < ZERO < changes[1])]
 
 
 def leaking_divisor() -> list[Finding]:
@@ -125,13 +125,14 @@ def leaking_divisor() -> list[Finding]:
     measured = (
         f"gradient of an output by later tokens: {size(everything)}; with the sum over earlier ones: {size(allowed)}"
     )
-    return [Finding(allowed < ZERO < everything, measured, CHECKED)]
+    return [Finding(measured, CHECKED, computed=allowed < ZERO < everything)]
 
 
 def published_parameters() -> list[Finding]:
     """The published pixel model, built as published."""
     count = sum(p.numel() for p in MNIST_PIXELS["full"]["published"].model().parameters())
-    return [Finding(abs(count / 250_000 - 1) < 0.1, f"{count:,} parameters", "the published code's model")]
+    holds = abs(count / 250_000 - 1) < 0.1
+    return [Finding(f"{count:,} parameters", "the published code's model, counted", computed=holds)]
 
 
 def plain_additive_memory() -> Finding:
@@ -148,7 +149,7 @@ def plain_additive_memory() -> Finding:
         scores = additive_scores(query, key, torch.randn(1, D, requires_grad=True))
     times = max(kept) / scores.numel()
     measured = f"{times:g} times the numbers of the scores, for D = {D}"
-    return Finding(times == D, measured, CHECKED, "if written plainly")
+    return Finding(measured, CHECKED, "if written plainly", computed=times == D)
 
 
 def clusters(well: str, form: Literal["gradient", "field"], alpha: float) -> tuple[Tensor, Tensor]:
@@ -168,18 +169,23 @@ def sharper_is_more_local() -> Iterator[Finding]:
     low, high = 0.1, 10.0
     for form, condition in FORMS.items():
         for well in ("gaussian", "softmax_exponential", "lorentzian"):
-            sharp, blunt = (clusters(well, form, alpha)[0].tolist() for alpha in (high, low))
-            holds, measured = against(sharp, blunt, "attention within clusters", "higher")
+            sharp, blunt = (clusters(well, form, alpha)[0] for alpha in (high, low))
             where = f"α = {high:g} against {low:g}, 50 sets of clusters"
-            yield Finding(holds, measured, where, f"{condition}, {well_name(well)}")
+            yield _over_sets(sharp, blunt, "attention within clusters", where, f"{condition}, {well_name(well)}")
 
 
 def favours_other_clusters(well: str) -> Iterator[Finding]:
     """What goes to other clusters, against the Gaussian well at the same α."""
     for form, condition in FORMS.items():
-        ours, gaussian = (clusters(each, form, 1.0)[1].tolist() for each in (well, "gaussian"))
-        holds, measured = against(ours, gaussian, "attention between clusters", "higher")
-        yield Finding(holds, measured, "α = 1, 50 sets of clusters", condition)
+        ours, gaussian = (clusters(each, form, 1.0)[1] for each in (well, "gaussian"))
+        yield _over_sets(ours, gaussian, "attention between clusters", "α = 1, 50 sets of clusters", condition)
+
+
+def _over_sets(ours: Tensor, theirs: Tensor, metric: str, setting: str, condition: str) -> Finding:
+    """Two values for each set of tokens, paired by set: a sample of sets, as an experiment is one of seeds."""
+    by_set, by_other = (dict(enumerate(values.tolist())) for values in (ours, theirs))
+    effect = compare_values(by_set, by_other, metric, "higher")
+    return Finding(describe_comparison(effect, by_set, by_other, metric, of="sets"), setting, condition, effect=effect)
 
 
 def well_name(well: str) -> str:

@@ -1,30 +1,78 @@
-"""When a measurement counts: findings, verdicts, and the comparisons that they come from.
+"""When a measurement counts: findings, the smallest effect that matters, and verdicts.
 
-The rules are the same for every claim. Two arms of an experiment are compared seed by seed:
+The rules are the same for every claim and were fixed when its records had three seeds, before any with five: the arms
+of an experiment are compared seed by seed, with Student's t. The smallest effects that matter stand in
+:data:`SMALLEST`, the tests in :mod:`~sciformer.lab.claims.inference`.
 
-- one is *better* if the mean of the differences is more than two of their standard errors on its side;
-- one is *no worse* if it is not more than two standard errors on the other side;
-- a mean *reaches* a published value if it is no more than two standard errors short of it.
+There are three verdicts. **Shown**: the 95 % interval lies wholly on the claimed side of 0. **Refuted**: the interval
+excludes an effect of δ on the claimed side. **Undecided**: neither, or fewer than five seeds. For "no worse" and
+"equally well" the intervals are held against −δ and δ, so that more noise never helps a claim.
 
-A claim that is measured under several conditions holds if it does under all of them, does not hold if it does under
-none, and otherwise holds only under those that are named, or except under those. A record of one seed has no error, and
-so gives no verdict.
+A claim speaks of all conditions under which it was measured: it is shown if it is under each of them, refuted if it is
+under any, and else undecided. What is computed exactly is no statistical finding; its verdict says "by computation".
 """
 
-from collections.abc import Sequence
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal, NamedTuple
 
+from sciformer.functional import InputError
+from sciformer.lab.claims.inference import FEWEST_SEEDS, Effect, Goal, decide, one_sample, p_values_of, paired_or_welch
 from sciformer.lab.experiments import EXPERIMENTS
-from sciformer.lab.metrics import known_metric, mean_and_error
-from sciformer.lab.records import load_record, recorded_metric
+from sciformer.lab.metrics import Metric, known_metric
+from sciformer.lab.records import load_record, recorded_by_seed
 from sciformer.lab.settings import Profile
 
-#: How many standard errors a difference must have to count.
-ERRORS = 2
-NOT_RECORDED = "not recorded yet"
-#: "Higher" and "lower" are for a metric of which neither side is the better one.
-Relation = Literal["better", "no worse", "higher", "lower"]
+NOT_RECORDED: Final = "not recorded yet"
+#: "Higher", "lower" and "no higher" say themselves which side is claimed, whichever the metric calls better.
+Relation = Literal["better", "no worse", "equal", "higher", "lower", "no higher"]
+Outcome = Literal["shown", "refuted", "undecided", "not recorded yet"]
+
+
+class Margin(NamedTuple):
+    """The smallest effect that matters, in the unit of the record, in words, and why."""
+
+    value: float
+    said: str
+    reason: str
+
+
+#: δ, by the unit of the metric. Stated once, here, and before the first record with seeds enough to be judged by it.
+SMALLEST: dict[str, Margin] = {
+    "%": Margin(
+        0.01,
+        "1 point",
+        "20 of 2,000 test digits: about twice the sampling error of an accuracy of 95 % on so many, ±0.49 points",
+    ),
+    "": Margin(
+        0.03,
+        "0.03 nats",
+        "3 % of the perplexity; the published two by two calls positions alike whose losses differ by up to 0.028",
+    ),
+    "times": Margin(
+        0.1,
+        "0.1 times",
+        "a tenth: the dot product, timed against itself, came out as far from 1 as 1.11",
+    ),
+    "tokens": Margin(0.5, "half a token", "heads that differ by less look, on average, at the same neighbour"),
+    "per token": Margin(
+        0.1, "0.1 per token", "the slope at which the published model starts: it divides a weight by e every ten tokens"
+    ),
+}
+SMALLEST["points"] = SMALLEST["%"]
+
+
+def smallest_effect(metric: Metric) -> Margin:
+    """The δ of a metric.
+
+    Raises:
+        InputError: if none was stated for its unit.
+    """
+    if metric.unit not in SMALLEST:
+        raise InputError(f"no smallest effect that matters was stated for {metric.name}, in {metric.unit}")
+    return SMALLEST[metric.unit]
 
 
 @dataclass(frozen=True)
@@ -32,55 +80,114 @@ class Finding:
     """One measurement of a claim.
 
     Args:
-        holds: None if it is not recorded yet.
+        measured: in words, with its numbers.
         setting: which record, or what was computed.
-        condition: under what it was measured; completes "holds only …". Needed where a claim has several findings.
-        gain: by how much two arms differ, positive on the claim's side; None if it is no such comparison.
-        error: the standard error of that difference.
+        condition: under what it was measured. Needed where a claim has several findings.
+        computed: whether the claim holds, where that is mathematics and no statistics.
+        effect: what was measured over seeds, where it was.
+        missing: what the record lacks, such as an arm; then nothing is decided.
     """
 
-    holds: bool | None
     measured: str
     setting: str
     condition: str = ""
-    gain: float | None = None
-    error: float | None = None
+    computed: bool | None = None
+    effect: Effect | None = None
+    missing: str = ""
+
+
+class Decision(NamedTuple):
+    """What a finding comes to, and what is to be said beside it."""
+
+    outcome: Outcome
+    note: str = ""
+
+    def __str__(self) -> str:
+        note = f"({self.note})" if self.outcome == "undecided" and self.note else self.note
+        return f"{self.outcome} {note}".rstrip()
+
+
+def decisions(findings: Sequence[Finding]) -> list[Decision]:
+    """The decision on each finding of one claim, their p-values corrected for each other by Holm's method."""
+    judged = [finding.effect for finding in findings if can_decide(finding)]
+    shown, refuted = decide([p_values_of(effect) for effect in judged if effect])
+    statistical = iter(zip(shown.tolist(), refuted.tolist(), strict=True))
+    return [_decision(finding, statistical) for finding in findings]
+
+
+def can_decide(finding: Finding) -> bool:
+    """Whether a finding is a statistical one with seeds enough."""
+    return finding.effect is not None and finding.effect.seeds >= FEWEST_SEEDS
+
+
+def _decision(finding: Finding, statistical: Any) -> Decision:
+    if finding.computed is not None:
+        return Decision("shown" if finding.computed else "refuted", "by computation")
+    if finding.missing:
+        return Decision("undecided", f"{finding.missing} is missing")
+    if finding.effect is None:
+        return Decision(NOT_RECORDED)
+    if not can_decide(finding):
+        return Decision("undecided", counted_seeds(finding.effect.seeds))
+    is_shown, is_refuted = next(statistical)
+    if is_shown:
+        return Decision("shown", "but smaller than δ" if is_refuted else "")
+    return Decision("refuted" if is_refuted else "undecided")
+
+
+def counted_seeds(count: int) -> str:
+    """ "1 seed", "5 seeds"."""
+    return f"{count} seed{'s' * (count != 1)}"
+
+
+def overall(outcomes: Sequence[Decision]) -> Outcome:
+    """What a claim comes to that speaks of all these conditions."""
+    kinds = {decision.outcome for decision in outcomes}
+    if kinds == {NOT_RECORDED}:
+        return NOT_RECORDED
+    return "refuted" if "refuted" in kinds else "shown" if kinds == {"shown"} else "undecided"
 
 
 def verdict(findings: Sequence[Finding]) -> str:
-    """ "holds", "holds only …", "holds except …", "does not hold" or "not recorded yet"; and how much is missing."""
-    known = [finding for finding in findings if finding.holds is not None]
-    if not known:
-        return NOT_RECORDED
-    held, failed = ([finding.condition for finding in known if finding.holds is value] for value in (True, False))
-    missing = (
-        "" if len(known) == len(findings) else f" ({len(findings) - len(known)} of {len(findings)} {NOT_RECORDED})"
-    )
-    if not failed or not held:
-        return f"**{'holds' if held else 'does not hold'}**{missing}"
-    return (
-        f"**holds only** {'; '.join(held)}{missing}"
-        if len(held) <= len(failed)
-        else (f"**holds except** {'; '.join(failed)}{missing}")
-    )
+    """The verdict on a claim, and under which conditions it is that one or another."""
+    found = decisions(findings)
+    whole = overall(found)
+    groups: dict[str, list[str]] = {}
+    for decision, finding in sorted(zip(found, findings, strict=True), key=lambda pair: pair[0].outcome != whole):
+        groups.setdefault(str(decision), []).append(finding.condition)
+    said = {text.replace(whole, f"**{whole}**", 1): where for text, where in groups.items()}
+    if len(said) == 1:
+        return next(iter(said))
+    lead = [] if any(decision.outcome == whole for decision in found) else [f"**{whole}**"]  # some shown, others open
+    return " · ".join([*lead, *(f"{text}: {'; '.join(where)}" for text, where in said.items())])
 
 
-def best_record(
-    name: str, profiles: Sequence[Profile] = ("full", "long", "quick"), *, fewest_seeds: int = 2
-) -> dict[str, Any] | None:
-    """The record of the first of these profiles that there is one of, by default with seeds enough for an error."""
-    for profile in profiles:
-        if profile in EXPERIMENTS[name].settings:
-            content = load_record(name, profile)
-            if content is not None and len(content["seeds"]) >= fewest_seeds:
-                return content
-    return None
+def short_verdict(findings: Sequence[Finding]) -> str:
+    """The verdict on a claim in a few words: how many of its conditions came to it, or to another."""
+    found = decisions(findings)
+    whole = overall(found)
+    notes = dict.fromkeys(decision.note for decision in found if decision.outcome == whole and decision.note)
+    said = str(Decision(whole, "; ".join(notes))).replace(whole, f"**{whole}**", 1)
+    counts = Counter(decision.outcome for decision in found)
+    if len(counts) == 1:
+        return said
+    if whole == "refuted":
+        return f"{said} under {counts[whole]} of {len(found)} conditions"
+    others = ", ".join(f"{outcome} under {count}" for outcome, count in counts.items() if outcome != whole)
+    return f"{said}; {others} of {len(found)} conditions"
+
+
+def best_record(name: str, profiles: Sequence[Profile] = ("full", "long", "quick")) -> dict[str, Any] | None:
+    """The record of the first of these profiles with seeds enough; if none has, the one with the most seeds."""
+    contents = [load_record(name, profile) for profile in profiles if profile in EXPERIMENTS[name].settings]
+    known = [content for content in contents if content is not None]
+    enough = [content for content in known if len(content["seeds"]) >= FEWEST_SEEDS]
+    return enough[0] if enough else max(known, key=lambda content: len(content["seeds"]), default=None)
 
 
 def described(content: dict[str, Any]) -> str:
     """A record as the column of settings names it."""
-    seeds = len(content["seeds"])
-    return f"`{content['name']}`, {content['profile']}, {seeds} seed{'s' * (seeds > 1)}"
+    return f"`{content['name']}`, {content['profile']}, {counted_seeds(len(content['seeds']))}"
 
 
 def is_better_low(metric: str) -> bool:
@@ -92,32 +199,64 @@ def is_better_low(metric: str) -> bool:
     return known_metric(metric).better == "lower"
 
 
-def against(
-    ours: Sequence[float], theirs: Sequence[float], metric: str, relation: Relation = "better"
-) -> tuple[bool, str]:
-    """Compare pair by pair: does the relation hold, and both means with the difference and its standard error.
+def side(metric: str, relation: Relation) -> tuple[int, Goal]:
+    """The sign of a gain on the claimed side, and what is claimed of it.
 
     Raises:
         InputError: if there is no such metric, or it has no better side and the relation needs one.
+    """
+    if relation in ("better", "no worse"):
+        return int(known_metric(metric).gain(1)), relation
+    if relation == "equal":
+        return 1, "equal"
+    return (1, "better") if relation == "higher" else (-1, "better" if relation == "lower" else "no worse")
+
+
+def compare_values(
+    ours: Mapping[int, float], theirs: Mapping[int, float] | float, metric: str, relation: Relation = "better"
+) -> Effect:
+    """The effect of one arm over another, each by seed, or over a number.
+
+    Raises:
+        InputError: if there is no such metric, or it has no better side and the relation needs one.
+    """
+    sign, goal = side(metric, relation)
+    delta = smallest_effect(known_metric(metric)).value
+    if isinstance(theirs, Mapping):
+        return paired_or_welch(ours, theirs, sign, delta, goal)
+    return one_sample(list(ours.values()), sign, delta, goal, against=theirs)
+
+
+def describe_comparison(
+    effect: Effect, ours: Mapping[int, float], theirs: Mapping[int, float] | float, metric: str, *, of: str = "seeds"
+) -> str:
+    """Both sides, the gain with its 95 % interval, and the power against δ; of a single seed, the values alone."""
+    known, margin = known_metric(metric), smallest_effect(known_metric(metric))
+    other = list(theirs.values()) if isinstance(theirs, Mapping) else [theirs]
+    values = f"{known.describe(list(ours.values()))} against {known.describe(other)}"
+    if effect.seeds < 2:
+        return values
+    gain, low, high = (known.describe_differences([x]) for x in (effect.gain, *effect.interval))
+    word = "difference" if effect.goal == "equal" else "gain"
+    return (
+        f"{values}; {word} {gain}, 95 % from {low.split()[0]} to {high.split()[0]}; "
+        f"power {effect.power:.2f} against {margin.said}, {effect.seeds} {of}"
+    )
+
+
+def sampling_error(metric: str, content: dict[str, Any], arm: str | None, mean: float) -> str:
+    """How far a share moves with the choice of the examples it is measured on: the binomial standard error.
+
+    At 0 or 1 it is that of a single error among them. Empty for what is no share of test examples.
     """
     known = known_metric(metric)
-    differences = [a - b for a, b in zip(ours, theirs, strict=True)]
-    gain, error = gain_and_error(ours, theirs, metric, relation)
-    holds = gain >= -ERRORS * error if relation == "no worse" else gain > ERRORS * error
-    return holds, f"{known.describe(ours)} against {known.describe(theirs)}: {known.describe_differences(differences)}"
-
-
-def gain_and_error(
-    ours: Sequence[float], theirs: Sequence[float], metric: str, relation: Relation = "better"
-) -> tuple[float, float]:
-    """The mean of the differences, pair by pair and positive on the side of the relation, and its standard error.
-
-    Raises:
-        InputError: if there is no such metric, or it has no better side and the relation needs one.
-    """
-    mean, error = mean_and_error([a - b for a, b in zip(ours, theirs, strict=True)])
-    gain = mean if relation == "higher" else -mean if relation == "lower" else known_metric(metric).gain(mean)
-    return gain, error
+    setting = content["config"].get(arm, {}) if arm is not None else content["config"]
+    count = known.examples(setting)
+    if count is None:
+        return ""
+    within = min(max(mean, 1 / count), 1 - 1 / count)
+    points = 100 * math.sqrt(within * (1 - within) / count)
+    return f"±{points:.2f} points by the choice of {count:,} test examples"
 
 
 def compare(
@@ -133,10 +272,14 @@ def compare(
     """Two arms of an experiment, or two metrics of one."""
     content = best_record(name)
     if content is None:
-        return Finding(None, NOT_RECORDED, f"`{name}`", condition)
-    ours, theirs = recorded_metric(content, metric, arm), recorded_metric(content, other_metric or metric, other)
-    difference = gain_and_error(ours, theirs, metric, relation)
-    return Finding(*against(ours, theirs, metric, relation), described(content), condition, *difference)
+        return Finding(NOT_RECORDED, f"`{name}`", condition)
+    absent = [each for each in (arm, other) if each not in content.get("arms", [None])]
+    if absent:
+        missing = f"the arm “{absent[0]}”"
+        return Finding(f"{missing} is missing", described(content), condition, missing=missing)
+    ours = recorded_by_seed(content, metric, arm)
+    theirs = recorded_by_seed(content, other_metric or metric, other)
+    return found_in(content, metric, ours, theirs, relation, condition, arm=arm)
 
 
 def reach(
@@ -146,38 +289,27 @@ def reach(
     published: float,
     *,
     condition: str = "",
-    fewest_seeds: int = 2,
+    relation: Relation = "no worse",
 ) -> Finding:
-    """An arm beside a published value. A single run, whose error is unknown, has to reach it by itself."""
-    content = best_record(name, fewest_seeds=fewest_seeds)
-    if content is None:
-        return Finding(None, NOT_RECORDED, f"`{name}`", condition)
-    values = recorded_metric(content, metric, arm)
-    mean, error = mean_and_error(values)
-    allowed = ERRORS * error if len(values) > 1 else 0.0
-    known = known_metric(metric)
-    holds = known.gain(mean - published) >= -allowed
-    return Finding(holds, known.describe(values), described(content), condition)
-
-
-def stays_at(name: str, metric: str, arm: str | None, published: float, *, condition: str = "") -> Finding:
-    """Whether an arm gets no further than a published value."""
+    """An arm beside a published value: by default, whether it is no worse."""
     content = best_record(name)
     if content is None:
-        return Finding(None, NOT_RECORDED, f"`{name}`", condition)
-    values = recorded_metric(content, metric, arm)
-    mean, error = mean_and_error(values)
-    holds = mean - ERRORS * error <= published
-    return Finding(holds, known_metric(metric).describe(values), described(content), condition)
+        return Finding(NOT_RECORDED, f"`{name}`", condition)
+    return found_in(content, metric, recorded_by_seed(content, metric, arm), published, relation, condition, arm=arm)
 
 
-def similar(name: str, metric: str, arm: str, other: str, margin: float, *, condition: str = "") -> Finding:
-    """Whether two arms differ by no more than a margin and two standard errors."""
-    content = best_record(name)
-    if content is None:
-        return Finding(None, NOT_RECORDED, f"`{name}`", condition)
-    ours, theirs = recorded_metric(content, metric, arm), recorded_metric(content, metric, other)
-    mean, error = mean_and_error([a - b for a, b in zip(ours, theirs, strict=True)])
-    return Finding(
-        abs(mean) <= margin + ERRORS * error, against(ours, theirs, metric)[1], described(content), condition
-    )
+def found_in(
+    content: dict[str, Any],
+    metric: str,
+    ours: Mapping[int, float],
+    theirs: Mapping[int, float] | float,
+    relation: Relation,
+    condition: str = "",
+    *,
+    arm: str | None = None,
+) -> Finding:
+    """A finding from values of a record, by seed, held against others or against a number."""
+    effect = compare_values(ours, theirs, metric, relation)
+    share = sampling_error(metric, content, arm, sum(ours.values()) / len(ours))
+    measured = describe_comparison(effect, ours, theirs, metric) + (f"; {share}" if share else "")
+    return Finding(measured, described(content), condition, effect=effect)

@@ -1,12 +1,14 @@
 """The tables of the READMEs, made from findings and records."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import get_args
 
 from sciformer.functional import InputError
 from sciformer.lab import speedrun
 from sciformer.lab.claims.catalog import CLAIMS
+from sciformer.lab.claims.inference import FEWEST_SEEDS
 from sciformer.lab.claims.measured import (
     ACCURACY,
     BAKE_OFFS,
@@ -14,6 +16,7 @@ from sciformer.lab.claims.measured import (
     LITTLE_TEXT,
     LOSS,
     MATCH,
+    ON_A_LINE,
     PEAK,
     PIXELS,
     SEARCHED,
@@ -21,7 +24,17 @@ from sciformer.lab.claims.measured import (
     TWO,
     VALIDATION,
 )
-from sciformer.lab.claims.rules import NOT_RECORDED, best_record, verdict
+from sciformer.lab.claims.references import cited, references
+from sciformer.lab.claims.rules import (
+    NOT_RECORDED,
+    SMALLEST,
+    Finding,
+    best_record,
+    can_decide,
+    decisions,
+    short_verdict,
+    verdict,
+)
 from sciformer.lab.experiments import EXPERIMENTS
 from sciformer.lab.metrics import known_metric
 from sciformer.lab.predictions import COUNTED, GPUS, counted, duration, kept_predictions, minutes_to_record, trainings
@@ -37,17 +50,71 @@ def row(cells: Sequence[str]) -> str:
 
 
 def claims_table() -> str:
-    """One row a claim: what was claimed, our setting, what was measured, the verdict, the notebook that shows why."""
-    lines = [row(["claim", "whose", "our setting", "measured", "verdict", "notebook"]), "|---|---|---|---|---|---|"]
-    for claim in CLAIMS:
-        found = list(claim.findings())
+    """One row a claim: what was claimed and by whom, our setting, what was measured, the verdict, the notebook."""
+    heads = ["", "claim", "about", "claimed by", "our setting", "measured", "verdict", "notebook"]
+    lines = [row(heads), "|" + "---|" * len(heads)]
+    everything = [list(claim.findings()) for claim in CLAIMS]
+    for number, (claim, found) in enumerate(zip(CLAIMS, everything, strict=True), start=1):
         settings = "<br>".join(dict.fromkeys(finding.setting for finding in found))
         measured = "<br>".join(f"{f.condition}: {f.measured}" if f.condition else f.measured for f in found)
-        if all(finding.holds is None for finding in found):
+        if all(finding.measured == NOT_RECORDED for finding in found):
             measured = NOT_RECORDED
-        cells = [claim.claimed, claim.system, settings, measured, verdict(found), f"{claim.notebook:02}"]
-        lines.append(row(cells))
+        about = [claim.claimed, claim.system, cited(claim.source), settings, measured, verdict(found)]
+        lines.append(row([f"{number}", *about, f"{claim.notebook:02}"]))
+    return "\n".join([*lines, "", many_comparisons(everything)])
+
+
+def short_claims_table() -> str:
+    """One row a claim: what was claimed and by whom, the verdict, and the notebook that shows why."""
+    heads = ["", "claim", "claimed by", "verdict", "notebook"]
+    lines = [row(heads), "|" + "---|" * len(heads)]
+    everything = [list(claim.findings()) for claim in CLAIMS]
+    for number, (claim, found) in enumerate(zip(CLAIMS, everything, strict=True), start=1):
+        path = notebook_path(claim.notebook)
+        link = f"[{claim.notebook:02}]({path})" if path else f"{claim.notebook:02}"
+        lines.append(row([f"{number}", claim.claimed, cited(claim.source), short_verdict(found), link]))
+    return "\n".join([*lines, "", many_comparisons(everything)])
+
+
+def notebook_path(number: int) -> str | None:
+    """A notebook of the course as a path from the root of the checkout; None where only the package is installed."""
+    root = Path(__file__).parents[3]
+    return next((path.relative_to(root).as_posix() for path in root.glob(f"notebooks/{number:02}_*.ipynb")), None)
+
+
+def many_comparisons(everything: Sequence[Sequence[Finding]]) -> str:
+    """How many of the findings are decided, and how many would be if the whole table were one family for Holm."""
+    statistical = [finding for found in everything for finding in found if finding.effect is not None]
+    judged = [finding for finding in statistical if can_decide(finding)]
+    decided = [
+        str(decision.outcome)
+        for found in everything
+        for decision, finding in zip(decisions(found), found, strict=True)
+        if can_decide(finding)
+    ]
+    whole = [str(decision.outcome) for decision in decisions(judged)]
+    count = sum(outcome != "undecided" for outcome in decided)
+    survivors = sum(own == together != "undecided" for own, together in zip(decided, whole, strict=True))
+    return (
+        f"Of {len(statistical)} statistical findings, {len(judged)} rest on the {FEWEST_SEEDS} seeds (or sets of "
+        f"tokens) or more that a decision takes. Corrected by Holm's method within their claims, {count} are decided; "
+        f"corrected over the whole table, {survivors} would be."
+    )
+
+
+def margins_table() -> str:
+    """The smallest effects that matter, and why they were chosen."""
+    units = {"%": "accuracy, and other shares", "": "loss", "times": "time and memory", "tokens": "attention distance"}
+    units["per token"] = "slope"
+    lines = [row(["what is measured", "δ", "because"]), "|---|---|---|"]
+    lines += [row([what, SMALLEST[unit].said, SMALLEST[unit].reason]) for unit, what in units.items()]
     return "\n".join(lines)
+
+
+def references_list() -> str:
+    """The works whose claims are measured, in the order in which the table cites them."""
+    keys = dict.fromkeys(claim.source for claim in CLAIMS if claim.source)
+    return "\n".join(f"- {references()[key]}" for key in keys)
 
 
 def bake_off_table(profile: Profile | None = None) -> str:
@@ -81,6 +148,7 @@ def bake_off_table(profile: Profile | None = None) -> str:
 QUOTED: dict[str, tuple[str, ...]] = {
     "mnist-image-transformer": (ACCURACY,),
     PIXELS: (ACCURACY,),
+    ON_A_LINE: (ACCURACY, "attention distance"),
     "mnist-784": (ACCURACY, f"{ACCURACY} enlarged", f"{ACCURACY} on small digits"),
     "mnist-784-published": (ACCURACY,),
     "shakespeare": (LOSS,),
@@ -188,6 +256,9 @@ def ladder_table() -> str:
 #: The tables of the READMEs by the name between whose marks each stands.
 TABLES: dict[str, Callable[[], str]] = {
     "claims": claims_table,
+    "claims in short": short_claims_table,
+    "margins": margins_table,
+    "references": references_list,
     "bake-off": bake_off_table,
     "records": records_table,
     "predictions": predictions_table,

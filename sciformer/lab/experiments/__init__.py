@@ -18,6 +18,7 @@ from sciformer.lab.experiments.images import (
     MNIST_784_PUBLISHED,
     MNIST_IMAGE_TRANSFORMER,
     MNIST_PIXELS,
+    MNIST_PIXELS_LINE,
     SEARCH_CLAIMS,
     WELL_IMAGES,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "MNIST_784_PUBLISHED",
     "MNIST_IMAGE_TRANSFORMER",
     "MNIST_PIXELS",
+    "MNIST_PIXELS_LINE",
     "REVERSAL",
     "SEARCH_CLAIMS",
     "SHAKESPEARE",
@@ -133,25 +135,32 @@ class Experiment:
         return setting if isinstance(setting, dict) else {None: setting}
 
 
+#: How many seeds a record has, fixed beforehand, by how long one run takes on a CPU core: on average over the
+#: arms of the quick profile, or of the long one where there is no quick one. Fewer than five decide nothing.
+UP_TO_A_MINUTE, LONGER = 10, 5
+
 EXPERIMENTS: dict[str, Experiment] = {
-    "mnist-image-transformer": Experiment(MNIST_IMAGE_TRANSFORMER, train_image_transformer, seeds=5),
-    "mnist-pixels": Experiment(MNIST_PIXELS, train_pixel_transformer, seeds=3),
-    "mnist-784": Experiment(MNIST_784, train_growing_pixels, seeds=1),
-    "mnist-784-published": Experiment(MNIST_784_PUBLISHED, train_pixel_transformer, seeds=1),
-    "shakespeare": Experiment(SHAKESPEARE, train_language, seeds=3),
-    "additive-2x2": Experiment(ADDITIVE_2X2, train_language, seeds=3),
-    "additive-2x2-little-text": Experiment(ADDITIVE_LITTLE_TEXT, partial(train_language, looks=20), seeds=3),
-    "shakespeare-ladder": Experiment(SHAKESPEARE_LADDER, train_language, seeds=5),
-    "shakespeare-lengths": Experiment(SHAKESPEARE_LENGTHS, train_lengths, seeds=3),
-    "energy-wells": Experiment(ENERGY_WELLS, train_image_transformer, seeds=3),
-    "energy-wells-text": Experiment(ENERGY_WELLS_TEXT, train_language, seeds=3),
-    "masked-images": Experiment(MASKED_IMAGES, train_masked_images, seeds=3),
-    "search-claims": Experiment(SEARCH_CLAIMS, train_to_choose, seeds=3),
-    "reversal": Experiment(REVERSAL, train_sequences, seeds=3),
-    "dates": Experiment(DATES, train_sequences, seeds=3),
-    "bake-off-patches": Experiment(BAKE_OFF_PATCHES, partial(train_and_weigh, train_image_transformer), seeds=3),
-    "bake-off-pixels": Experiment(BAKE_OFF_PIXELS, partial(train_and_weigh, train_image_transformer), seeds=3),
-    "bake-off-text": Experiment(BAKE_OFF_TEXT, partial(train_and_weigh, train_language), seeds=3),
+    "mnist-image-transformer": Experiment(MNIST_IMAGE_TRANSFORMER, train_image_transformer, seeds=UP_TO_A_MINUTE),
+    "mnist-pixels": Experiment(MNIST_PIXELS, train_pixel_transformer, seeds=LONGER),
+    "mnist-pixels-line": Experiment(MNIST_PIXELS_LINE, train_pixel_transformer, seeds=UP_TO_A_MINUTE),
+    "mnist-784": Experiment(MNIST_784, train_growing_pixels, seeds=LONGER),
+    "mnist-784-published": Experiment(MNIST_784_PUBLISHED, train_pixel_transformer, seeds=LONGER),
+    "shakespeare": Experiment(SHAKESPEARE, train_language, seeds=LONGER),
+    "additive-2x2": Experiment(ADDITIVE_2X2, train_language, seeds=LONGER),
+    "additive-2x2-little-text": Experiment(ADDITIVE_LITTLE_TEXT, partial(train_language, looks=20), seeds=LONGER),
+    "shakespeare-ladder": Experiment(SHAKESPEARE_LADDER, train_language, seeds=UP_TO_A_MINUTE),
+    "shakespeare-lengths": Experiment(SHAKESPEARE_LENGTHS, train_lengths, seeds=LONGER),
+    "energy-wells": Experiment(ENERGY_WELLS, train_image_transformer, seeds=UP_TO_A_MINUTE),
+    "energy-wells-text": Experiment(ENERGY_WELLS_TEXT, train_language, seeds=LONGER),
+    "masked-images": Experiment(MASKED_IMAGES, train_masked_images, seeds=LONGER),
+    "search-claims": Experiment(SEARCH_CLAIMS, train_to_choose, seeds=UP_TO_A_MINUTE),
+    "reversal": Experiment(REVERSAL, train_sequences, seeds=UP_TO_A_MINUTE),
+    "dates": Experiment(DATES, train_sequences, seeds=LONGER),
+    "bake-off-patches": Experiment(
+        BAKE_OFF_PATCHES, partial(train_and_weigh, train_image_transformer), seeds=UP_TO_A_MINUTE
+    ),
+    "bake-off-pixels": Experiment(BAKE_OFF_PIXELS, partial(train_and_weigh, train_image_transformer), seeds=LONGER),
+    "bake-off-text": Experiment(BAKE_OFF_TEXT, partial(train_and_weigh, train_language), seeds=LONGER),
 }
 
 

@@ -105,6 +105,17 @@ MNIST_PIXELS: dict[Profile, dict[str, PixelSetting]] = {
     "full": _pixel_arms(_DISTANCE_PIXELS, _PUBLISHED_PIXELS),
 }
 
+# The bias as it was published, along the line of pixels with slopes that start at 0.1, in the quick model above; beside
+# it the same model as good as untrained, and with each kind of positions instead.
+_ON_A_LINE = replace(MNIST_PIXELS["quick"]["distance"], score_options={"start": 0.1})
+MNIST_PIXELS_LINE: dict[Profile, dict[str, PixelSetting]] = {
+    "quick": {
+        "distance on the line": _ON_A_LINE,
+        "distance on the line, untrained": replace(_ON_A_LINE, train=replace(_ON_A_LINE.train.with_steps(1), lr=1e-12)),
+        **{kind: MNIST_PIXELS["quick"][kind] for kind in POSITIONS},
+    }
+}
+
 # What one CPU core does on all 784 pixels in an hour: 3.6 epochs of small digits, then 2,400 large ones.
 MNIST_784: dict[Profile, PixelSetting] = {
     "long": replace(
