@@ -3,7 +3,7 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/17_your_own_score.ipynb)
 #
-# ← [16 Bake-off](16_bake_off.ipynb) · [the map of the course](00_welcome.ipynb)
+# ← [16 Bake-off](16_bake_off.ipynb) · [the map of the course](00_welcome.ipynb) · [18 Heads that copy](18_heads_that_copy.ipynb) →
 #
 # Needs: notebooks 03, 06 and 08 · runs in about 80 s on two CPU cores · about 1½ hours of study
 

@@ -252,5 +252,11 @@ _INDUCTION = InductionSetting(
     train=TrainConfig(steps=600, lr=3e-3, warmup_steps=50, schedule="constant"),
 )
 INDUCTION: dict[Profile, dict[str, InductionSetting]] = {
-    "quick": {"one layer": replace(_INDUCTION, num_layers=1), **every_score(_INDUCTION)}
+    "quick": {
+        "one layer": replace(_INDUCTION, num_layers=1),
+        **{
+            score: replace(_INDUCTION, score=score)
+            for score in ("dot", "distance", "additive", "separable", "gaussian_well")
+        },
+    }
 }
