@@ -1,4 +1,7 @@
-"""Exercises of notebook 18: heads that copy."""
+"""Exercises of notebook 18: heads that copy.
+
+More than 500 lines, since each exercise stands beside all the mistakes that are known for it.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial

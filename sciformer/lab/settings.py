@@ -1,6 +1,7 @@
 """What to train: everything that a run depends on but its seed and its device.
 
-A setting makes the model and the batches, and says how to train.
+A setting makes the model and the batches, and says how to train. More than 500 lines, since all kinds of settings stand
+side by side.
 """
 
 import os
