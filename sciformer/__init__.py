@@ -48,6 +48,7 @@ from sciformer.functional import (
     window_mask,
 )
 from sciformer.models import (
+    AttentionOnly,
     CharTransformer,
     Classifier,
     ImageToSequence,
@@ -78,6 +79,7 @@ __all__ = [
     "POSITIONS",
     "SCORES",
     "AdditiveScore",
+    "AttentionOnly",
     "CharTransformer",
     "Classifier",
     "DecoderBlock",

@@ -20,6 +20,8 @@ NOT_VARIED = {
     ("future_leaks", "the last axis of `x` is shorter than 4"): "its attentions leak from one of two features",
     ("embed_patches", "the last two sizes of `weight` are equal"): "patches are square: its prompt says (E, C, P, P)",
     ("write_on", "the last two sizes of `table` are equal"): "a row of logits for each character of the vocabulary",
+    ("previous_token_score", "the last two sizes of `weights` are equal"): "a sequence looks at itself: (B, H, L, L)",
+    ("prefix_matching_score", "the last two sizes of `weights` are equal"): "likewise",
 }
 
 

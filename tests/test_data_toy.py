@@ -19,6 +19,7 @@ from sciformer.data import (
     clustered_tokens,
     dates,
     lookup,
+    repeated_blocks,
     reversals,
 )
 
@@ -166,3 +167,21 @@ def test_dates_refuse():
         dates(1, seed=0, days="val")
     with pytest.raises(ValueError, match="forms must be 'train' or 'test', got 'new'"):
         dates(1, seed=0, forms="new")
+
+
+def test_repeated_blocks_repeat_after_their_period_and_not_before():
+    tokens, period = repeated_blocks(300, seed=0, length=17, vocab_size=11, shortest=3, longest=7)
+    assert tokens.shape == (300, 17)
+    assert (tokens.min(), tokens.max()) == (0, 10)
+    assert set(period.tolist()) == {3, 4, 5, 6, 7}
+    for row, p in zip(tokens, period.tolist(), strict=True):
+        assert len(set(row[:p].tolist())) == p
+        assert torch.equal(row[p:], row[:-p])
+    assert torch.equal(tokens, repeated_blocks(300, seed=0, length=17, vocab_size=11, shortest=3, longest=7)[0])
+    assert not torch.equal(tokens, repeated_blocks(300, seed=1, length=17, vocab_size=11, shortest=3, longest=7)[0])
+
+
+@pytest.mark.parametrize("sizes", [{"shortest": 0}, {"longest": 49}, {"shortest": 33}, {"length": 0}])
+def test_repeated_blocks_refuse_impossible_sizes(sizes):
+    with pytest.raises(ValueError, match="1 <= shortest <= longest <= vocab_size, got count 10"):
+        repeated_blocks(**{"count": 10, "seed": 0, **sizes})

@@ -163,3 +163,17 @@ def test_power_law_finds_the_exponent():
 def test_power_law_refuses_what_has_none(points):
     with pytest.raises(ValueError, match="positive numbers and two different x"):
         metrics.power_law(points)
+
+
+def test_heads_that_look_one_back_and_behind_the_last_copy():
+    """Two heads by hand, in sequences of 5 tokens with periods 2 and 3: one looks back, the other behind the copy."""
+    weights = torch.zeros(2, 2, 5, 5)
+    weights[:, 0, torch.arange(1, 5), torch.arange(4)] = torch.tensor([1.0, 0.5, 0.0, 0.5])
+    for b, p in enumerate((2, 3)):
+        for i in range(p, 5):
+            weights[b, 1, i, i - p + 1] = i / 10
+    assert_close(metrics.previous_token_score(weights)[0], torch.tensor(0.5))
+    # In the first sequence the token behind the last copy, of period 2, is also the one just before.
+    assert_close(metrics.prefix_matching_score(weights, torch.tensor([2, 3])), torch.tensor([0.2, 0.32]))
+    with pytest.raises(ValueError, match="repeat nothing"):
+        metrics.prefix_matching_score(weights, torch.tensor([5, 7]))

@@ -131,3 +131,31 @@ def test_a_bake_off_weighs_each_score(tmp_path, monkeypatch, name):
     assert dot["step time against dot"] > 0
     assert additive["peak MB"] > dot["peak MB"]
     assert additive["step time against dot"] > dot["step time against dot"] / 2  # a loaded machine says no more
+
+
+def test_induction_is_judged_where_the_token_has_been_seen(tmp_path, monkeypatch):
+    """A model that can only be right by chance, and one that is told what follows."""
+    setting = experiments.INDUCTION["quick"]["dot"]
+    tokens, period = setting.sequences(50, seed=1)
+
+    class Oracle(nn.Module):
+        def forward(self, inputs):
+            p = period[:, None]
+            source = (torch.arange(64) - p + 1).clamp(min=0)
+            known = torch.nn.functional.one_hot(inputs.gather(1, source), 48).float()
+            return known * (torch.arange(64) >= p)[..., None]
+
+        def attention_weights(self, inputs):
+            return [torch.eye(64).roll(-1, dims=0).expand(50, 2, 64, 64)]
+
+    right, previous, matching = trainers.induction(Oracle(), tokens, period)
+    assert right == 1
+    assert (previous.shape, matching.shape) == ((1, 2), (1, 2))
+    tiny = replace(setting, embed_dim=8, num_heads=2, examples=50, batch_size=4)
+    monkeypatch.setitem(EXPERIMENTS, "induction", replace(EXPERIMENTS["induction"], settings={"quick": {"dot": tiny}}))
+    record("induction", "quick", seeds=1, steps=2, out=tmp_path)
+    (run,) = load_record("induction", "quick", tmp_path)["runs"]
+    assert run["metrics"]["accuracy on repeats"] < 0.2
+    scores = torch.tensor(run["details"]["prefix-matching score"])
+    assert scores.shape == (2, 2)
+    assert run["metrics"]["prefix-matching score"] == pytest.approx(scores.max().item())

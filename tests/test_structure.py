@@ -83,6 +83,7 @@ def test_all_is_complete_and_true():
         "blocks",
         "models.image",
         "models.language",
+        "models.attention_only",
         "models.encoder_decoder",
         "models.masked_image",
         "positions",

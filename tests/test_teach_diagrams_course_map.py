@@ -61,7 +61,7 @@ def test_boxes_do_not_overlap_and_stay_on_the_sheet():
     for small in (False, True):
         sheet = course_map(3, small=small)
         boxes = [patch for patch in sheet.ax.patches if hasattr(patch, "get_x") and patch.get_linewidth() == 1]
-        assert len(boxes) == len(NAMES) + (0 if small else 5)
+        assert len(boxes) == len(NAMES) + (0 if small else 6)
         corners = [(b.get_x(), b.get_y(), b.get_x() + b.get_width(), b.get_y() + b.get_height()) for b in boxes]
         for n, (x0, y0, x1, y1) in enumerate(corners):
             assert 0 < x0 < x1 < sheet.ax.get_xlim()[1]

@@ -37,6 +37,7 @@ SMALL_PICTURES = {
         "capstone.looks_at_a_digit(",
         "where one patch of a digit looks under a score of one's own and under others",
     ),
+    "18": ('title="two layers of attention"', "a loss that drops at once, when two kinds of heads have formed"),
 }
 #: Width and height that a small picture may have.
 ROOM = (480, 300)

@@ -34,6 +34,7 @@ from sciformer.data.toy import (
     clustered_tokens,
     dates,
     lookup,
+    repeated_blocks,
     reversals,
 )
 
@@ -67,6 +68,7 @@ __all__ = [
     "lookup",
     "mnist",
     "random_affine",
+    "repeated_blocks",
     "reversals",
     "shakespeare",
     "text_batches",

@@ -1,4 +1,4 @@
-"""Toy tasks, drawn at random: key–value lookup, clusters in the plane, reversed strings, and dates in many formats."""
+"""Toy tasks, drawn at random: lookup, clusters in the plane, repeated blocks, reversed strings, and written dates."""
 
 import math
 from collections import Counter
@@ -42,6 +42,38 @@ def lookup(
     values = torch.randint(num_values, (count, pairs), generator=generator)  # (N, P)
     position = torch.randint(pairs, (count, 1), generator=generator)  # (N, 1)
     return keys, values, keys.gather(1, position).squeeze(1), values.gather(1, position).squeeze(1)
+
+
+def repeated_blocks(
+    count: int, *, seed: int, length: int = 65, vocab_size: int = 48, shortest: int = 12, longest: int = 32
+) -> tuple[Int[Tensor, "N L"], Int[Tensor, "N"]]:
+    """Sequences that are one block of tokens, written again and again until they are full.
+
+    The tokens of a block are distinct and drawn uniformly, and so is its length, the period. Whoever has seen the block
+    once knows all that follows; neither a single token nor its position tells anything.
+
+    Args:
+        count: number of sequences, N.
+        length: tokens in a sequence, L.
+        vocab_size: number of different tokens.
+        shortest: smallest period.
+        longest: largest period.
+
+    Returns:
+        Tokens (N, L) and the period of each sequence (N,), both int64.
+
+    Raises:
+        ValueError: if a size is below 1, the periods are no range, or a block needs more tokens than there are.
+    """
+    if not 1 <= shortest <= longest <= vocab_size or min(count, length) < 1:
+        raise InputError(
+            f"repeated_blocks needs 1 or more of everything and 1 <= shortest <= longest <= vocab_size, got count "
+            f"{count}, length {length}, shortest {shortest}, longest {longest}, vocab_size {vocab_size}"
+        )
+    generator = torch.Generator().manual_seed(seed)
+    period = torch.randint(shortest, longest + 1, (count,), generator=generator)
+    block = torch.rand(count, vocab_size, generator=generator).argsort(dim=-1)  # (N, V): each token once
+    return block.gather(1, torch.arange(length) % period[:, None]), period
 
 
 def clustered_tokens(

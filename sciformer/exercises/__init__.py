@@ -11,6 +11,7 @@ from sciformer.exercises import (
     energy_wells,
     fast_attention,
     gpt,
+    heads_that_copy,
     image_transformer,
     masked_images,
     multi_head,
@@ -47,6 +48,7 @@ EXERCISES: dict[str, Exercise] = {
         fast_attention,
         bake_off,
         your_own_score,
+        heads_that_copy,
         break_it,
     )
     for exercise in module.EXERCISES

@@ -107,6 +107,8 @@ METRICS: dict[str, Metric] = {
         _loss("lowest validation loss"),
         # 1, 2, 4 and 8 times the trained length, which is 64 in the quick profile and 256 in the full one.
         *(_loss(f"validation loss at {length}") for length in (64, 128, 256, 512, 1024, 2048)),
+        _share("accuracy on repeats"),
+        Metric("prefix-matching score", "", 3, "higher"),
         Metric("attention distance", "tokens", 2, None),
         _share("attention within clusters", better=None),
         _share("attention between clusters", better=None),
@@ -188,6 +190,27 @@ def power_law(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
     x, y = logs.T
     exponent = ((x - x.mean()) @ y) / (x - x.mean()).square().sum()
     return exponent.item(), (y.mean() - exponent * x.mean()).exp().item()
+
+
+def previous_token_score(weights: Float[Tensor, "B H L L"]) -> Float[Tensor, "H"]:
+    """The mean weight of each head on the token just before its query, over all queries but the first."""
+    return weights.diagonal(-1, dim1=-2, dim2=-1).mean(dim=(0, 2))
+
+
+def prefix_matching_score(weights: Float[Tensor, "B H L L"], period: Int[Tensor, "B"]) -> Float[Tensor, "H"]:
+    """The mean weight of each head on the token behind the last occurrence of the query's own token.
+
+    In a sequence that repeats every p tokens the token at i ≥ p stood at i - p before, and i - p + 1 followed it. The
+    mean is over all these queries of all sequences. Source: Olsson et al. 2022, arXiv:2209.11895, "Prefix matching".
+
+    Raises:
+        ValueError: if no sequence repeats anything, since there is then nothing to average.
+    """
+    seen = [of_one[:, p:, 1:].diagonal(dim1=-2, dim2=-1) for of_one, p in zip(weights, period.tolist(), strict=True)]
+    of_heads = torch.cat(seen, dim=-1)  # (H, queries)
+    if not of_heads.shape[-1]:
+        raise InputError(f"sequences of {weights.shape[-1]} tokens with the periods {period.tolist()} repeat nothing")
+    return of_heads.mean(dim=-1)
 
 
 def attention_distance(weights: Float[Tensor, "B H L S"], *, width: int | None = None) -> Float[Tensor, "H"]:

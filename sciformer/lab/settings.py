@@ -1,6 +1,7 @@
 """What to train: everything that a run depends on but its seed and its device.
 
-A setting makes the model and the batches, and says how to train.
+A setting makes the model and the batches, and says how to train. More than 500 lines, since all kinds of settings stand
+side by side.
 """
 
 import os
@@ -23,13 +24,21 @@ from sciformer.data import (
     dates,
     mnist,
     random_affine,
+    repeated_blocks,
     reversals,
     shakespeare,
     text_batches,
     token_rows,
 )
 from sciformer.functional import InputError
-from sciformer.models import CharTransformer, ImageTransformer, MaskedImageModel, Transformer, random_visible
+from sciformer.models import (
+    AttentionOnly,
+    CharTransformer,
+    ImageTransformer,
+    MaskedImageModel,
+    Transformer,
+    random_visible,
+)
 from sciformer.positions import POSITIONS, NoPositions
 from sciformer.scores import SCORES, NormalizedScore, RotaryScore, ScoreRecipe
 from sciformer.training import Batch, TrainConfig
@@ -437,6 +446,45 @@ class SequenceSetting:
             texts, answers = dates(self.examples, seed=seed)
         source, target = (tokens.to(device) for tokens in self.tokens(texts, answers))
         return batches(source, target[:, :-1], target[:, 1:], batch_size=self.batch_size, seed=seed)
+
+
+@dataclass(frozen=True)
+class InductionSetting:
+    """One model of attention alone on sequences that repeat a block of tokens: model and training.
+
+    Args:
+        length: tokens that the model reads.
+        shortest, longest: the period of a sequence.
+        examples: how many different sequences are drawn for training.
+    """
+
+    length: int
+    vocab_size: int
+    shortest: int
+    longest: int
+    embed_dim: int
+    num_heads: int
+    num_layers: int
+    batch_size: int
+    examples: int
+    train: TrainConfig
+    score: str = "dot"
+    score_options: dict[str, Any] = field(default_factory=dict)
+
+    def model(self) -> AttentionOnly:
+        """A fresh model, random as torch's global generator has it."""
+        score = score_recipe(self.score, self.score_options)
+        return AttentionOnly(self.vocab_size, self.length, self.embed_dim, self.num_heads, self.num_layers, score=score)
+
+    def sequences(self, count: int, seed: int) -> tuple[Tensor, Tensor]:
+        """Sequences with one token more than the model reads, and their periods."""
+        sizes = {name: getattr(self, name) for name in ("vocab_size", "shortest", "longest")}
+        return repeated_blocks(count, seed=seed, length=self.length + 1, **sizes)
+
+    def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
+        """Endless shuffled batches: sequences but for their last token, and but for their first."""
+        tokens = self.sequences(self.examples, seed)[0].to(device)
+        return batches(tokens[:, :-1], tokens[:, 1:], batch_size=self.batch_size, seed=seed)
 
 
 def score_recipe(score: str | ScoreRecipe, options: Mapping[str, Any]) -> ScoreRecipe:

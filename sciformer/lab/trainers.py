@@ -12,9 +12,17 @@ from torch import Tensor, nn
 
 from sciformer.data import dates, mnist, reversals, shakespeare
 from sciformer.lab.measuring import median_seconds_in_turns, peak_bytes
-from sciformer.lab.metrics import accuracy, agreement, attention_distance, probe_accuracy
+from sciformer.lab.metrics import (
+    accuracy,
+    agreement,
+    attention_distance,
+    prefix_matching_score,
+    previous_token_score,
+    probe_accuracy,
+)
 from sciformer.lab.settings import (
     ImageSetting,
+    InductionSetting,
     LanguageSetting,
     MaskedImageSetting,
     PixelSetting,
@@ -312,6 +320,54 @@ def train_sequences(
     stream = setting.training_batches(seed, device)
     history = _fit(setting, seed, model, stream, loss, look, checkpoint=checkpoint, progress=progress)
     return Run(seed, model, history, {name: exact_match(model, setting, *test) for name, test in tests.items()})
+
+
+@torch.no_grad()
+def induction(model: nn.Module, tokens: Tensor, period: Tensor) -> tuple[float, Tensor, Tensor]:
+    """How well a model goes on with blocks that it has seen once, and where its heads look.
+
+    Args:
+        tokens: sequences that repeat a block, (B, L + 1); the last token is an answer alone.
+        period: of each sequence, (B,).
+
+    Returns:
+        The share of right answers where the read token has stood in the sequence before, from 0 to 1; the
+        previous-token scores and the prefix-matching scores of all heads, (layers, H) each.
+    """
+    network: Any = model
+    inputs, targets = tokens[:, :-1], tokens[:, 1:]
+    repeats = torch.arange(inputs.shape[1], device=tokens.device) >= period[:, None]  # (B, L)
+    maps = network.attention_weights(inputs)
+    right = (network(inputs).argmax(dim=-1) == targets)[repeats].float().mean().item()
+    matching = torch.stack([prefix_matching_score(weights, period) for weights in maps])
+    return right, torch.stack([previous_token_score(weights) for weights in maps]), matching
+
+
+def train_induction(
+    setting: InductionSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: bool = True,
+    looks: int = 20,
+) -> Run:
+    """Train once; then see, on 500 other sequences, whether it copies, and which heads look where.
+
+    "prefix-matching score" is that of the head that has the highest one.
+    """
+    torch.manual_seed(seed)
+    model = setting.model().to(device)
+    tokens, period = (x.to(device) for x in setting.sequences(500, TEST_SEED))
+    look = now_and_then(
+        "accuracy on repeats", lambda model: induction(model, tokens, period)[0], setting.train.steps, looks
+    )
+    stream = setting.training_batches(seed, device)
+    history = _fit(setting, seed, model, stream, next_token_loss, look, checkpoint=checkpoint, progress=progress)
+    right, previous, matching = induction(model.eval(), tokens, period)
+    metrics = {"accuracy on repeats": right, "prefix-matching score": matching.max().item()}
+    details = {"previous-token score": previous.tolist(), "prefix-matching score": matching.tolist()}
+    return Run(seed, model, history, metrics, details)
 
 
 def step_cost(

@@ -1,5 +1,6 @@
 """Whole models, which take scores and positions as recipes and pass options on to their blocks; and decoding."""
 
+from sciformer.models.attention_only import AttentionOnly
 from sciformer.models.decoding import sample
 from sciformer.models.encoder_decoder import Transformer
 from sciformer.models.image import Classifier, ImageToSequence, ImageTransformer
@@ -7,6 +8,7 @@ from sciformer.models.language import CharTransformer
 from sciformer.models.masked_image import MaskedImageModel, random_visible
 
 __all__ = [
+    "AttentionOnly",
     "CharTransformer",
     "Classifier",
     "ImageToSequence",

@@ -161,6 +161,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     SEARCHED: (VALIDATION,),
     "masked-images": ("probe accuracy", "probe accuracy untrained", "probe accuracy of pixels"),
     "reversal": (MATCH, f"{MATCH} at ten times the length"),
+    "induction": ("accuracy on repeats", "prefix-matching score"),
     "dates": (MATCH, f"{MATCH} on new forms", f"{MATCH} on new days and forms"),
 }
 

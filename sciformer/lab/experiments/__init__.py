@@ -29,6 +29,7 @@ from sciformer.lab.experiments.sequences import (
     CELL_START,
     DATES,
     ENERGY_WELLS_TEXT,
+    INDUCTION,
     REVERSAL,
     SHAKESPEARE,
     SHAKESPEARE_CELL,
@@ -41,6 +42,7 @@ from sciformer.lab.trainers import (
     train_and_weigh,
     train_growing_pixels,
     train_image_transformer,
+    train_induction,
     train_language,
     train_lengths,
     train_masked_images,
@@ -61,6 +63,7 @@ __all__ = [
     "ENERGY_WELLS",
     "ENERGY_WELLS_TEXT",
     "EXPERIMENTS",
+    "INDUCTION",
     "MASKED_IMAGES",
     "MNIST_784",
     "MNIST_784_PUBLISHED",
@@ -156,6 +159,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "search-claims": Experiment(SEARCH_CLAIMS, train_to_choose, seeds=UP_TO_A_MINUTE),
     "reversal": Experiment(REVERSAL, train_sequences, seeds=UP_TO_A_MINUTE),
     "dates": Experiment(DATES, train_sequences, seeds=LONGER),
+    "induction": Experiment(INDUCTION, train_induction, seeds=UP_TO_A_MINUTE),
     "bake-off-patches": Experiment(
         BAKE_OFF_PATCHES, partial(train_and_weigh, train_image_transformer), seeds=UP_TO_A_MINUTE
     ),

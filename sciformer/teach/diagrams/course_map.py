@@ -12,12 +12,12 @@ NAMES = (
     "welcome", "weighted\nsums", "scaled dot\nproduct", "multi-head", "positions", "transformer\nblock",
     "image\ntransformer", "distance\nbias", "character\nmodel", "additive\nattention", "energy\nwells",
     "encoder and\ndecoder", "masked\nimages", "time\nseries", "random\nsearch", "fast\nattention", "bake-off",
-    "your own\nscore",
+    "your own\nscore", "heads\nthat copy",
 )  # fmt: skip
 #: The notebooks that each one needs, as its head says.
 NEEDS: Mapping[int, set[int]] = {
     1: {0}, 2: {1}, 3: {2}, 4: {3}, 5: {3}, 6: {5}, 7: {4, 6}, 8: {5, 7}, 9: {3, 8}, 10: {6, 8}, 11: {5, 8}, 12: {6},
-    13: {3, 4}, 14: {6}, 15: {7, 9}, 16: {6, 7, 8, 9, 10}, 17: {3, 6, 8},
+    13: {3, 4}, 14: {6}, 15: {7, 9}, 16: {6, 7, 8, 9, 10}, 17: {3, 6, 8}, 18: {4, 8, 9},
 }  # fmt: skip
 #: The parts of the course, each with its colour and the number of its first notebook.
 PARTS = {
@@ -26,11 +26,12 @@ PARTS = {
     "other ways to compare": ("weight", 9),
     "other shapes of the task": ("key", 11),
     "measured, searched, made fast": ("output", 14),
+    "taken apart": ("quiet", 18),
 }
 #: Column and row of each notebook's box, counted from the upper left corner.
 _PLACES = (
     (0, 0), (1, 0), (2, 0), (3, 0), (4, 0), (3, 1), (4, 1), (5, 1), (6, 1), (6, 2), (5, 2), (6, 0), (4, 2), (5, 0),
-    (3, 2), (7, 2), (6, 3), (7, 1),
+    (3, 2), (7, 2), (6, 3), (7, 1), (7, 3),
 )  # fmt: skip
 
 

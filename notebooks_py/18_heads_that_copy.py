@@ -1,0 +1,607 @@
+# %% [markdown]
+# # 18 Heads that copy
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/18_heads_that_copy.ipynb)
+#
+# ← [17 A score of your own](17_your_own_score.ipynb) · [the map of the course](00_welcome.ipynb)
+#
+# You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart **18**
+#
+# Needs: notebooks 04, 08 and 09 · runs in about 60 s on two CPU cores · about 1½ hours of study
+
+# %% [markdown]
+# Write to a chat program: *In my village a blick is a small boat. We went fishing in our b…* It goes on with *blick*, a word that it has
+# never been trained on. None of its weights changed while you typed. **How can a frozen model learn from its prompt?**
+#
+# In 2020 [Brown and colleagues](https://arxiv.org/abs/2005.14165) showed that GPT-3 picks up new tasks from a few examples in its prompt, and
+# called this **[in-context learning](../docs/glossary.md#i)**. In 2021 [Elhage and
+# colleagues](https://transformer-circuits.pub/2021/framework/index.html) took transformers with attention alone apart, and found two heads that
+# work together: the first notes, at every token, which token stood before it, and the second uses these notes to find what came next the last
+# time. In 2022 [Olsson and colleagues](https://arxiv.org/abs/2209.11895) followed such pairs through the training of many models, where they
+# appear at the moment at which the models suddenly become better at using their context.
+#
+# After this notebook you can
+#
+# - train a model of attention alone, and see its loss drop when the two kinds of heads form;
+# - recognise these heads by their maps and by two scores;
+# - show that they cause what they are believed to cause, with hooks of a few lines;
+# - say why one layer is not enough, and which scores can never form such heads.
+
+# %%
+# Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.
+import importlib.util
+import os
+import subprocess
+import sys
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # before torch: threads that wait leave their core to others
+if importlib.util.find_spec("sciformer") is None:
+    address = "sciformer @ git+https://github.com/sciformer/sciformer"
+    subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])
+
+# %%
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from sciformer import AttentionOnly as PackageAttentionOnly
+from sciformer import DotProductScore, LearnedPositions, MultiHeadAttention, SeparableAdditiveScore
+from sciformer import check, course, metrics, plotting, records, trained
+from sciformer.data import repeated_blocks, shakespeare
+from sciformer.teach.diagrams.circuits import two_heads
+
+torch.manual_seed(0)
+device = "cuda" if torch.cuda.is_available() else "cpu"
+
+# %% [markdown]
+# **Predict**, and write your answers down. Each is settled below, beside a measured number.
+#
+# 1. A model reads random tokens, then the same tokens again. It has two layers of attention and nothing else. Does its loss fall steadily in
+#    training, or at one moment?
+# 2. A model with one layer gets the same training. How often is it right on tokens that it could copy: always, half the time, or one time in ten?
+# 3. In notebook 09 the separable score was cheap, because its weights do not depend on the query. Can it do this task?
+#
+# ## Sequences that can only be copied
+#
+# We want a task on which nothing helps but the context. Each sequence is a block of 12 to 32 distinct random tokens, repeated until 65 tokens
+# are there. The length of the block is its **period**. Inside the first block nobody can know what comes next. From the second on, whoever has
+# kept the first block knows everything. No pair of tokens is more frequent than another, so there is nothing to memorise, and the period varies,
+# so that it does not help to look a fixed number of steps back.
+
+# %%
+V, L, E, H = 48, 64, 64, 4
+steps = {"quick": 400, "full": 2000}[course.profile()]
+train_set, _ = repeated_blocks(32 * steps, seed=0)  # (N, L + 1)
+test_set, period = repeated_blocks(500, seed=1_000_000)
+print("period", period[0].item(), "tokens", test_set[0, :40].tolist())
+
+# %%
+inputs, targets = test_set[:, :-1], test_set[:, 1:]  # (B, L) each
+again = torch.arange(L) >= period[:, None]  # (B, L): the token that is read has stood there before
+print(f"{again.float().mean():.0%} of the tokens can be copied; guessing is right one time in {V}")
+
+# %% [markdown]
+# ## The model
+#
+# How could attention solve this? Suppose that the model has just read *A*, and that *A B* stood somewhere before. It has to find the token that
+# came **after** the earlier *A*. But *B* knows nothing of having followed an *A*: attention compares what two tokens carry, and *B* carries *B*.
+# So it takes two steps, and two layers:
+
+# %%
+two_heads(["A", "B", "C", "D", "A"])
+plotting.show(
+    "Five tokens in three rows. In layer 1 every token looks at the one before it; in layer 2 the last A looks at the B"
+    " that carries a note saying that an A stood before it, and predicts B."
+)
+
+# %% [markdown]
+# In layer 1 a **[previous-token head](../docs/glossary.md#p)** lets every token look one step back and write down what it saw. In layer 2 an
+# **[induction head](../docs/glossary.md#i)** asks: *which token has written down that it stands behind an A?* It finds *B*, and hands *B* on as the
+# prediction. Elhage et al. call this **[composition](../docs/glossary.md#c)**: the keys of one head are made of the output of another.
+#
+# To see this and nothing else, we leave the feed-forward networks out, as Elhage et al. did. So a layer is small:
+
+# %%
+print(f"{sum(p.numel() for p in MultiHeadAttention(E, H).parameters()):,} parameters in the attention of a layer")
+print(f"{sum(p.numel() for p in LearnedPositions(E, L).parameters()):,} parameters in the positions")
+
+
+# %% [markdown]
+# ### Exercise 1 · middle · 10 minutes
+#
+# Build the model from parts that you have built before. Its attributes, in this order: `embedding`, an `nn.Embedding`; `positions`,
+# `LearnedPositions(embed_dim, max_length)`; `norms` and `attentions`, each an `nn.ModuleList` with one `nn.LayerNorm(embed_dim)` or one
+# `MultiHeadAttention(embed_dim, num_heads, score=score)` for each layer; `norm`, one more layer norm; `read_out`, an `nn.Linear` with bias to
+# the vocabulary. `forward` embeds the tokens and adds the positions (`positions(x)` returns the sum). Every layer then adds
+# $\text{attention}(\text{norm}(x))$ to $x$. Call attention with `is_causal=True` and with `need_weights=need_weights`; it returns its output and
+# its weights. Return two things: the logits `read_out(norm(x))`, (B, L, V), and a list of the weights, first layer first.
+
+# %%
+class AttentionOnly(nn.Module):
+    def __init__(self, vocab_size, max_length, embed_dim, num_heads, num_layers, score=DotProductScore):
+        super().__init__()
+        raise NotImplementedError  # six attributes
+
+    def forward(self, tokens, need_weights=False):  # (B, L), whole numbers
+        raise NotImplementedError  # (B, L, V), a list of (B, H, L, L)
+
+
+AttentionOnly = check.AttentionOnly.use(AttentionOnly)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# `__init__` makes six attributes, in the order of the list. Two of them are an `nn.ModuleList` with one entry for each layer.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `forward` has one loop: `for norm, attention in zip(self.norms, self.attentions)`. Attention returns a pair: add the first to x, and append
+# the second to a list.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# class AttentionOnly(nn.Module):
+#     def __init__(self, vocab_size, max_length, embed_dim, num_heads, num_layers, score=DotProductScore):
+#         super().__init__()
+#         self.embedding = nn.Embedding(vocab_size, embed_dim)
+#         self.positions = LearnedPositions(embed_dim, max_length)
+#         self.norms = nn.ModuleList(nn.LayerNorm(embed_dim) for _ in range(num_layers))
+#         self.attentions = nn.ModuleList(
+#             MultiHeadAttention(embed_dim, num_heads, score=score) for _ in range(num_layers)
+#         )
+#         self.norm = nn.LayerNorm(embed_dim)
+#         self.read_out = nn.Linear(embed_dim, vocab_size)
+#
+#     def forward(self, tokens, need_weights=False):  # (B, L), whole numbers
+#         x, maps = self.positions(self.embedding(tokens)), []  # (B, L, E)
+#         for norm, attention in zip(self.norms, self.attentions, strict=True):
+#             y, weights = attention(norm(x), is_causal=True, need_weights=need_weights)
+#             x = x + y
+#             maps.append(weights)
+#         return self.read_out(self.norm(x)), maps  # (B, L, V), a list of (B, H, L, L)
+# ```
+#
+# </details>
+
+# %% [markdown]
+# Is it the package's? Both get the same weights, in double precision.
+
+# %%
+package = PackageAttentionOnly(V, L, E, H, num_layers=2).double()
+mine = AttentionOnly(V, L, E, H, num_layers=2).double()
+print(mine.load_state_dict(package.state_dict()))
+logits, maps = mine(inputs[:8], need_weights=True)
+torch.testing.assert_close(logits, package(inputs[:8]))
+torch.testing.assert_close(maps, package.attention_weights(inputs[:8]))
+print("same: logits, and the weights of both layers")
+
+
+# %% [markdown]
+# ## Train it, and watch
+#
+# The embeddings start with a standard deviation of 0.02, as learned positions do; notebook 04 showed that otherwise one drowns the other. The
+# optimiser is AdamW (notebook 08) with a warm-up. In every step we keep two losses apart: on tokens that could be copied and on those that
+# stand in the first block.
+
+# %%
+def train(num_layers):
+    model = AttentionOnly(V, L, E, H, num_layers).to(device)
+    nn.init.normal_(model.embedding.weight, std=0.02)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.99))
+    losses = []
+    for step in range(steps):
+        batch = train_set[32 * step : 32 * step + 32].to(device)  # (B, L + 1)
+        optimizer.param_groups[0]["lr"] = 3e-3 * min(1, (step + 1) / 50)
+        loss = F.cross_entropy(model(batch[:, :-1])[0].mT, batch[:, 1:], reduction="none")  # (B, L)
+        optimizer.zero_grad()
+        loss.mean().backward()
+        optimizer.step()
+        losses.append([loss[:, :12].mean().item(), loss[:, 32:].mean().item()])  # before 12 nothing repeats, from 32 all
+    return model.cpu().requires_grad_(False), torch.tensor(losses)
+
+
+def share_right(model):
+    return (model(inputs)[0].argmax(dim=-1) == targets)[again].float().mean().item()
+
+
+# %% tags=["nbval-ignore-output"]
+torch.manual_seed(0)
+model, losses = train(num_layers=2)
+print(f"share of right answers on what can be copied: {share_right(model):.3f}")
+
+# %%
+parts = {"the first 12 tokens: nothing to copy": losses[:, 0].tolist(), "tokens 32 to 63: all can be copied": losses[:, 1].tolist()}
+plotting.curves(parts, smooth=5, ylabel="loss", title="two layers of attention").axhline(math.log(V), color="0.6", ls=":")
+plotting.show("The loss on the first tokens stays high. The loss on repeated tokens falls slowly, and then drops to nearly 0 at once.")
+course.verdict("two layers: share right on what can be copied", share_right(model), above=0.5)
+
+# %% [markdown]
+# Your first prediction: at one moment. The loss on repeated tokens sinks slowly at first, and then drops within some fifty steps. The loss on
+# the first tokens stays at $\log 48$, the dotted line, since nobody can know a random token. A drop of this kind is called a **phase change**;
+# Olsson et al. saw one in every model with two or more layers that they trained. Which heads came into being there?
+
+# %% [markdown]
+# ## Look at the maps
+#
+# One sequence of the test set, and the weights of the eight heads. A row is a query, a column a key.
+
+# %%
+maps = model(inputs, need_weights=True)[1]  # (B, H, L, L) for each layer
+one = int((period == 20).nonzero()[0])  # a sequence that repeats after 20 tokens
+plotting.heads(maps[0][one], titles=[f"layer 1, head {h}" for h in range(H)])
+plotting.show("Layer 1: in several heads a bright line runs just below the diagonal, where the previous token is.")
+
+# %%
+plotting.heads(maps[1][one], titles=[f"layer 2, head {h}" for h in range(H)])
+plotting.show("Layer 2: dark until the block repeats; then bright lines parallel to the diagonal, one period behind it.")
+
+
+# %% [markdown]
+# In layer 1 there is a bright band just below the diagonal: these heads look at the token before, and less at those before it. In layer 2 there
+# are lines parallel to the diagonal, and they begin where the block begins to repeat. They are 19 columns away from the diagonal, not 20: they
+# hit the token *after* the earlier copy.
+#
+# Pictures persuade easily. Let us turn both observations into numbers.
+#
+# ## A head that looks one token back
+#
+# ### Exercise 2 · easy · 4 minutes
+#
+# `previous_token_score(weights)` gets causal weights of shape (B, H, L, L), query before key, with L at least 2. It returns a tensor of shape (H,): for
+# each head, the mean weight of a query on the token just before it, over all queries but the first and over all sequences.
+
+# %%
+def previous_token_score(weights):  # (B, H, L, L)
+    raise NotImplementedError  # (H,)
+
+
+previous_token_score = check.previous_token_score.use(previous_token_score)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Row i of a map belongs to query i. In which column of that row does the token before it stand?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# `weights.diagonal(-1, dim1=-2, dim2=-1)` has shape (B, H, L − 1). Over which two axes is the mean?
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def previous_token_score(weights):  # (B, H, L, L)
+#     return weights.diagonal(-1, dim1=-2, dim2=-1).mean(dim=(0, 2))  # (H,)
+# ```
+#
+# </details>
+
+# %%
+torch.testing.assert_close(previous_token_score(maps[0]), metrics.previous_token_score(maps[0]))
+uniform = torch.ones(L, L).tril() / torch.arange(1, L + 1)[:, None]  # a head that looks at all tokens alike
+uniform = uniform.expand(len(period), 1, L, L)  # (B, 1, L, L)
+lookback = torch.stack([previous_token_score(weights) for weights in maps])  # (layers, H)
+plotting.heatmap(lookback, rows=["layer 1", "layer 2"], columns=[f"head {h}" for h in range(H)], title="previous-token score", xlabel="", ylabel="")
+plotting.show("A table of eight scores: those of layer 1 are bright, those of layer 2 dark.")
+ratio = lookback[0].max() / previous_token_score(uniform)[0]
+course.verdict("layer 1, highest previous-token score over that of uniform weights", ratio.item(), above=2)
+
+
+# %% [markdown]
+# ## A head that looks behind the last copy
+#
+# ### Exercise 3 · hard · 12 minutes
+#
+# In a sequence of period p, the token at position $i \ge p$ stood at $i - p$ before, and $i - p + 1$ is the position of the token that followed it there.
+# `prefix_matching_score(weights, period)` gets weights of shape (B, H, L, L) and the periods, whole numbers of shape (B,), each from 1 to L − 1.
+# It returns a tensor of shape (H,): for each head the mean weight of query $i$ on key $i - p + 1$, over all queries $i = p, \dots, L - 1$ of all
+# sequences. Every query counts alike: a sequence with more repeated tokens counts more.
+
+# %%
+def prefix_matching_score(weights, period):  # (B, H, L, L), (B,)
+    raise NotImplementedError  # (H,)
+
+
+prefix_matching_score = check.prefix_matching_score.use(prefix_matching_score)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Take one sequence and one query i. Its token stood at i − p before. Which token followed it there?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Two loops, over the sequences and over i from p to L − 1, collect `weights[b, :, i, i - p + 1]`, a number for each head. `torch.stack` them
+# all, and take one mean.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def prefix_matching_score(weights, period):  # (B, H, L, L), (B,)
+#     found = []
+#     for of_one, p in zip(weights, period.tolist(), strict=True):
+#         for i in range(p, weights.shape[-1]):
+#             found.append(of_one[:, i, i - p + 1])  # (H,)
+#     return torch.stack(found).mean(dim=0)  # (H,)
+# ```
+#
+# </details>
+
+# %%
+matching = torch.stack([prefix_matching_score(weights, period) for weights in maps])  # (layers, H)
+torch.testing.assert_close(matching[1], metrics.prefix_matching_score(maps[1], period))
+plotting.heatmap(matching, rows=["layer 1", "layer 2"], columns=[f"head {h}" for h in range(H)], title="prefix-matching score", xlabel="", ylabel="")
+plotting.show("A table of eight scores: those of layer 1 are nearly 0, those of layer 2 bright.")
+ratio = matching[1].max() / prefix_matching_score(uniform, period)[0]
+course.verdict("layer 2, highest prefix-matching score over that of uniform weights", ratio.item(), above=10)
+
+
+# %% [markdown]
+# Olsson et al. call this **[prefix matching](../docs/glossary.md#p)**. The score is a lower bound: where a block stands there more than twice, a
+# head may share its weight among several copies, and we count the last one only.
+#
+# ### Does it copy?
+#
+# Looking at *B* is half of the work. The other half is to raise the logit of *B*. What a head adds to the logits when it looks at a token is a
+# product of matrices: embedding, values, output projection, read-out. We compute it for all 48 tokens (leaving out what the norms divide by, and
+# what layer 1 adds) and ask how often a token raises its own logit most.
+
+# %%
+def copying(head):
+    attention, features = model.attentions[1], slice(head * E // H, (head + 1) * E // H)
+    x = model.norms[1](model.embedding.weight)  # (V, E)
+    written = x @ attention.v_proj.weight[features].T @ attention.out_proj.weight[:, features].T  # (V, E)
+    raised = (written * model.norm.weight) @ model.read_out.weight.T  # (V, V)
+    return (raised.argmax(dim=-1) == torch.arange(V)).float().mean().item()
+
+
+shares = torch.tensor([copying(head) for head in range(H)])
+course.verdict(f"layer 2, mean share of tokens that raise their own logit most, times {V}", V * shares.mean().item(), above=10)
+
+
+# %% [markdown]
+# By chance the share would be 1 in 48, and the number above 1. So the heads of layer 2 match prefixes, and they copy: they are induction heads.
+#
+# ## Do they cause it?
+#
+# A head that looks the right way might still not matter. The test is to take it away. A **[hook](../docs/glossary.md#h)** is a function that torch
+# calls on what goes into or comes out of a module, and it may change it. In our attention the outputs of all heads stand side by side in front
+# of `out_proj`. Three lines replace those of one head by their mean over all sequences and positions, so that the head says nothing any more
+# about the sequence that is read. This is **[ablation](../docs/glossary.md#a)**.
+
+# %%
+def silence(layer, heads):
+    def hook(module, arguments):
+        x = arguments[0].unflatten(-1, (H, -1)).clone()  # (B, L, H, D)
+        x[:, :, heads] = x[:, :, heads].mean(dim=(0, 1))
+        return (x.flatten(-2),)
+
+    return model.attentions[layer].out_proj.register_forward_pre_hook(hook)
+
+
+# %% tags=["nbval-ignore-output"]
+order = lookback[0].argsort(descending=True).tolist()  # heads of layer 1, the strongest first
+silenced = {"none": share_right(model)}
+for layer in (0, 1):
+    for heads in ([order[0]], order[:2], [0, 1, 2, 3]):
+        handle = silence(layer, heads)
+        silenced[f"layer {layer + 1}: {', '.join(map(str, sorted(heads)))}"] = share_right(model)
+        handle.remove()
+print("\n".join(f"{name:22} {share:.3f}" for name, share in silenced.items()))
+
+# %%
+plotting.bars(torch.tensor(list(silenced.values())), [name.replace(": ", "\n") for name in silenced], title="which heads are silenced", xlabel="", ylabel="share right", top=1.1)
+plotting.show("Bars: high without ablation, lower the more heads of a layer are silenced, near 0 without any of a layer.")
+for layer in (1, 2):
+    course.verdict(f"share right without the heads of layer {layer}", silenced[f"layer {layer}: 0, 1, 2, 3"], below=0.25)
+
+
+# %% [markdown]
+# Both layers are needed. A single head is not: the heads of a layer share the work, so that the others make up for most of what one of them did.
+# Whoever silences one head and sees little change has not shown that the head does nothing.
+#
+# ### Along which path?
+#
+# The story says more than *both are needed*. It says that layer 1 speaks to layer 2 through the **keys**: each key must say what stood before it.
+# We can test that alone. Run the model with the two strongest heads of layer 1 silenced, and keep what then enters the projection to the
+# queries, to the keys or to the values of layer 2. Then run the intact model, and put the kept tensor in at that one place. This is **[path
+# patching](../docs/glossary.md#p)**.
+
+# %%
+def patch(name, heads):
+    projection, kept = getattr(model.attentions[1], name), []
+    handles = [silence(0, heads), projection.register_forward_pre_hook(lambda module, x: kept.append(x[0]))]
+    model(inputs)
+    for handle in handles:
+        handle.remove()
+    handle = projection.register_forward_pre_hook(lambda module, x: (kept[0],))
+    share = share_right(model)
+    handle.remove()
+    return share
+
+
+# %% tags=["nbval-ignore-output"]
+paths = {name: silenced["none"] - patch(name, order[:2]) for name in ("q_proj", "k_proj", "v_proj")}
+print("share right that is lost through", {name: round(lost, 3) for name, lost in paths.items()})
+
+# %%
+course.verdict("lost through the keys minus lost through queries or values", paths["k_proj"] - max(paths["q_proj"], paths["v_proj"]), above=0)
+
+# %% [markdown]
+# In this model most of it is lost through the keys, as the story says. Libraries such as
+# [TransformerLens](https://transformerlensorg.github.io/TransformerLens/) give every such place in more than fifty published models a name, so that the same
+# hooks work in all of them.
+#
+# ## One layer is not enough
+#
+# The same training, the same number of steps, one layer:
+
+# %% tags=["nbval-ignore-output"]
+torch.manual_seed(0)
+single, losses_of_one = train(num_layers=1)
+print(f"share of right answers: two layers {share_right(model):.3f}, one layer {share_right(single):.3f}")
+
+# %%
+parts = {"two layers": losses[:, 1].tolist(), "one layer": losses_of_one[:, 1].tolist()}
+plotting.curves(parts, smooth=5, ylabel="loss on repeated tokens", title="the same batches, the same steps")
+plotting.show("The curve of two layers drops to nearly 0; that of one layer only sinks slowly.")
+record = records.load_record("induction", "quick")
+for arm in ("dot", "one layer"):
+    print(records.describe_record("induction", "accuracy on repeats", "quick", arm=arm))
+
+
+# %% [markdown]
+# One training is one training. The record holds five seeds of each, and 600 steps. We compare seed by seed, as in notebook 16: the mean of the
+# differences, and its 95 % confidence interval by Student's t (2.776 for five seeds).
+
+# %%
+def interval(differences):
+    x = torch.tensor(differences, dtype=torch.float64)
+    half = 2.776 * x.std() / math.sqrt(len(x))
+    return (x.mean() - half).item(), (x.mean() + half).item()
+
+
+right = {arm: records.recorded_metric(record, "accuracy on repeats", arm) for arm in record["arms"]}
+low, high = interval([two - one for two, one in zip(right["dot"], right["one layer"], strict=True)])
+print(f"share right, two layers minus one: 95 % interval {low:.3f} to {high:.3f}")
+course.verdict("two layers minus one, lower end of the interval", low, above=0)
+course.verdict("share right with one layer, the best of five seeds", max(right["one layer"]), below=0.25)
+
+
+# %% [markdown]
+# Your second prediction: one time in ten. The head of a single layer has keys that are made of tokens and positions alone. The key of *B* cannot
+# say that an *A* stood before it, so that no query can ask for this. What is left are tricks that gain a little, such as to prefer tokens that
+# have occurred.
+#
+# ## Which scores can do it?
+#
+# An induction head has to let its weights depend on the query: after *A* it looks elsewhere than after *C*. The weights of separable additive
+# attention do not depend on the query (notebook 09), and this gives a limit that no training can lift. Let the weights be
+# $w_{ij} = a_j / \sum_{k \le i} a_k$, and take the $p$ queries in a row that belong to one block, from position $T$ on. Their $p$ targets are $p$
+# different keys, all before $T + 1$. So
+#
+# $$\sum_{i=T}^{T+p-1} w_{i,\,i-p+1} \;\le\; \frac{\sum_{\text{targets}} a_j}{\sum_{k \le T} a_k} \;\le\; 1.$$
+#
+# The $L - p$ queries of a sequence are at most $\lceil (L-p)/p \rceil$ such blocks. The sum of these, divided by the number of all queries, is
+# the highest prefix-matching score that any head can have whose weights do not depend on the query.
+
+# %%
+def ceiling(period, length):
+    return (((length - period) / period).ceil().sum() / (length - period).sum()).item()
+
+
+most = ceiling(period, L)
+separable = SeparableAdditiveScore(H, E // H).double()
+scores = separable(*torch.randn(2, 1, H, L, E // H, dtype=torch.float64).mul(3)).masked_fill(torch.ones(L, L).triu(1).bool(), -torch.inf)
+drawn = prefix_matching_score(scores.softmax(dim=-1).expand(len(period), -1, -1, -1), period)
+print(f"at most {most:.3f}, whatever the query-free weights")
+course.verdict("random separable heads: highest prefix-matching score", drawn.max().item(), below=most)
+
+# %% [markdown]
+# The record has models of two layers with several scores, all trained alike. Which of them form induction heads?
+
+# %%
+heads_of = {arm: records.recorded_metric(record, "prefix-matching score", arm) for arm in record["arms"]}
+plotting.seeds({arm.replace("_", "\n").replace(" ", "\n"): values for arm, values in heads_of.items()}, lines={"ceiling without the query": most}, title="the best head of each model", ylabel="prefix-matching score")
+plotting.show("Prefix-matching scores of five seeds each: dot product and distance far above the ceiling, separable below it.")
+for arm in right:
+    print(f"{arm:14} share right {sum(right[arm]) / 5:.3f}, prefix matching {min(heads_of[arm]):.3f} to {max(heads_of[arm]):.3f}")
+
+# %%
+for arm in ("distance", "separable"):
+    low, high = interval([ours - dot for ours, dot in zip(right[arm], right["dot"], strict=True)])
+    print(f"share right, {arm} minus dot: 95 % interval {low:+.3f} to {high:+.3f}")
+course.verdict("separable minus dot: upper end of the interval", high, below=0)
+course.verdict("distance: lowest prefix-matching score", min(heads_of["distance"]), above=most)
+course.verdict("separable: highest prefix-matching score", max(heads_of["separable"]), below=most)
+
+# %% [markdown]
+# Your third prediction: no. The separable score stays below the ceiling in all five seeds. It learns something, since it is right more often
+# than one layer, but it learns it without induction heads; what it does instead we did not find out. The dot product and the distance-biased
+# score form induction heads in every seed.
+#
+# Two results are less tidy. The Gaussian energy well forms such heads in four of five seeds; the fifth has not got there after 600 steps. And
+# Bahdanau's additive score, whose weights *do* depend on the query, is right on a third of the tokens only, and its best heads lie near the
+# ceiling. The ceiling does not bind it, so this says no more than that 600 steps, at a learning rate that was chosen for the dot product, were
+# not enough.
+#
+# ## In a model that was not trained for this
+#
+# Did the character model of notebook 08 form such heads by itself? `trained.load("writer")` has five layers of five heads and has read two million
+# characters. We take passages of the validation text, of 20 to 60 characters, and repeat them until 129 are there.
+
+# %%
+writer, text = trained.load("writer").requires_grad_(False), shakespeare("val")[0]
+draw = torch.Generator().manual_seed(0)
+spans = torch.randint(20, 61, (60,), generator=draw)
+starts = torch.randint(len(text) - 60, (60,), generator=draw)
+passages = torch.stack([text[s + torch.arange(129) % p] for s, p in zip(starts, spans, strict=True)])  # (60, 129)
+maps_of_writer = writer.attention_weights(passages[:, :-1])
+found = torch.stack([prefix_matching_score(weights, spans) for weights in maps_of_writer])  # (5, 5)
+course.verdict("writer: highest prefix-matching score", found.max().item(), below=ceiling(spans, 128))
+
+# %%
+loss = F.cross_entropy(writer(passages[:, :-1]).mT, passages[:, 1:], reduction="none")  # (60, 128)
+position = torch.arange(128)
+once = torch.stack([row[: p - 1].mean() for row, p in zip(loss, spans, strict=True)])
+twice = torch.stack([row[p:].mean() for row, p in zip(loss, spans, strict=True)])
+gain = (once - twice).double()
+high = gain.mean() + 2.0 * gain.std() / math.sqrt(60)  # Student's t for 60 passages
+print(f"loss when read for the first time {once.mean():.2f}, when read again {twice.mean():.2f}")
+course.verdict("gain by having read the passage before, upper end of the interval", high.item(), below=0)
+
+# %% [markdown]
+# No head of the writer is above the ceiling, and having read a passage before does not help it at all: it does a little worse, since the text
+# jumps back to its beginning in the middle of a word. So we found no induction heads there. Our test looks for the last copy of a single
+# character, and in a play every letter has many copies; but a model that copied in any other way would have gained from the repetition. Why
+# it has none we did not measure. It is small and was trained for minutes; its token shift also hands each layer the characters before.
+
+# %% [markdown]
+# ## Today
+#
+# - **GPT-2** has induction heads: [Wang et al. 2022](https://arxiv.org/abs/2211.00593) found them at work when it finds out who gave what to whom.
+# - **Models from two layers to 13 billion parameters** show the drop and the heads, early in training
+#   ([Olsson et al. 2022](https://arxiv.org/abs/2209.11895)).
+# - **Mamba** ([Gu and Dao 2023](https://arxiv.org/abs/2312.00752)) uses an induction task to show what a state of fixed size can learn when
+#   its input decides what it keeps.
+# - **H3** ([Fu et al. 2022](https://arxiv.org/abs/2212.14052)) added a shift to a state-space model, so that it can do what a previous-token head does.
+# - **Token shift**, rung 5 of notebook 08, hands every layer the token before, which is the work of the first of the two heads.
+#
+# ## Takeaways
+#
+# - A frozen model can learn from its prompt, if one head notes what stood before and another looks it up.
+# - In our training both kinds appeared at one moment, at which the loss dropped.
+# - A map is an observation, a score is a measurement, ablation and path patching are experiments.
+# - One layer did not do it in any of five trainings, and weights that do not depend on the query cannot.
+#
+# ## Check yourself
+#
+# 1. Why can a head of the first layer not be an induction head?
+# 2. You silence one head, and nothing changes. What have you shown?
+# 3. All periods are 20. Which simple head solves the task in a model with one layer?
+#
+# <details><summary>Answers</summary>
+#
+# 1. Its keys are made of tokens and positions. The key of *B* does not say that an *A* stood before it.
+# 2. That the model can do without this head. Others may have taken over its work: silence them together.
+# 3. One that looks 19 tokens back and copies, whatever stands there. It needs positions alone.
+#
+# </details>
+#
+# **To read**
+#
+# - [Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html), "Two-Layer Attention-Only Transformers": composition through
+#   queries, keys and values, and the induction heads of a model that was trained on text.
+# - [Olsson et al. 2022](https://arxiv.org/abs/2209.11895), arguments 1 to 3: the drop, and what happens when it is moved to another time.
+# - [Brown et al. 2020](https://arxiv.org/abs/2005.14165), figure 1.2: how much examples in a prompt help models of different sizes.
+#
+# **Next**: your own circuit. Take one of the models that you have trained in this course, choose a thing that it does well, and find the heads
+# that do it: first by looking, then by a score, and in the end by taking them away.
