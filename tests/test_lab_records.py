@@ -110,7 +110,7 @@ def test_what_has_finished_outlives_a_run_that_fails(tmp_path, monkeypatch, tiny
     assert {file.name for file in kept.iterdir()} == {f"{a}, seed 0.json" for a in tiny_pixels if a != "learned"}
     assert load_record("mnist-pixels", "quick", tmp_path) is None
     monkeypatch.setattr(records, "results_folder", lambda: tmp_path)
-    assert cli.record_state("mnist-pixels", "quick") == "not recorded yet, 4 of 15 runs"
+    assert cli.record_state("mnist-pixels", "quick") == f"not recorded yet, 4 of {5 * whole.seeds} runs"
 
     trained = []
 
@@ -155,9 +155,9 @@ def test_a_run_that_is_broken_off_goes_on_where_it_was_saved_but_not_from_other_
     for commit in ("one", "one", "other"):
         monkeypatch.setattr(records, "_commit", lambda commit=commit: commit)
         with pytest.raises(records.UnfinishedRecord, match="power cut"):
-            record("mnist-784", "long", steps=2, out=tmp_path)
+            record("mnist-784", "long", seeds=1, steps=2, out=tmp_path)
     power = True
-    record("mnist-784", "long", steps=2, out=tmp_path)
+    record("mnist-784", "long", seeds=1, steps=2, out=tmp_path)
     assert found == [[False, False], [True, True], [False, False], [True, True]]
     assert [file.name for file in tmp_path.iterdir()] == ["mnist-784.long.json"]
     (resumed,) = load_record("mnist-784", "long", tmp_path)["runs"]

@@ -122,22 +122,22 @@ _DISTANCE_SCORES_FAULTS = (
     ),
     Fault(
         "one slope for all heads",
-        "All heads use the slope of head 0. Head h has its own, strength[h].",
+        "All heads use the price of head 0. Head h has its own, strength[h].",
         slope=lambda strength: strength[:1].expand_as(strength),
     ),
     Fault(
         "absolute slopes",
-        "The slopes lose their sign. A negative one means that the head favours what is far.",
+        "The prices lose their sign. A negative one means that the head favours what is far.",
         slope=lambda strength: strength.abs(),
     ),
     Fault(
         "along the keys",
-        "Broadcasting begins at the last axis, so the slopes land on the keys. Shape (H, 1, 1) meets the heads.",
+        "Broadcasting begins at the last axis, so the prices land on the keys. Shape (H, 1, 1) meets the heads.",
         align=lambda strength: strength,
     ),
     Fault(
         "along the queries",
-        "The slopes run along the queries, as those of shape (H, 1) do. Shape (H, 1, 1) meets the heads.",
+        "The prices run along the queries, as those of shape (H, 1) do. Shape (H, 1, 1) meets the heads.",
         align=lambda strength: strength[:, None],
     ),
     Fault(
@@ -364,53 +364,53 @@ _TWO_SIDED_SCORE_FAULTS = (
     ),
     Fault(
         "one pair for all heads",
-        "All heads share two slopes. Each head should have its own pair: shape (num_heads, 2).",
+        "All heads share two prices. Each head should have its own pair: shape (num_heads, 2).",
         see=_CLASS,
         shape=lambda num_heads: (2,),
         slopes=lambda strength: (strength[:1], strength[1:]),
     ),
     Fault(
         "one slope for both sides",
-        "Each head has one slope, and treats left and right alike. It needs two: shape (num_heads, 2).",
+        "Each head has one price, and treats left and right alike. It needs two: shape (num_heads, 2).",
         shape=lambda num_heads: (num_heads,),
         slopes=lambda strength: (strength, strength),
     ),
     Fault(
         "second slope unused",
-        "The left slope serves both sides. Keys with j > i have a slope of their own, strength[:, 1].",
+        "The left price serves both sides. Keys with j > i have a price of their own, strength[:, 1].",
         slopes=lambda strength: (strength[:, 0], strength[:, 0]),
     ),
     Fault(
         "one head's slopes for all",
-        "All heads use the slopes of head 0. Head h has its own, strength[h].",
+        "All heads use the prices of head 0. Head h has its own, strength[h].",
         see=_CLASS,
         slopes=lambda strength: (strength[:1, 0], strength[:1, 1]),
     ),
     Fault(
         "both slopes on both sides",
-        "Each side pays both slopes. Steps to the left cost strength[:, 0], steps to the right strength[:, 1].",
+        "Each side pays both prices. Steps to the left cost strength[:, 0], steps to the right strength[:, 1].",
         slopes=lambda strength: (strength.sum(dim=-1), strength.sum(dim=-1)),
     ),
     Fault(
         "slopes averaged",
-        "Both sides pay the mean of the two slopes, which makes left and right alike again.",
+        "Both sides pay the mean of the two prices, which makes left and right alike again.",
         slopes=lambda strength: (strength.mean(dim=-1), strength.mean(dim=-1)),
     ),
     Fault(
         "absolute slopes",
-        "The slopes lose their sign. Training may turn one negative, so that its side favours what is far.",
-        see="Can λ learn to look far?",
+        "The prices lose their sign. Training may turn one negative, so that its side favours what is far.",
+        see="Optional: can a price learn to look far?",
         slopes=lambda strength: (strength[:, 0].abs(), strength[:, 1].abs()),
     ),
     Fault(
         "sides in front",
-        "Rows of `strength` are taken as sides, (2, H). They are heads: left slopes are strength[:, 0], right ones "
+        "Rows of `strength` are taken as sides, (2, H). They are heads: left prices are strength[:, 0], right ones "
         "strength[:, 1].",
         shape=lambda num_heads: (2, num_heads),
         slopes=lambda strength: (strength[0], strength[1]),
     ),
-    Fault("starts at 0", "The slopes start at 0. They are to start at 0.1.", see=_CLASS, start=0.0),
-    Fault("starts at 1", "The slopes start at 1. They are to start at 0.1.", see=_CLASS, start=1.0),
+    Fault("starts at 0", "The prices start at 0. They are to start at 0.1.", see=_CLASS, start=0.0),
+    Fault("starts at 1", "The prices start at 1. They are to start at 0.1.", see=_CLASS, start=1.0),
     Fault(
         "left and right exchanged",
         "Left and right are exchanged: a key with j < i is to the left and takes strength[:, 0].",
@@ -429,12 +429,12 @@ _TWO_SIDED_SCORE_FAULTS = (
     ),
     Fault(
         "left only",
-        "Keys on the right cost nothing. They have a slope of their own, strength[:, 1].",
+        "Keys on the right cost nothing. They have a price of their own, strength[:, 1].",
         sides=lambda ahead: (-ahead.clamp(max=0), 0 * ahead),
     ),
     Fault(
         "right only",
-        "Keys on the left cost nothing. They have a slope of their own, strength[:, 0].",
+        "Keys on the left cost nothing. They have a price of their own, strength[:, 0].",
         sides=lambda ahead: (0 * ahead, ahead.clamp(min=0)),
     ),
     Fault(
@@ -463,14 +463,14 @@ _TWO_SIDED_SCORE_FAULTS = (
     ),
     Fault(
         "signed distance to the right",
-        "The slope is chosen for the side, but the distance keeps its sign: on the right i − j is negative, which "
+        "The price is chosen for the side, but the distance keeps its sign: on the right i − j is negative, which "
         "rewards distance. Take |i − j|.",
         see=_BREAK,
         sides=lambda ahead: (-ahead.clamp(max=0), -ahead.clamp(min=0)),
     ),
     Fault(
         "signed distance to the left",
-        "The slope is chosen for the side, but the distance keeps its sign: on the left j − i is negative, which "
+        "The price is chosen for the side, but the distance keeps its sign: on the left j − i is negative, which "
         "rewards distance. Take |i − j|.",
         see=_BREAK,
         sides=lambda ahead: (ahead.clamp(max=0), ahead.clamp(min=0)),
@@ -532,13 +532,13 @@ _TWO_SIDED_SCORE_FAULTS = (
     ),
     Fault(
         "along the keys",
-        "Broadcasting begins at the last axis, so the slopes land on the keys. Shape (H, 1, 1) meets the heads.",
+        "Broadcasting begins at the last axis, so the prices land on the keys. Shape (H, 1, 1) meets the heads.",
         see=_CLASS,
         align=lambda slope: slope,
     ),
     Fault(
         "along the queries",
-        "The slopes run along the queries, as those of shape (H, 1) do. Shape (H, 1, 1) meets the heads.",
+        "The prices run along the queries, as those of shape (H, 1) do. Shape (H, 1, 1) meets the heads.",
         see=_CLASS,
         align=lambda slope: slope[:, None],
     ),
@@ -617,7 +617,7 @@ _GRID_SCORES_FAULTS = (
     ),
     Fault(
         "rows before columns",
-        "The slopes are taken in the order above, below, left, right. It is left, right, above, below.",
+        "The prices are taken in the order above, below, left, right. It is left, right, above, below.",
         order=(2, 3, 0, 1),
     ),
     Fault(
@@ -640,12 +640,12 @@ _GRID_SCORES_FAULTS = (
     ),
     Fault(
         "columns only",
-        "Steps up and down cost nothing. Above and below have slopes of their own, strength[:, 2] and strength[:, 3].",
+        "Steps up and down cost nothing. Above and below have prices of their own, strength[:, 2] and strength[:, 3].",
         down=lambda row, column: torch.zeros_like(row - row[:, None]),
     ),
     Fault(
         "rows only",
-        "Steps to the left and right cost nothing. They have slopes of their own, strength[:, 0] and strength[:, 1].",
+        "Steps to the left and right cost nothing. They have prices of their own, strength[:, 0] and strength[:, 1].",
         right=lambda row, column: torch.zeros_like(column - column[:, None]),
     ),
     Fault(
@@ -655,24 +655,24 @@ _GRID_SCORES_FAULTS = (
     ),
     Fault(
         "both sides pay both",
-        "A step to the left costs both the left and the right slope, and so it is with above and below. Clamp at 0, so "
+        "A step to the left costs both the left and the right price, and so it is with above and below. Clamp at 0, so "
         "that a key lies on one side only.",
         part=lambda ahead: (ahead.abs(), ahead.abs()),
     ),
     Fault(
         "steps squared",
-        "The steps are squared. The penalty grows by the same slope with every step.",
+        "The steps are squared. The penalty grows by the same price with every step.",
         see=_BREAK,
         part=lambda ahead: ((-ahead).clamp(min=0) ** 2, ahead.clamp(min=0) ** 2),
     ),
     Fault(
         "one slope for all sides",
-        "All four sides cost strength[:, 0]. Each side has a slope of its own.",
+        "All four sides cost strength[:, 0]. Each side has a price of its own.",
         slopes=lambda strength: strength[:, :1].expand_as(strength),
     ),
     Fault(
         "one head's slopes for all",
-        "All heads use the slopes of head 0. Head h has its own, strength[h].",
+        "All heads use the prices of head 0. Head h has its own, strength[h].",
         slopes=lambda strength: strength[:1].expand_as(strength),
     ),
     Fault(
@@ -776,12 +776,12 @@ _WITH_TIME_FAULTS = (
     ),
     Fault(
         "λ forgotten",
-        "The slopes are missing: every head subtracts 1 for each unit of time, where it should be λ.",
+        "The prices are missing: every head subtracts 1 for each unit of time, where it should be λ.",
         slope=lambda strength: torch.ones_like(strength),
     ),
     Fault(
         "one slope for all heads",
-        "All heads use the first slope. Head h has strength[h].",
+        "All heads use the first price. Head h has strength[h].",
         slope=lambda strength: strength[:1].expand_as(strength),
     ),
     Fault(
@@ -920,7 +920,7 @@ EXERCISES = (
         hints=(
             "`right = column - column[:, None]` says how many columns a key lies to the right of a query, negative if "
             "it lies to the left. `right.clamp(min=0)` keeps the right side alone; what keeps the left one?",
-            "Stack the four sides, (4, L, L), in the order of the slopes. "
+            "Stack the four sides, (4, L, L), in the order of the prices. "
             '`torch.einsum("ha,aij->hij", strength, sides)` multiplies and adds; whole numbers need '
             "`.to(strength.dtype)` first.",
         ),
