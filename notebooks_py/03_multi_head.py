@@ -633,7 +633,7 @@ plotting.show(
 #
 # For your first prediction, compare the printed errors. Are the differences more than chance? Both models of a pair have
 # the same seed, so we subtract their errors, seed by seed. The 95 % interval then says where the true mean difference
-# lies (Student's t, as in notebook 02; the bars in the picture are standard errors).
+# lies (Student's t, which notebook 16 explains; the bars in the picture are standard errors).
 
 # %%
 def interval(differences):  # 2.776: the 97.5 % quantile of Student's t with 4 degrees of freedom
