@@ -1528,9 +1528,9 @@ plotting.seeds(long_rungs, lines={"counted fours": to_beat["fours"]}, title="2,0
 plotting.show("Groups of dots: the loss falls from the plain recipe to token shift and even rows; distance is no lower.")
 
 # %% [markdown]
-# With three seeds an interval reaches ± 4.3 standard errors. The first four changes are gains. The interval of the last, *distance*, contains 0:
-# three seeds see no difference. It is part of the recipe because it had helped on training text that was held back, a measurement that is not shown
-# here.
+# With three seeds an interval reaches ± 4.3 standard errors. The intervals of the first four changes lie below 0; that of the last, *distance*,
+# contains 0. We call none of the four a gain yet: by the rule of the course (notebook 16), fewer than five seeds decide nothing. *Distance* is part
+# of the recipe because it had helped on training text that was held back, a measurement that is not shown here.
 
 # %% [markdown]
 # ## Optional: your model in a page
@@ -1570,12 +1570,13 @@ plotting.show("Loss against length: only the price on distance falls; rotary sta
 
 
 # %% [markdown]
-# Only the price on distance makes use of the longer text. Rotary positions start lowest, at the length that they were trained on, and rise; at
-# eight times this length three seeds see no difference to a model that knows no positions at all.
+# In these three seeds only the price on distance makes use of the longer text. Rotary positions start lowest, at the length that they were trained
+# on, and rise; at eight times this length the interval of their difference from a model that knows no positions at all contains 0. Far apart as
+# some of these lines are, three seeds decide nothing yet.
 #
-# Look also at the first column. Learned positions are hardly better than none there, after 1,000 steps, while sines and turns are much better. So
-# perhaps rung 1 gained so much because learned positions had hardly learned anything in 500 steps. Our ladder cannot tell: it has no rung without
-# positions.
+# Look also at the first column. After 1,000 steps the mean loss with learned positions is hardly lower there than that without positions, while
+# those with sines and turns are lower. So perhaps rung 1 gained so much because learned positions had hardly learned anything in 500 steps. Our
+# ladder cannot tell: it has no rung without positions.
 
 # %% [markdown]
 # ## Exercises

@@ -497,7 +497,8 @@ course.verdict("stated, gaussian: concentration at α = 100 minus at 0.01", chan
 # local only where the moat is wide, at a small α, so that its own cluster lies inside it; beyond a narrow moat all
 # tokens have the same weight. Below the dashed line a token attends to its own cluster less than uniform attention
 # would: the moat runs through it. The softmax-exponential stays uniform. (As fields, inverse square and Lorentzian
-# coincide, with ε = 1/α.)
+# coincide, with ε = 1/α.) So the claim is **refuted** as it was stated, and **shown** for the field form. The 50 sets
+# are enough for a verdict; notebook 16 has the rule.
 
 # %% [markdown]
 # ### Claim: Lorentzian and softmax-exponential favour other clusters
@@ -526,9 +527,9 @@ for well in ("lorentzian", "softmax_exponential"):
 
 
 # %% [markdown]
-# In the field form the claim holds against the Gaussian: both wells send more weight to other clusters, the Lorentzian
-# most, and a large $w$ attracts weight. In the stated form neither sends more there than the Gaussian, which sends
-# about what uniform attention would, three quarters; and a large $w$ repels weight.
+# In the field form the claim is shown, against the Gaussian: both wells send more weight to other clusters, the
+# Lorentzian most, and a large $w$ attracts weight. In the stated form it is refuted: neither well sends more there than
+# the Gaussian, which sends about what uniform attention would, three quarters; and a large $w$ repels weight.
 
 # %% [markdown]
 # ## A comparison of nothing
@@ -698,17 +699,19 @@ for name, metric in recorded:
             print(f"{name}, {profile}, {arm}: {metric} {gap:+.4f} {spread}")
 
 # %% [markdown]
-# A gap of less than two of its standard errors is not shown to be a difference (and with three seeds and many
-# comparisons more is needed: notebook 16). `uniform` says how much there was to win by choosing where to look: on
-# images 5 points, on text only 0.026.
+# These gaps say what was measured. They decide nothing yet, however small their standard errors are: by the rule of the
+# course (notebook 16), that takes five seeds at least, and a correction for so many comparisons. `uniform` says how
+# much there was to win by choosing where to look: on images 5 points, on text only 0.026.
 #
-# In the quick profile the stated softmax-exponential well reads digits as badly as `uniform`, and no other well is
-# behind the dot product. In the 500 steps of text, six of the eight wells are ahead of the dot product. **The best of
-# all is a stated one**, the Lorentzian, and the stated Gaussian has the same loss as its field. So the moat, which
-# makes the stated form useless for finding neighbours among fixed points, does not keep a trained model from learning;
-# queries and keys are learned, and can adapt to it. (All ten arms, from 2.35 to 2.41, are better than counting pairs,
-# 2.48, and worse than counting threes, 2.05, which notebook 08 measures on the same text. So little depends on where
-# they look.) Two stated wells, the inverse square and the softmax-exponential, are behind.
+# In the three seeds of the quick profile the stated softmax-exponential well reads digits about as badly as `uniform`,
+# and the mean accuracy of no other well is below that of the dot product. After the 500 steps of text, six of the eight
+# wells have a lower mean loss than the dot product. **The lowest is that of a stated well**, the Lorentzian, and the
+# stated Gaussian has about the same loss as its field. So the moat, which makes the stated form useless for finding
+# neighbours among fixed points, does not keep a trained model from learning; queries and keys are learned, and can
+# adapt to it. (All ten arms, from 2.35 to 2.41, are better than counting pairs, 2.48, and worse than counting threes,
+# 2.05, which notebook 08 measures on the same text. So little depends on where they look.) The mean losses of two
+# stated wells, the inverse square and the softmax-exponential, are above that of the dot product. Whether wells are
+# more accurate than the dot product stays undecided.
 
 # %% [markdown]
 # And when nothing is scarce? The long profile trains on all 60,000 digits, 16 times over, with patches of 7×7 pixels
@@ -908,8 +911,8 @@ check.fair_shares(fair_shares)
 # ## Takeaways
 #
 # - As stated, softmax(−d · E) has a moat and no slope: far tokens get their weight back, a narrower well is *less*
-#   local, and an important token is avoided. As a field, softmax(log E), it is kernel attention, and local. Trained,
-#   both forms did about equally well, but for two stated wells.
+#   local, and an important token is avoided. As a field, softmax(log E), it is kernel attention, and local. In three
+#   seeds of training both forms came out about alike, but for two stated wells; that is too few to decide.
 # - A score that sums over keys can [leak](../docs/glossary.md#l) the future; a root at 0 can fill a model with NaN.
 # - Before comparing mechanisms, count the tokens.
 

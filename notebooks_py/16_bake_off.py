@@ -254,12 +254,12 @@ for task, metric in claims.BAKE_OFFS.items():
 # three seeds, about two would lie more than two errors on the good side by chance alone.
 #
 # Two things in the table deserve a second look. The dot product's own row says how good the timing is: it compares the
-# dot product with itself, so it should be 1, and on [patches](../docs/glossary.md#p) it is 1.11 ± 0.04. Whether that
-# is chance or something systematic in the timing, differences of ten per cent or so between times mean nothing here.
-# And on pixels the **separable** score, in which the [query](../docs/glossary.md#q) has no effect (notebook 09), is
-# ahead of the dot product by 10.2 ± 1.0 points, ten standard errors. So on pixels it was no advantage, within these
-# few steps, that the weights can depend on the query. The record does not say why, and whether it stays so in longer
-# runs was not measured.
+# dot product with itself, so it should be 1, and on [patches](../docs/glossary.md#p) it is 1.11 ± 0.04. Whether that is
+# chance or something systematic in the timing, differences of ten per cent or so between times mean nothing here. And
+# on pixels the **separable** score, in which the [query](../docs/glossary.md#q) has no effect (notebook 09), is ahead
+# of the dot product by 10.2 ± 1.0 points, ten standard errors over three seeds. So in these runs, with their few steps,
+# it was no advantage that the weights can depend on the query. The record does not say why. Whether more seeds say the
+# same, and whether it stays so in longer runs, was not measured.
 #
 # ## The same digit under each score
 #
@@ -407,8 +407,8 @@ for outcome, count in Counter(outcomes).most_common():
 
 # %% [markdown]
 # Prediction 3: no claim is shown by training runs yet, and most are **undecided**, because their records have three
-# seeds. The rule was made stricter after these records were made; a verdict has to wait for records with more. What is
-# shown or refuted already is computed, or rests on 50 sets of tokens.
+# seeds or fewer. The rule was made stricter after these records were made; a verdict has to wait for records with more.
+# What is shown or refuted already is computed, or rests on 50 sets of tokens.
 #
 # ## Which of the wells' gains survive?
 #
@@ -429,8 +429,9 @@ for (name, x), p in sorted(zip(t.items(), corrected, strict=True), key=lambda pa
 
 # %% [markdown]
 # **One of the sixteen** stays below 0.05: the Lorentzian in its stated form, on text. The rule of two errors would have
-# called ten of the sixteen a gain. The table above calls all of them undecided, since three seeds have little power. A
-# gain can be certain and too small to matter, or large and uncertain; more seeds help with the second.
+# called ten of the sixteen a gain. The table above calls all of them undecided, since fewer than five seeds decide
+# nothing, whatever their p-value. A gain can be certain and too small to matter, or large and uncertain; more seeds
+# help with the second.
 
 # %% [markdown]
 # ## Exercises

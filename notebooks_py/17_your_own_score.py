@@ -315,7 +315,7 @@ outcome = capstone.report(CosineScore, device=device)
 #   column, so a number near 0 there does not mean that no memory is needed.
 # - **±**: the [standard error](../docs/glossary.md#s) over seeds. *Ahead* and *behind* are more than two of them, of
 #   the differences seed by seed. With three seeds and the quick [profile](../docs/glossary.md#p)'s few steps even that
-#   is a hint; `seeds=` and `steps=` ask for more.
+#   is a hint and no verdict: fewer than five seeds decide nothing (notebook 16). `seeds=` and `steps=` ask for more.
 
 # %%
 _, memory = outcome.cost.readable["CosineScore"]
@@ -397,8 +397,9 @@ mine = capstone.report(MyScore, device=device)
 
 
 # %% [markdown]
-# If a property is broken, *look for* says where to search. If all hold and your score learns worse than the dot
-# product, that is a result, too; look first how large its scores are at the start.
+# If a property is broken, *look for* says where to search. If all hold and your score is behind the dot product, look
+# first how large its scores are at the start. Then ask for five seeds or more (`seeds=5`): if it is still behind, that
+# is a result, too.
 
 # %% [markdown]
 # ## Exercises
@@ -519,27 +520,28 @@ check.is_pairwise(is_pairwise)
 #
 # - A mechanism is a score: one formula before the softmax, one small module around it.
 # - A falling loss proves nothing about the code. Properties do: each is one question that every score must answer.
-# - A comparison is the same model, data and steps, several seeds, and an [error bar](../docs/glossary.md#e).
+# - A comparison is the same model, data and steps, several seeds, and an [error bar](../docs/glossary.md#e). A verdict
+#   takes five seeds at least.
 
 # %% [markdown]
 # ## Check yourself
 #
 # 1. A score divides each row by its largest entry, and its loss is low. Which promises does it break?
 # 2. It multiplies each row by a learned parameter of its head. And if it *adds* one?
-# 3. The cosine score loses to the dot product by one standard error, over three seeds. What do you write?
+# 3. The cosine score is behind the dot product by one standard error, over three seeds. What do you write?
 #
 # <details><summary>Answers</summary>
 #
 # 1. That the future is hidden, that hidden keys have no say, and so that decoding is the whole pass: the largest entry
 #    may stand at a hidden key. (Where all entries may be 0, it is not finite either.)
 # 2. Multiplied, it is a temperature. Added, the softmax cancels it, and no gradient arrives: the suite says so.
-# 3. That no difference was found at this size, with the numbers, the seeds and the setting; and which settings you did
-#    not try.
+# 3. What you measured, with the numbers, the seeds and the setting; that it is undecided, since fewer than five seeds
+#    decide nothing; and which settings you did not try.
 #
 # </details>
 
 # %% [markdown]
-# ## The end, and on from here
+# ## What you have built
 #
 # | you built | and found |
 # |---|---|
@@ -550,7 +552,8 @@ check.is_pairwise(is_pairwise)
 # | searches, fast paths, comparisons (14–16) | what is claimed, and what is left of it when it is measured |
 #
 # Every mechanism of the course is the same three lines, a score, a softmax and a weighted sum, and only the first line
-# differs.
+# differs. So far you have built mechanisms and trained them. The last notebook goes the other way: it takes a trained
+# model apart, and asks what its heads have learned to do.
 
 # %% [markdown]
 # **To read**: Liu et al. 2021 ([arXiv:2111.09883](https://arxiv.org/abs/2111.09883)), section 3.2, for the cosine;
@@ -558,5 +561,7 @@ check.is_pairwise(is_pairwise)
 # [kernel](../docs/glossary.md#k), for more scores; Dao et al. 2022
 # ([arXiv:2205.14135](https://arxiv.org/abs/2205.14135)), why fast paths are about memory.
 #
-# **Next**: your own question. Take a claim from a paper that you like, write its score, hold it to the suite, and give
-# it three seeds against the dot product.
+# A question of your own fits here: take a claim from a paper that you like, write its score, hold it to the suite, and
+# give it five seeds against the dot product (`seeds=5`).
+#
+# **Next**: 18, heads that copy: how can a model whose weights are frozen learn from its prompt?

@@ -253,7 +253,7 @@ def compare(runs: Runs, task: str) -> list[str]:
     """How well the first score of a task did, and its difference from each of the others, paired by seed.
 
     "Ahead" and "behind" mean that the mean difference is more than two standard errors from 0. With three seeds and few
-    steps even that is a hint, not a proof.
+    steps even that is a hint and no verdict: by the rule of the claims, fewer than five seeds decide nothing.
     """
     arms, metric = runs[task], JUDGED_BY[task]
     values = {name: [run.metrics[metric.name] for run in own] for name, own in arms.items()}
