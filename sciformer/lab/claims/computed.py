@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -152,6 +153,7 @@ def plain_additive_memory() -> Finding:
     return Finding(measured, CHECKED, "if written plainly", computed=times == D)
 
 
+@cache
 def clusters(well: str, form: Literal["gradient", "field"], alpha: float) -> tuple[Tensor, Tensor]:
     """Attention within and between clusters, for each of 50 sets of tokens as in notebook 10."""
     points, labels, importance = clustered_tokens(50, seed=0)
