@@ -159,7 +159,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "search-claims": Experiment(SEARCH_CLAIMS, train_to_choose, seeds=UP_TO_A_MINUTE),
     "reversal": Experiment(REVERSAL, train_sequences, seeds=UP_TO_A_MINUTE),
     "dates": Experiment(DATES, train_sequences, seeds=LONGER),
-    "induction": Experiment(INDUCTION, train_induction, seeds=UP_TO_A_MINUTE),
+    "induction": Experiment(INDUCTION, train_induction, seeds=LONGER),
     "bake-off-patches": Experiment(
         BAKE_OFF_PATCHES, partial(train_and_weigh, train_image_transformer), seeds=UP_TO_A_MINUTE
     ),
