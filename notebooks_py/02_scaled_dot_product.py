@@ -19,12 +19,11 @@
 #
 # Whoever translates this sentence into French must choose between *il* and *elle*, and therefore must know what *it*
 # is. In June 2017 [Vaswani and colleagues](https://arxiv.org/abs/1706.03762) published a translator in which a word
-# learns about other words in one way only: it looks at them, and takes a share from each. They called this
-# **scaled dot-product attention**. The part of a model that looks once is called a
+# learns about other words in one way only: it looks at them, and takes a part of what each has to offer. They called
+# this **scaled dot-product attention**. The part of a model that looks once is called a
 # [**head**](../docs/glossary.md#h). In August [Google's own
 # report](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/)
-# showed with exactly this sentence where one of the translator's heads looked. The same formula runs in the chatbots
-# that you have used.
+# showed with exactly this sentence where one of the translator's heads looked. The same formula runs in chatbots.
 #
 # After this notebook you can
 #
@@ -99,27 +98,27 @@ tokens = ["animal", "didn't", "cross", "street", "it", "tired"]
 x = torch.tensor([table[token] for token in tokens], dtype=torch.float64)  # (L, E) = (6, 4)
 
 # %% [markdown]
-# In notebook 01 each word played every part with this one vector. Then *it* and *tired* have nothing to say to each
-# other: their dot product is 0. And the scores are symmetric: the score of *animal* for *tired* has to equal the
-# score of *tired* for *animal*.
+# In notebook 01 each word played every part with this one vector. **What is the score of *it* for *tired* then? And can
+# the score of *animal* for *tired* differ from the score of *tired* for *animal*?**
 
 # %%
 naive_scores = x @ x.T  # (L, L)
 print("it · tired =", naive_scores[4, 5].item(), "  symmetric:", torch.equal(naive_scores, naive_scores.T))
 
 # %% [markdown]
-# The cure is to give each word three vectors, each made by a matrix of its own:
+# So *it* cannot find *tired*, and no score differs from its mirror image. The cure is to give each word three vectors,
+# each made by a matrix of its own:
 #
 # - the [**query**](../docs/glossary.md#q) says what the word looks for;
 # - the [**key**](../docs/glossary.md#k) says what the word can be found by;
 # - the [**value**](../docs/glossary.md#v) is what the word hands over when it is found.
 #
 # Think of a library: your question is the query, the labels on the shelves are the keys, and what stands in the books
-# are the values. The three have different jobs, so they need not be the same numbers.
+# are the values.
 #
 # A query has three features here (D = 3): it asks for adjectives, for living things and for roads. The matrix has a row
-# for each feature of the word and a column for each feature of the query. A pronoun asks for an adjective, a living
-# thing for living things, and a road for roads.
+# for each feature of the word and a column for each feature of the query. We decide that a pronoun asks for an
+# adjective and, for want of a better question, a living thing for living things and a road for roads.
 
 # %%
 W_q = torch.zeros(4, 3).double()  # (E, D): rows living, road, pronoun, adjective; columns "adjective?", "living?", "road?"
@@ -128,8 +127,8 @@ query = x @ W_q  # (L, E) @ (E, D) = (L, D)
 print("it asks with", query[4].tolist())
 
 # %% [markdown]
-# Now the keys. Who asks "living?" must find living things, and who asks "road?" must find roads. One more number is
-# needed, so that *it* finds the adjective *tired*. **In which row and which column of $W_k$ must it stand?**
+# Now the keys. Who asks "living?" must find living things, and who asks "road?" must find roads: two numbers in $W_k$.
+# A third lets *it* find the adjective *tired*. **In which row and column must it stand?** Decide before you read on.
 
 # %%
 W_k = torch.zeros(4, 3).double()  # (E, D): rows living, road, pronoun, adjective; columns "adjective?", "living?", "road?"
@@ -180,10 +179,14 @@ plotting.show(
 )
 
 # %% [markdown]
-# Read the diagram along the row of *it*. Its query, on the left, meets the keys, which stand as columns above the
-# scores. The one large score becomes the one large weight, and the row of the output is nearly *tired*'s value.
+# Read the diagram along the row of *it*. Its query meets the keys, which stand as columns above the scores. The one
+# large score becomes the one large weight, and the row of the output is nearly *tired*'s value.
+#
+# <details><summary>Answer</summary>
 #
 # The plain average goes to *didn't*: its query is 0, so all its scores are equal.
+#
+# </details>
 
 # %% [markdown]
 # ## The formula
@@ -195,12 +198,12 @@ plotting.show(
 # |---|---|---|---|
 # | $q_i$ | `query[i]` | (D,) | (3,) |
 # | $k_j$, $v_j$ | `key[j]`, `value[j]` | (D,) | (3,) |
-# | $s_{ij}$ | `scores[i, j]` | (L, S) | (6, 6) |
-# | $w_{ij}$ | `weights[i, j]` | (L, S) | (6, 6) |
+# | $s_{ij}$ | `scores[i, j]` | one entry of (L, S) | of (6, 6) |
+# | $w_{ij}$ | `weights[i, j]` | one entry of (L, S) | of (6, 6) |
 # | $y_i$ | `output[i]` | (D,) | (3,) |
 #
 # L counts queries and S counts keys; here both are 6. E is the number of features of a word, and in front there will
-# be B, the number of examples in a [**batch**](../docs/glossary.md#b). D is the [**head
+# be B, the number of examples in a [**batch**](../docs/glossary.md#b). D, also written $d$, is the [**head
 # dimension**](../docs/glossary.md#h), the number of features of a query and a key. In matrices these are three lines,
 # the ones above the diagram: scores, weights, output. Every attention in this course has the same three lines. Other
 # mechanisms change the first one, and a mask, which comes soon, stands between the first and the second.
@@ -217,17 +220,15 @@ plotting.show(
 
 
 # %% [markdown]
-# Compare the rows of *it* and *tired*. On the left *it* looks mostly at itself. On the right *it* looks at *tired*, and
-# *tired* does not look back: asking and answering have come apart. (On the left, nothing is divided by $\sqrt 3$
-# either.)
+# On the right *it* looks at *tired*, and *tired* does not look back: asking and answering have come apart. (On the
+# left, nothing is divided by $\sqrt 3$ either.)
 
 # %% [markdown]
 # ## Why $1/\sqrt d$
 #
-# Why did we divide by $\sqrt 3$? A dot product is a sum of $d$ terms. If the entries of $q$ and $k$ are independent,
-# with mean 0 and variance 1, each term has variance 1, and the variances add up to $d$. A footnote in section 3.2.1
-# of [*Attention is all you need*](https://arxiv.org/abs/1706.03762) says so. We measure it, with 1000 queries and 32
-# keys for each.
+# A dot product is a sum of $d$ terms $q_m k_m$. If all entries of $q$ and $k$ are independent, with mean 0 and
+# variance 1, then each term has mean 0 and variance $\mathrm E(q_m^2)\,\mathrm E(k_m^2) = 1$. What is the variance of
+# the sum? We measure it, with 1000 queries and 32 keys for each.
 
 # %%
 def random_scores(d):
@@ -246,8 +247,9 @@ print(f"typical q·k (standard deviation) at d = 1024, over that at d = 4: {raw[
 
 
 # %% [markdown]
-# The variance is $d$, and dividing by $\sqrt d$ brings it back to 1. This answers your second prediction: the typical
-# size is the root of the variance, so it grows by $\sqrt{1024/4} = 16$.
+# The variance is $d$, because the variances of independent terms add up, and dividing by $\sqrt d$ brings it back to 1
+# (a footnote in section 3.2.1 of the [paper](https://arxiv.org/abs/1706.03762) says so). Your second prediction: the
+# typical size is the root of the variance, so it grows by $\sqrt{1024/4} = 16$.
 #
 # What does the softmax make of such scores? Two numbers say how sharply a row looks. One is its largest weight. The
 # other is its [**entropy**](../docs/glossary.md#e) $-\sum_j w_j \log w_j$, here divided by $\log 32$, so that a
@@ -266,9 +268,9 @@ for d in sizes:
 
 
 # %% [markdown]
-# Your third prediction: without the scale the largest weight grows towards 1. A large head whose queries and keys are
-# still random already stares at one key, and chance has chosen which. With the scale, the numbers are nearly the same
-# at every $d$. Move the slider to see one query and its 32 keys.
+# Your third prediction: without the scale the largest weight grows towards 1. Before any training, while queries and
+# keys are random, a large head then looks almost only at one key, and chance has chosen which. With the scale, the
+# numbers are nearly the same at every $d$. Move the slider to see one query and its 32 keys.
 
 # %%
 def one_row(d):
@@ -286,8 +288,8 @@ explore(
 )
 
 # %% [markdown]
-# Why should that hurt? The paper suspects that such a softmax has "extremely small gradients" (an optional section
-# measures them in random heads). Whether they are what hurts a head that *trains*, you will find out further down.
+# Why should that hurt? The paper suspects that such a softmax has "extremely small gradients": a change of the scores
+# hardly changes the weights. An optional section measures this. Further down, we train heads without the scale.
 
 # %% [markdown]
 # ## Masks: True = may attend
@@ -303,9 +305,16 @@ plotting.show(
 )
 
 # %% [markdown]
-# What would a lazy head do here? The answer to each position stands in the input, one position to the right. The head
-# would look there, copy it, and learn nothing else. A [**causal mask**](../docs/glossary.md#c) forbids it: query $i$
-# may attend to keys $j \le i$ only.
+# **What would a lazy head do here?**
+#
+# <details><summary>Answer</summary>
+#
+# The answer to each position stands in the input, one position to the right. The head would look there, copy it, and
+# learn nothing else.
+#
+# </details>
+#
+# A [**causal mask**](../docs/glossary.md#c) forbids it: query $i$ may attend to keys $j \le i$ only.
 #
 # A second kind of mask hides [**padding**](../docs/glossary.md#p). Sentences of a batch have different lengths, and
 # the short ones are filled up. In this course **True means "may attend"**, and two masks are combined with `&`.
@@ -325,8 +334,7 @@ plotting.show(
 # %% [markdown]
 # Rows 4 and 5 of the short sentence are padding themselves. What they compute is thrown away.
 #
-# How can a mask give a key the weight 0 and leave rows that still sum to 1? The softmax makes the rows sum to 1, so the
-# mask has to act before it, on the scores. Which score does the softmax turn into a weight of 0?
+# How can a mask give a key the weight 0 and leave rows that still sum to 1?
 #
 # ### Exercise 1 · easy · 4 minutes
 #
@@ -374,9 +382,15 @@ plotting.show(
 
 
 # %% [markdown]
-# What has the mask done to *it*? The word *tired* comes later, so *it* is left with an even average. In a model that
-# reads from left to right, the vector of *it* cannot know which noun is meant. The first vector that can is that of
-# *tired*, which sees both nouns and the adjective.
+# **What has the mask done to *it*?**
+#
+# <details><summary>Answer</summary>
+#
+# The word *tired* comes later, so *it* is left with an even average. In a model that reads from left to right, the
+# vector of *it* cannot know which noun is meant. The first vector that can is that of *tired*, which sees both nouns
+# and the adjective.
+#
+# </details>
 #
 # ### Masks of your own
 #
@@ -445,8 +459,8 @@ scaled_dot_product = check.scaled_dot_product.use(scaled_dot_product)
 
 # %% [markdown]
 # Is this what everybody else computes? torch has all of it in one function, called [**SDPA**](../docs/glossary.md#s)
-# for short. The package splits the work into a score and `attend`, which want a batch and a head in front: (B, H, L,
-# D).
+# for short. The package splits the work into a score and `attend`, which want two axes more in front: (B, H, L, D),
+# where H is the number of heads, here 1.
 
 # %%
 mine = scaled_dot_product(query, key, value, causal)  # (L, D)
@@ -479,15 +493,21 @@ for name, matrices in {"set by hand": (W_q, W_k), "random": (random_q, random_k)
 # %% [markdown]
 # The ratio does not change, whatever the matrices are. The score of *it* and *animal* is computed from these two
 # words and from nothing else. So the word *tired* cannot alter this score; it can only take attention away from
-# *animal* and *street* alike. **One look is not enough.**
+# *animal* and *street* alike. **One look cannot turn the attention of *it* from the animal to the street.**
 #
-# What would be enough? You may use the head that you have built as often as you like, with other matrices, and
-# nothing else. Think for a minute before you read on.
+# What could? You may use the head that you have built as often as you like, with other matrices, and nothing else.
+# Think for a minute before you open the answer.
 
 # %% [markdown]
-# The first look gave *it* the news that something living is meant, or a road. We **add** this output to the vector of
-# *it*, so that the word keeps what it was and carries the news as well. Now the word is another vector, and can look
-# **again**, with new matrices, for a noun that shares what it has gathered.
+# <details><summary>Answer</summary>
+#
+# A second look. The *output* of the first told *it* that something living is meant, or a road. We **add** this output
+# to the vector of *it*, so that the word keeps what it was and carries the news as well. Now it can look **again**,
+# with new matrices, for a noun that shares what it has gathered.
+#
+# </details>
+#
+# The next cell does so.
 
 # %%
 W_back = torch.tensor([[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 0, 0]]).double()  # (D, E): living and road join the word
@@ -518,12 +538,17 @@ plotting.show(
 
 
 # %% [markdown]
-# With *tired*, *it* is the animal. With *wide*, *it* is the street. The −1 keeps words that are no nouns from
-# answering; without it, *tired* would get as much as *animal*.
+# <details><summary>Answer</summary>
 #
-# We set the matrices by hand, so this proves only that two looks **can** do it, and that one cannot. A trained
-# translator stacks several rounds of looks, called **layers** (notebook 05). In one head between its fifth and its
-# sixth layer, says Google's report, *it* looks at *animal* or at *street*.
+# The −1 keeps pronouns and adjectives from answering; without it, *tired* would get as much as *animal*. (It does
+# nothing against the verb *cross*, which gets 0.10.)
+#
+# </details>
+#
+# With *tired*, *it* looks at the animal; with *wide*, at the street. Matrices set by hand prove that two looks
+# **can** do it, not that training finds them. A trained translator stacks several rounds of looks, called **layers**
+# (notebook 05). In one head between its fifth and its sixth layer, says Google's report, *it* looks at *animal* or at
+# *street*.
 #
 # This is a good place to stop for an evening. In the second half the head learns its numbers, and then it cheats.
 
@@ -597,7 +622,8 @@ AttentionHead = check.AttentionHead.use(AttentionHead)
 
 # %% [markdown]
 # The package's `MultiHeadAttention` with a single head does the same, and then applies one more linear map, which
-# notebook 03 explains. Take that map out, give both the same parameters, and compare outputs and all gradients.
+# notebook 03 explains. We take that map out. `assert_same_module` copies the parameters of one into the other, and
+# compares the outputs and all derivatives.
 
 # %%
 package = MultiHeadAttention(6, num_heads=1)
@@ -610,7 +636,8 @@ course.assert_same_module(AttentionHead(6, 6), package, torch.randn(2, 5, 6), to
 #
 # Can a head find its matrices by itself? We give it the smallest task that needs a look: eight pairs of a key and a
 # value, and then one of the keys again. The answer is the value that stood beside it. Keys are numbers from 0 to 31,
-# all different within a sequence; values are digits from 0 to 9, and may repeat.
+# all different within a sequence; values are digits from 0 to 9, and may repeat. (A **seed** is the number from which
+# everything random in a run is made.)
 
 # %%
 training_set = [t.to(device) for t in lookup(20_000, seed=0)]  # keys (N, 8), values (N, 8), asked (N,), answer (N,)
@@ -621,11 +648,10 @@ print("asked ", asked, "  answer", answer)
 
 
 # %% [markdown]
-# Do not mix up the keys and values of this task, which are numbers as in a dictionary, with the keys and values of the
-# head, which are vectors. An **embedding** table gives each number a vector that is learned as well. A pair becomes
-# one token, the sum of both vectors. The model must find out by itself that the head's key should carry the first
-# number of a pair, and the head's value the second. A last linear map, the read-out, turns what was found into one
-# score for each possible answer.
+# The keys and values of this task are numbers as in a dictionary; those of the head are vectors. An **embedding**
+# table gives each number a vector that is learned as well. A pair becomes one token, the sum of both vectors. The
+# model must find out by itself that the head's key should carry the first number of a pair, and the head's value the
+# second. A last linear map, the read-out, turns what was found into one score for each possible answer.
 
 # %%
 class LookUp(nn.Module):
@@ -651,11 +677,10 @@ class LookUp(nn.Module):
 # pass**](../docs/glossary.md#b), `backward()` computes the gradient: the derivative of the loss with respect to every
 # parameter. Then the [**optimiser**](../docs/glossary.md#o) changes the parameters a little, so that the loss falls.
 #
-# Ours is **Adam** ([Kingma and Ba 2014](https://arxiv.org/abs/1412.6980)). Plain gradient descent subtracts a
-# multiple of the gradient. Adam divides a running average of the gradient by the root of a running average of its
-# square. So a parameter whose gradient keeps its sign moves by about `lr`, the **learning rate**, in each step, be
-# its gradient large or small. `zero_grad()` clears the gradients of the step before, which torch would otherwise add
-# up.
+# Ours is **Adam** ([Kingma and Ba 2014](https://arxiv.org/abs/1412.6980)). It divides a running average of the
+# gradient by the root of a running average of its square. So a parameter whose gradient keeps its sign moves by about
+# `lr`, the **learning rate**, in each step, be its gradient large or small. `zero_grad()` clears the gradients of the
+# step before, which torch would otherwise add up.
 
 # %%
 def train(model, *data, seed=0, steps=100, lr=0.01):  # the last of the data is what the model should answer
@@ -678,9 +703,12 @@ def accuracy(model):
 
 
 # %% [markdown]
-# As a comparison we train a second model, which cannot look: its queries are multiplied by 0, so all its scores are 0
-# and its head gives the plain mean of the values. From the mean one can tell which values are there, but not which key
+# As a comparison we train a model that cannot look: its queries are multiplied by 0, so all its scores are 0 and its
+# head gives the plain mean of the values. From the mean one can tell which values are there, but not which key
 # they belong to. The best that this model can do is to name the commonest value of the eight.
+#
+# The queries are multiplied by a **hook**: a function that torch calls with the output of the layer `q_proj`, and whose
+# result takes the place of this output.
 
 # %%
 def look_up(seed=0, factor=1.0, **options):
@@ -719,14 +747,14 @@ plotting.show("Weights of the trained head: each row has one bright cell, at the
 
 
 # %% [markdown]
-# Nobody told the head where the answer stands. The loss alone has taught it to look at the right pair.
+# The loss alone has taught the head to look at the right pair.
 
 # %% [markdown]
 # ### With and without $1/\sqrt d$
 #
-# Now the question that we left open: what does the scale do to learning? If we multiply the queries by $\sqrt d$, the
-# scale is taken out again. A **seed** is the number from which a random start is made. For each of five seeds we make
-# two models from the same start, one with the scale and one without, and compare their mean loss over 100 steps.
+# What does the scale do to learning? If we multiply the queries by $\sqrt d$, it is taken out again. For each of five
+# seeds we make two models from the same start, one with the scale and one without, and compare their mean loss over
+# 100 steps. (This mean does not tell a head that learns late from one that never learns.)
 
 # %% tags=["nbval-ignore-output"]
 def mean_losses(make, lr=0.01):  # of five seeds
@@ -759,8 +787,9 @@ plotting.show("Lines from scaled to unscaled, one for each of five seeds: they r
 
 
 # %% [markdown]
-# With every seed the loss is higher without the scale, and by far more in the large head. Is it the small gradients?
-# Look at both heads of 256 at their start, and at what the first step of Adam does to their scores.
+# With every seed the loss is higher without the scale, and by far more in the large head. Are the gradients small?
+# Look at both heads of 256 at their start (at the mean size of the gradient of $W_k$), and at what the first step of
+# Adam does to their scores.
 
 # %% tags=["nbval-ignore-output"]
 def scores_of(model, keys, values, asked):
@@ -779,14 +808,14 @@ for name, factor in {"scaled": 1.0, "unscaled": 16.0}.items():  # 16 = √256
 
 
 # %% [markdown]
-# A surprise: without the scale the gradient is not smaller, but nearly ten times *larger*. (The factor 16 multiplies it
-# on the way back, too.) And Adam makes its size nearly irrelevant. Two other things differ: a step of Adam moves the
-# scores more than ten times as far, and the head **starts** with large random scores, staring at keys that chance has
-# chosen.
+# A surprise: without the scale this gradient is not smaller, but more than ten times *larger*: the factor 16 also
+# multiplies it on its way back to the keys. (This is one matrix, one seed, and the first step only.) Two other things
+# differ by a factor of about 16: the head **starts** with large random scores, and the first step moves them farther.
+# (The scaled scores start at 0.48 and not at 1: queries and keys of a fresh `nn.Linear` do not have variance 1.)
 #
-# Which of the two hurts? A smaller learning rate shortens the steps. And we can give the unscaled head a blunt start:
-# we divide its query parameters by 16, once, so that it starts with the scores of the scaled head. **Predict**: does
-# `lr` = 0.003 in place of 0.01 close the gap? Does the blunt start? Do both?
+# Which of the two hurts? A smaller learning rate shortens the steps. And we can give the unscaled head a **blunt
+# start**: we divide its query parameters by 16, once, so that it starts with the scores of the scaled head.
+# **Predict**: does `lr` = 0.003 in place of 0.01 close the gap? Does the blunt start? Do both?
 
 # %% tags=["nbval-ignore-output"]
 def blunt(seed):
@@ -817,15 +846,18 @@ plotting.show(
 )
 
 # %% [markdown]
-# Neither alone closes the gap; both together do. So in this task $1/\sqrt d$ does two things for a large head: it gives
-# a blunt start, and steps that the scores can bear. By hand we needed two settings to get the same. And a claim such as
-# "it does not train without the scale" needs its learning rate beside it.
+# The smaller learning rate alone brings the loss from 1.52 to 1.11, the blunt start alone to 0.98, both together to
+# 0.34. That is close to the scaled head at the same learning rate (0.36), but not to the scaled head at the larger one
+# (0.23). So here a blunt start and smaller steps make up for most of what the missing scale costs. Whether small
+# gradients matter after the first step, we have not measured. And a claim such as "it does not train without the scale"
+# needs its learning rate beside it.
 
 # %% [markdown]
 # ## Break it: three classic mistakes
 #
-# Back to masks. Three mistakes are made again and again: the mask **after** the softmax, **0** in place of $-\infty$,
-# and the softmax over the **queries**. All three run without an error. Here are their weights under the causal mask.
+# Three mistakes are made again and again: the mask **after** the softmax, **0** in place of $-\infty$, and the softmax
+# over the **queries**. All three run without an error. We call a function that makes weights from scores and a mask a
+# **recipe**. Here are the weights of each recipe under the causal mask.
 
 # %%
 mistakes = {
@@ -847,14 +879,14 @@ plotting.show(
 
 
 # %% [markdown]
-# Two of the mistakes have rows that do not sum to 1. That is clumsy, but is it dishonest? **Through which of the three
-# does a word learn something about a later word?** Write down your answer for each.
+# Where a word learns something about a later word, the future [**leaks**](../docs/glossary.md#l). **Which of the three
+# leak, if any?** Write down your answer for each. And how could one find leaks that the weights do not show?
 #
 # ### A test that finds them: the gradient
 #
-# Does output $i$ depend on word $j$? That is what a derivative says, and torch can compute the derivative of everything
-# that it computes. In a causal model $\partial y_i / \partial x_j$ must be exactly 0 for each $j > i$. Where it is not,
-# the future [**leaks**](../docs/glossary.md#l).
+# Does output $i$ depend on word $j$? That is what a derivative says, and torch can compute the derivatives of a whole
+# function; their table is called its **Jacobian**. In a causal model $\partial y_i / \partial x_j$ must be exactly 0
+# for each $j > i$.
 #
 # ### Exercise 4 · hard · 12 minutes
 #
@@ -904,7 +936,7 @@ for name, recipe in recipes.items():
     print(f"{name:21} the future leaks: {future_leaks(partial(one_head, recipe=recipe), x)}")
 
 # %% [markdown]
-# All three leak. Where, a picture of the derivatives shows.
+# All three leak. A picture shows which outputs depend on which words.
 
 # %%
 depends = []
@@ -935,12 +967,12 @@ plotting.show(
 # ### What a leak is worth
 #
 # Is a number in a divisor enough to cheat with? We train a small model that reads **random** tokens from 8 and has to
-# say the next one. Nothing can be learned here: nobody guesses better than 1 in 8, so no honest loss can stay below
-# $\log 8 = 2.08$.
+# say the next one. The past says nothing about it. An honest model does best to give each token the probability 1/8,
+# and then its loss is $-\log(1/8) = \log 8 = 2.08$. A lower loss on many fresh sequences must come from a leak.
 #
-# We train with each recipe, and without a mask. **Predict** the loss without a mask, and which of the mistakes the model
-# can exploit. (So that it can tell the positions apart, a learned vector for each position is added to the tokens;
-# notebook 04 is about that.)
+# We train with each recipe, and without a mask. **Predict** the loss without a mask, and which of the mistakes the
+# model can exploit. (So that it can tell the positions apart, a learned vector for each position is added to the
+# tokens; notebook 04 is about that.)
 
 # %%
 class NextToken(nn.Module):
@@ -994,8 +1026,9 @@ plotting.show(
 )
 
 # %% [markdown]
-# Every leak pays, even through a divisor. With no mask at all, the model copies the answer at five of six positions. At
-# the last one there is nothing to copy, and there it does worse than guessing: it is sure of what it cannot know.
+# With each leak the mean loss is lower than without, even through a divisor, though by little with the softmax over
+# queries (one seed each). This last model gains most at position 3; why there, we have not found out. At the last
+# position there is nothing to copy, and there every leaky model does worse than guessing.
 #
 # **A riddle.** With *0 in place of −∞*, why does the loss fall from left to right, to almost 0 at position 4?
 #
@@ -1007,7 +1040,9 @@ plotting.show(
 #
 # </details>
 #
-# These are splendid losses that mean nothing. Use the models as one does, with the future not yet written:
+# Use the models as one does, on a text whose future is not yet written. There, the last row of every recipe but one is
+# the usual softmax, so `masked_softmax` may take its place. The exception is the softmax over queries, which sums over
+# the earlier queries even then: its number below is that of a model whose recipe was exchanged after training.
 
 # %% tags=["nbval-ignore-output"]
 for model in trained.values():
@@ -1020,7 +1055,7 @@ course.verdict("model without a mask, used honestly: loss over log 8", in_use["n
 
 
 # %% [markdown]
-# The cheats are worse than guessing. There was no error, no warning, and a falling loss.
+# The cheats are worse than guessing. There was no error, no warning, and with the leak their losses looked better.
 
 # %% [markdown]
 # ## Today
@@ -1036,7 +1071,7 @@ course.verdict("model without a mask, used honestly: loss over log 8", in_use["n
 # - **FlashAttention** ([Dao et al. 2022](https://arxiv.org/abs/2205.14135)) computes the same outputs without ever
 #   storing the matrix of weights (notebook 15).
 # - In BERT, [Clark et al. 2019](https://arxiv.org/abs/1906.04341) found a head in which a word often looks at an
-#   earlier mention of the same thing, as our *it* does.
+#   earlier mention of the same thing.
 
 # %% [markdown]
 # ## Takeaways
@@ -1044,16 +1079,17 @@ course.verdict("model without a mask, used honestly: loss over log 8", in_use["n
 # - A head asks with $q$, answers with $k$ and hands over $v$. The score of two words depends on these two words only,
 #   so *tired* could not redirect *it* in one look; two looks could.
 # - For independent entries of mean 0 and variance 1, $1/\sqrt d$ keeps the scores at variance 1, whatever the head
-#   size. In our look-up it gave the large head a blunt start and shorter steps of the scores, and so a lower loss.
+#   size. In our look-up the mean loss was lower with it. Without it, a blunt start and a smaller learning rate together
+#   made up for most of the difference.
 # - A head with trained matrices found by itself where to look.
 # - A mask acts **before** the softmax, as $-\infty$, and True means "may attend". The gradient test found leaks that
-#   the weights above the diagonal hid, and a trained model exploited every one of them.
+#   the weights above the diagonal hid, and models trained with them had losses that were too good to be true.
 
 # %% [markdown]
 # ## Check yourself
 #
-# **1.** Most models have several heads side by side (notebook 03). One shares 256 features out equally among 4 heads. What
-# is $d$ in $1/\sqrt d$?
+# **1.** Most models have several heads side by side (notebook 03). A model shares 256 features out equally among 4
+# heads. What is $d$ in $1/\sqrt d$?
 #
 # <details><summary>Answer</summary>
 #
@@ -1069,7 +1105,7 @@ course.verdict("model without a mask, used honestly: loss over log 8", in_use["n
 #
 # </details>
 #
-# **3.** In every causal map the first row is 1, 0, 0, …, whatever the scores are. Why?
+# **3.** In every correct causal map the first row is 1, 0, 0, …, whatever the scores are. Why?
 #
 # <details><summary>Answer</summary>
 #
@@ -1089,7 +1125,7 @@ course.verdict("model without a mask, used honestly: loss over log 8", in_use["n
 #
 # We run your test on right versions and on 24 faulty ones. It should be silent on every right one and raise on every
 # faulty one; you are told which faulty ones got through. The right ones compute in float32, do not change their
-# inputs, and agree with torch's within the usual tolerance of `assert_close` where the inputs are as large as those
+# inputs, and agree with torch's within the default tolerance of `assert_close` where the inputs are as large as those
 # of `torch.randn`. Use masks that leave each query at least one key.
 
 # %%
@@ -1133,24 +1169,29 @@ check.test_attention(test_attention)
 #
 # <details><summary>Answer</summary>
 #
-# $W_k$ keeps the key, so that it meets the query; $W_v$ keeps the value, so that it can be handed over. To count, the
-# query would have to know the value, which it learns only from this very look-up. As with *it*, a second look is
-# needed: the first finds the value, the second compares it with all eight.
+# $W_k$ keeps the key, so that it meets the query; $W_v$ keeps the value, so that it can be handed over.
 #
-# Even then a difficulty is left: attention averages, it does not count. If the second look finds the matching pairs
-# sharply, they get all the weight, be they one or five, and the average of equal values is the same. It helps to add
-# a ninth token that has no value and always the same score. The more pairs match, the less weight this token keeps,
-# and that weight a read-out can tell.
+# If the asked pair gets all the weight, the output says nothing about the other seven. But let it get 1/2 and each of
+# the others 1/14, and let the values be unit vectors. If $c$ pairs carry the asked value, its coordinate of the
+# output is $1/2 + (c - 1)/14$, and no other coordinate exceeds 1/2. So one head is enough if what reads its output can
+# find the *largest* coordinate, which is not a linear map.
 #
 # </details>
 
 # %% [markdown]
 # ## Optional: what passes back through the softmax
 #
-# The paper suspects that without the scale the softmax has "extremely small gradients". Here is what stands behind
-# this. How much does weight $i$ move if score $j$ moves? The table of all these derivatives is the **Jacobian** of the
-# softmax, $\partial w_i / \partial s_j = w_i(\delta_{ij} - w_j)$, where $\delta_{ij}$ is 1 if $i = j$ and 0
-# otherwise. If one weight is 1 and the rest are 0, every entry is 0, and nothing passes back to the scores.
+# The required part ends here. Three optional sections follow, to be read in any order.
+#
+# What stands behind the paper's "extremely small gradients"? The Jacobian of the softmax says how much weight $i$ moves
+# if score $j$ moves: $\partial w_i / \partial s_j = w_i(\delta_{ij} - w_j)$, where $\delta_{ij}$ is 1 if $i = j$ and
+# 0 otherwise. **What are its entries if one weight is 1 and the rest are 0?**
+#
+# <details><summary>Answer</summary>
+#
+# All are 0, so nothing passes back to the scores.
+#
+# </details>
 
 # %%
 def softmax_jacobian(w):
@@ -1166,9 +1207,9 @@ by_torch = torch.autograd.functional.jacobian(lambda s: s.softmax(dim=-1), row)
 torch.testing.assert_close(softmax_jacobian(row.softmax(dim=-1)), by_torch)
 
 # %% [markdown]
-# On its way back from the loss, the gradient first meets the softmax. In a scaled head it then meets the division by
-# $\sqrt d$, since $q \cdot k$ enters the score divided by $\sqrt d$: by the chain rule the gradient at $q \cdot k$ is
-# that at the score, divided by $\sqrt d$ again. So the fair comparison is between the gradients at $q \cdot k$.
+# We compare what reaches the dot product $q \cdot k$. Without the scale, the product is the score. With it, the score
+# is the product divided by $\sqrt d$, so by the chain rule the gradient at the product is the gradient at the score,
+# divided by $\sqrt d$.
 
 # %%
 unscaled_sizes = [(d, gradient_size(raw[d])) for d in sizes]
@@ -1188,8 +1229,8 @@ course.verdict("d = 1024: gradient at q·k, scaled over unscaled", ratio[1024], 
 
 # %% [markdown]
 # At $d = 1024$ next to nothing passes without the scale: these are the small gradients of the paper. In smaller heads
-# it is the other way round. **At which $d$ do the two lines for $q \cdot k$ cross?** That is one more reason why in
-# our look-up the gradients did not decide the matter.
+# it is the other way round. **Near which $d$ do the two lines for $q \cdot k$ cross?** (These are random scores of 32
+# keys; it need not be so in our look-up.)
 
 # %% [markdown]
 # ## Optional: torch's other sign, and rows with nothing left
@@ -1206,10 +1247,10 @@ print("turned round: looks where it may:", torch.equal(turned > 0, causal))
 print("as it is: looks where it may not:", torch.equal(as_it_is[:5] > 0, ~causal[:5]))
 
 # %% [markdown]
-# A query with nothing left to look at is not a rarity. A chatbot that answers several prompts at once puts the padding
-# on the **left**, so that the last words of all prompts stand in one column, where the answers begin. Together with
-# the causal mask, the first queries then may not attend to anything. A plain softmax divides 0 by 0 there. In the
-# package and in torch's SDPA such a row is 0.
+# A chatbot that answers several prompts at once puts the padding on the **left**, so that the answers begin in one
+# column. Together with the causal mask, the first queries then may not attend to anything. A plain softmax divides 0
+# by 0 there. In the package and in torch's SDPA such a row is 0. (`nothing_left` is the mask itself, True = may
+# attend.)
 
 # %%
 real = torch.tensor([False, False, True, True, True, True])  # (S,): two positions of padding in front
@@ -1252,7 +1293,7 @@ for name, head in heads.items():
 # ## Optional: trainable masks
 #
 # A mask need not be yes or no. One number for each pair of positions can be **added** to its score (it starts at 0),
-# or can **multiply** it (it starts at 1), and training changes these numbers. At the start neither has any effect.
+# or can **multiply** it (it starts at 1), and training changes these numbers.
 
 # %%
 class AdditiveMask(nn.Module):
@@ -1312,8 +1353,17 @@ hits = sum(int(row.argmax()) in (i - 2, i - 5) for rows in maps for i, row in en
 course.verdict("rows (of 8) that look most at 2 or 5 positions back", hits, above=7)
 
 # %% [markdown]
-# At the first two positions nothing can be predicted, and the loss is even above $\log 8 = 2.08$. At the others it is
-# small, and the head looks where the answer stands.
+# From position 2 on the loss is small, and the head looks where the answer stands. Before, nothing can be predicted.
+# **A riddle.** Why is the loss at position 0 even above $\log 8 = 2.08$, and why is it 0.25, and not 0, at the end?
+#
+# <details><summary>Answer</summary>
+#
+# At position 0 the head can look only at that position, so it hands over one token, and in 1 of 8 cases this is the
+# answer. From position 2 on it hands over one token, too, and this is always the answer. Without position vectors the
+# read-out cannot tell the two cases apart. So it compromises: the probability of the token, $e^{-0.25} = 0.78$, is too
+# high for position 0 and too low for the others.
+#
+# </details>
 #
 # We read the *weights*, not the masks. A large entry of an additive mask does mean "look here". A large entry of a
 # multiplicative mask means "look here" only where the score is positive: a negative score becomes more negative.
