@@ -13,8 +13,8 @@
 # *Dog bites man* is not news. *Man bites dog* is. The two headlines consist of the same three words; only their order
 # differs, and you understood both without thinking about order at all.
 #
-# A recurrent network reads one word after the other, so that it gets the order for free. Attention looks at all words
-# at once. Can the attention that you have built so far tell the two headlines apart?
+# A recurrent network reads one word after the other and gets the order for free. Attention looks at all words at once.
+# Can the attention that you have built so far tell the two headlines apart?
 #
 # In 2017 two papers gave recurrence up in translation: [Gehring et al.](https://arxiv.org/abs/1705.03122) for
 # convolutions, and [Vaswani et al.](https://arxiv.org/abs/1706.03762) for attention alone. Both had to tell their models
@@ -117,8 +117,8 @@ plotting.show(
 # $$f(PX) = (P A P^\top)(P V) = P\,A V = P f(X), \qquad \text{since } P^\top P = I.$$
 #
 # This is called [**permutation equivariance**](../docs/glossary.md#p): shuffled inputs give the same outputs, shuffled
-# alike. Attention sees a *bag* of words. More heads do not help, because all of them see the same bag, and the output
-# projection treats each word by itself. More layers do not help either: a chain of equivariant steps is equivariant.
+# alike. Attention sees a *bag* of words. More heads do not help, because all of them see the same bag. More layers do not
+# help either: a chain of equivariant steps is equivariant.
 
 # %%
 P = torch.tensor([[0, 0, 1], [0, 1, 0], [1, 0, 0]]).double()  # (L, L)
@@ -130,12 +130,11 @@ print("f(PX) = P f(X) holds to the last digit that we can expect")
 # %% [markdown]
 # ## Where the order can enter
 #
-# So the words, or the way they are compared, have to depend on where they stand. The diagram shows one head and the three
-# places where a position can come in; each model below uses one of them. In the first, a vector for each position is
-# added to the token that stands there (Gehring et al., Vaswani et al.). The second is rotary ([Su et al.
-# 2021](https://arxiv.org/abs/2104.09864)): queries and keys are turned by an angle. You will build both. The third
-# lowers each score by the distance ([Press et al. 2022](https://arxiv.org/abs/2108.12409)); notebook 07 is about it. The
-# pink position vectors are sinusoidal, rounded; the next section builds them.
+# So the words, or the way they are compared, have to depend on where they stand. The diagram shows the three places in a
+# head where a position can come in; each model below uses one of them. In the first, a vector for each position is
+# added to the token that stands there. The second is rotary ([Su et al. 2021](https://arxiv.org/abs/2104.09864)): queries
+# and keys are turned by an angle. The third lowers each score by the distance ([Press et al.
+# 2022](https://arxiv.org/abs/2108.12409)); notebook 07 is about it. The pink vectors are those of the next section.
 
 # %%
 tokens, positions = (x.float().round(decimals=1) + 0.0 for x in (embed(dog_first)[0], SinusoidalPositions(4, 3).table))
@@ -318,8 +317,8 @@ print("turns of the fastest hand:", *(f"{d / (2 * math.pi):.2f}" for d in bumps)
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# Every bump is within about one step of a whole number of turns of the fastest hand. A single clock would come back to
-# nearly its full height each time. The other hands keep the bumps below the peak, and move some of them a little.
+# Every bump is within about one step of a whole number of turns of the fastest hand. The other hands keep the bumps below
+# the peak, and move some of them a little.
 #
 # </details>
 #
@@ -379,12 +378,12 @@ print(
 
 
 # %% [markdown]
-# Which matrix turns all hands *back* by $d$ steps? And with which $W^Q$ and $W^K$ does every position $t$ give its highest
-# score to position $t - 3$, if there are no words but only positions?
+# Which matrix turns all hands *back* by $d$ steps? And with which $W^Q$ and $W^K$ does every position $t \ge 3$ give its
+# highest score to position $t - 3$, if there are no words but only positions?
 #
 # <details><summary>Answer</summary>
 #
-# The cosine keeps its sign when an angle changes its sign, and the sine does not. So turning back is $R_{-d} = R_d^\top$.
+# When an angle changes its sign, its sine does, and its cosine does not. So turning back is $R_{-d} = R_d^\top$.
 # Choose $W^Q = R_3^\top$ and $W^K = I$: the query of position $t$ is then $p_t R_3^\top = p_{t-3}$, and a position is most
 # like itself.
 #
@@ -530,10 +529,9 @@ class ThreeBack(nn.Module):
 
 
 # %% [markdown]
-# The training loop stands open. The [**optimiser**](../docs/glossary.md#o) is **Adam** ([Kingma and Ba
-# 2015](https://arxiv.org/abs/1412.6980)): it averages each parameter's gradient over the last steps and divides the
-# average by a running measure of the gradient's size. So it hardly matters whether a parameter's gradients are large or
-# small, and a step is seldom much longer than the learning rate.
+# The [**optimiser**](../docs/glossary.md#o) is **Adam** ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)): it
+# averages each parameter's gradient over the last steps and divides by a running average of the gradient's size, so that
+# it hardly matters whether a parameter's gradients are large or small.
 
 # %%
 def train(model, seed, steps=250):
@@ -565,8 +563,8 @@ def by_position(model, tokens):  # share of right answers at positions 3, 4, ...
 # </details>
 #
 # We train four kinds of model with four [**seeds**](../docs/glossary.md#s) each; a seed decides the initial weights and
-# the order of the data. Even a share that is exactly $p$ is not measured as exactly $p$ on $n$ answers. Its **standard
-# error**, $\sqrt{p(1-p)/n}$ for independent answers, says how far off the measured share typically is.
+# the order of the data. The last verdict uses the **standard error** of a share $p$ of $n$ answers, $\sqrt{p(1-p)/n}$: how
+# far a measured share typically lies from the true one.
 
 # %% tags=["nbval-ignore-output"]
 arms = {
@@ -630,8 +628,7 @@ for name in ("sinusoidal", "learned"):
 #
 # What people type is seldom as long as a training text. Will the stripe go on? The use of a model on longer sequences
 # than it was trained on is called [**extrapolation**](../docs/glossary.md#e). The authors of the waves hoped that they
-# "may allow the model to extrapolate to sequence lengths longer than the ones encountered during training" (section
-# 3.5).
+# "may allow the model to extrapolate to sequence lengths longer than the ones encountered during training".
 #
 # Our tables have 64 rows, of which training has used the first 16. In sequences of length 64 tokens must repeat, so
 # even a model that does not know the order can do better than 1 in 32: it can name the token that occurs most often. The
@@ -674,8 +671,7 @@ for name, share in far.items():
 #
 # <details><summary>Answer</summary>
 #
-# Training never changed the learned rows 16 to 63, so they are as random as at the start. And before 16, no mask hides the
-# 48 keys at positions that training never showed.
+# Training never changed the learned rows 16 to 63. And no mask hides the 48 keys at positions that training never showed.
 #
 # </details>
 #
@@ -726,14 +722,13 @@ course.verdict("learned: wrong keys at whole turns, largest share of four seeds"
 
 # %% [markdown]
 # A tenth of a turn on either side is a fifth of the circle, so keys chosen blindly would give about 0.2. The learned
-# positions, which have no hands, give no more than 0.214. With the waves it is more than half of the wrong keys in every
-# seed: there the fastest hand stands as it does at the right key. Most of these keys training could not rule out, because
-# in 16 positions no key is more than 15 steps away from the right one. The other wrong keys have some other reason, which
-# we have not looked for.
+# positions, which have no hands, give no more than 0.214. With the waves, in every seed, the fastest hand is back at more
+# than half of the wrong keys. Most of these keys training could not rule out, because in 16 positions no key is more than
+# 15 steps away from the right one. The other wrong keys stay unexplained.
 #
 # Are the waves to blame? The query could be $p_{t-3}$ itself, which is $p_t$ turned by the fixed rotation $R_3^\top$. Put
 # that query in by hand, for positions alone. The factor 5 makes the softmax sharp; in a model, large projections can do
-# the same, in spite of the division by $\sqrt{E}$.
+# the same.
 
 # %%
 long_waves = sinusoidal_table(64, 64).float()  # (L, E)
@@ -744,10 +739,9 @@ course.verdict(
 
 
 # %% [markdown]
-# So as far as positions alone decide, there is a solution for all 64. Training on 16 does not ask for it: the trained
-# models found other weights, which fit 16 positions as well. Position vectors are **absolute**: each says where one token
-# stands. The model has to find out by itself that nothing counts here but the distance between two tokens, their
-# **relative** position.
+# So as far as positions alone decide, there is a solution for all 64. Training on 16 does not ask for it, and the models
+# found other weights. Position vectors are **absolute**: each says where one token stands. The model has to find out by
+# itself that nothing counts here but the distance between two tokens, their **relative** position.
 #
 # ## Rotary: turn the queries and the keys
 #
@@ -767,10 +761,9 @@ course.verdict(
 # </details>
 #
 # These are [**rotary positions**](../docs/glossary.md#r) (Su et al. 2021, section 3.2). The package's `rotate` computes
-# the same without the zeros of the matrix, and arranges the features differently: with heads of width $D$ it pairs
-# feature $i$ with feature $i + D/2$, and of the two the cosine comes first. In your pairs the cosines are the odd features, so
-# the list `halves` below takes these first. Which features form a pair does not matter, because the projections in front
-# are learned.
+# the same without the zeros of the matrix. In a head of width $D$ it pairs feature $i$ with $i + D/2$, the cosine first.
+# In your pairs the cosines are the odd features, so `halves` below takes these first. Which features form a pair does not
+# matter, because the projections in front are learned.
 
 # %%
 def turn(x, R):  # (..., L, D), (L, D, D): row t is turned by R_t
@@ -865,8 +858,8 @@ course.verdict("rotary: share of the wrong keys at whole turns of the fastest ha
 #    difference. Besides, keys 6 steps beside the right one occur in training, which could teach the model to avoid them.
 # 2. Most wrong keys stand 25 steps before the right one, that is at $t - 28$, or 25 steps after it, at $t + 22$. The first
 #    exists from position 28 on. The second exists up to position 41, because the sequence ends at 63. From 28 to 41 there
-#    are both, as the picture shows. The drop is small, partly because the wrong keys at 44 steps do the reverse: they exist
-#    only up to position 22 and from 47 on. It is also small beside the differences between the seeds.
+#    are both. The wrong keys at 44 steps make the drop smaller: they exist only up to position 22 and from 47 on. The drop
+#    is also small beside the differences between the seeds.
 #
 # </details>
 
@@ -988,9 +981,8 @@ for kind, positions in (("waves", MySinusoidal(64, 16)), ("random table", MyLear
 # %% [markdown]
 # Size matters: of the two learned tables, the one that starts at 0.02 is much slower. Training the table matters little at
 # size 0.71: the one that is never trained is as fast. And it is faster than the waves, although both are fixed and of the
-# same size. One possible reason is that neighbouring waves are nearly alike, while random vectors are not; no run here
-# changes that alone. So measured by the steps that halve the loss, the waves do not make looking three back easier
-# than random vectors do.
+# same size. So by this measure the waves do not make looking back easier. One possible reason is that neighbouring waves
+# are nearly alike, while random vectors are not; no run here changes that alone.
 
 # %% [markdown]
 # ## Optional: another cure, random starts
@@ -1033,8 +1025,8 @@ for name in ("sinusoidal", "learned"):
     course.verdict(f"{name}: gain at positions 16 to 63, smallest of four seeds", gain.min().item(), above=0.25)
 
 # %% [markdown]
-# Random starts help both kinds a great deal. Compare them with the seeds of rotary above: the ranges overlap, so four
-# seeds do not tell which cure is better.
+# Random starts help both kinds a great deal. Their range overlaps with that of the seeds of rotary above, so four seeds
+# do not tell which cure is better.
 
 # %% [markdown]
 # ## Optional: why add?
