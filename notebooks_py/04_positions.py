@@ -13,17 +13,19 @@
 # *Dog bites man* is not news. *Man bites dog* is. The two headlines consist of the same three words; only their order
 # differs, and you understood both without thinking about order at all.
 #
-# A recurrent network reads one word after the other, so that it gets the order for free. Attention looks at all words
-# at once. Can the attention that you have built so far tell the two headlines apart?
+# A recurrent network reads one word after the other and gets the order for free. Attention looks at all words at once.
+# Can the attention that you have built so far tell the two headlines apart?
 #
 # In 2017 two papers gave recurrence up in translation: [Gehring et al.](https://arxiv.org/abs/1705.03122) for
-# convolutions, and [Vaswani et al.](https://arxiv.org/abs/1706.03762) for attention alone. Both had to think about
-# order, and their answers, with one that came four years later, are what you will build here.
+# convolutions, and [Vaswani et al.](https://arxiv.org/abs/1706.03762) for attention alone. Both had to tell their models
+# the order. You will build the learned positions of the first paper, the sinusoidal positions of the second, and rotary
+# positions, which came four years later.
 #
 # After this notebook you can
 #
 # - prove what attention by itself knows about the order of the words;
-# - build the waves of Vaswani et al., read them as clocks whose hands turn, and build the matrix that turns them;
+# - build the sinusoidal positions of Vaswani et al. ("the waves" from here on), read them as clocks whose hands turn, and
+#   build the matrix that turns them;
 # - measure what positions are worth, at the length of training and beyond it, and say where a model looks when it is
 #   wrong;
 # - build rotary positions from your matrix, and explain what a rotary score depends on.
@@ -60,7 +62,7 @@ torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 # %% [markdown]
-# **Predict**, and write your answers down. Each of them is settled below, beside a measured number.
+# **Predict**, and write your answers down. Each of them is settled below by a measurement.
 #
 # 1. *dog bites man* and *man bites dog* go through the same attention layer. For which of the three words does the
 #    output differ between the two sentences?
@@ -109,14 +111,14 @@ plotting.show(
 # The same nine numbers stand in both pictures; rows and columns have moved, and nothing else. Write the shuffle as a
 # **permutation matrix** $P$, which has a single 1 in each row and in each column. With the shuffled words the queries
 # are $PQ$ and the keys $PK$, so the scores $S = QK^\top$ become $PQ\,(PK)^\top = P S P^\top$. Each row still holds the
-# same numbers, in another order, so the softmax gives the same weights in that order: $W$ becomes $P W P^\top$. With the
+# same numbers, in another order, so the softmax gives the same weights in that order: $A$ becomes $P A P^\top$. With the
 # values $V$, the output is
 #
-# $$f(PX) = (P W P^\top)(P V) = P\,W V = P f(X), \qquad \text{since } P^\top P = I.$$
+# $$f(PX) = (P A P^\top)(P V) = P\,A V = P f(X), \qquad \text{since } P^\top P = I.$$
 #
 # This is called [**permutation equivariance**](../docs/glossary.md#p): shuffled inputs give the same outputs, shuffled
-# alike. Attention sees a *bag* of words. More heads do not help, because all of them see the same bag, and the output
-# projection treats each word by itself. More layers do not help either: a chain of equivariant steps is equivariant.
+# alike. Attention sees a *bag* of words. More heads do not help, because all of them see the same bag. More layers do not
+# help either: a chain of equivariant steps is equivariant.
 
 # %%
 P = torch.tensor([[0, 0, 1], [0, 1, 0], [1, 0, 0]]).double()  # (L, L)
@@ -128,12 +130,11 @@ print("f(PX) = P f(X) holds to the last digit that we can expect")
 # %% [markdown]
 # ## Where the order can enter
 #
-# So the words, or the way they are compared, have to depend on where they stand. The diagram shows one head and the three
-# places where a position can come in. The first is the oldest: a vector for each position is added to the token that
-# stands there (Gehring et al., Vaswani et al.). The second is rotary ([Su et al.
-# 2021](https://arxiv.org/abs/2104.09864)): queries and keys are turned by an angle. You will build both. The third
-# lowers each score by the distance ([Press et al. 2022](https://arxiv.org/abs/2108.12409)); notebook 07 is about it. The
-# position numbers are those of the waves, which come next.
+# So the words, or the way they are compared, have to depend on where they stand. The diagram shows the three places in a
+# head where a position can come in; each model below uses one of them. In the first, a vector for each position is
+# added to the token that stands there. The second is rotary ([Su et al. 2021](https://arxiv.org/abs/2104.09864)): queries
+# and keys are turned by an angle. The third lowers each score by the distance ([Press et al.
+# 2022](https://arxiv.org/abs/2108.12409)); notebook 07 is about it. The pink vectors are those of the next section.
 
 # %%
 tokens, positions = (x.float().round(decimals=1) + 0.0 for x in (embed(dog_first)[0], SinusoidalPositions(4, 3).table))
@@ -147,7 +148,7 @@ plotting.show(
 # ## A vector for each position: sinusoidal
 #
 # Which vector? The first idea is to hand each token the number of its [**position**](../docs/glossary.md#p) $t$: 0, 1,
-# 2, and so on. That number has no upper bound, so at position 500 it would drown the word. The second idea is to write
+# 2, and so on. That number has no upper bound, so far into a text it would drown the word. The second idea is to write
 # $t$ in binary digits: 000, 001, 010, 011. Digits are bounded, and they share the work: the last digit changes at every
 # step, the one before it at every second step, the next at every fourth.
 #
@@ -250,8 +251,12 @@ plotting.animate(
 )
 
 # %% [markdown]
-# In every clock, the angle between the two hands stays the same while $t$ grows: three steps look alike wherever they
-# begin.
+# <details><summary>Answer</summary>
+#
+# In every clock, the angle between the two hands stays the same while $t$ grows: a shift by three steps looks the same
+# wherever it begins.
+#
+# </details>
 #
 # ### Why so many clocks?
 #
@@ -261,8 +266,8 @@ plotting.animate(
 # <details><summary>Answer</summary>
 #
 # Those at which the hand has made a whole number of turns, nearly. A turn takes $2\pi \approx 6.28$ steps, so they are
-# 6, 13, 19, 25, 31, 38, 44, 50, 57 and 63. The closest is 44: seven turns take 43.98 steps. A second clock with another
-# speed tells 44 from 0, and that is what the many frequencies are for.
+# 6, 13, 19, 25, 31, 38, 44, 50, 57 and 63, or a neighbour that is nearly as close, such as 32. The closest is 44: seven
+# turns take 43.98 steps. A second clock with another speed tells 44 from 0, and that is what the many frequencies are for.
 #
 # </details>
 #
@@ -310,7 +315,12 @@ print("turns of the fastest hand:", *(f"{d / (2 * math.pi):.2f}" for d in bumps)
 
 
 # %% [markdown]
-# At every bump the fastest hand has made a whole number of turns, nearly. The other hands keep the bumps low.
+# <details><summary>Answer</summary>
+#
+# Every bump is within about one step of a whole number of turns of the fastest hand. The other hands keep the bumps below
+# the peak, and move some of them a little.
+#
+# </details>
 #
 # ### A shift is a rotation
 #
@@ -368,9 +378,19 @@ print(
 
 
 # %% [markdown]
-# Turning back is a matrix as well, $R_d^\top$. So $p_{t-3} = p_t R_3^\top$ for every $t$, and one projection to the
-# queries could ask for the position three back, wherever it is. The authors hoped that the waves would make this easy to
-# learn (section 3.5); an optional section measures whether they do.
+# Which matrix turns all hands *back* by $d$ steps? And with which $W^Q$ and $W^K$ does every position $t \ge 3$ give its
+# highest score to position $t - 3$, if there are no words but only positions?
+#
+# <details><summary>Answer</summary>
+#
+# When an angle changes its sign, its sine does, and its cosine does not. So turning back is $R_{-d} = R_d^\top$.
+# Choose $W^Q = R_3^\top$ and $W^K = I$: the query of position $t$ is then $p_t R_3^\top = p_{t-3}$, and a position is most
+# like itself.
+#
+# </details>
+#
+# The authors hoped that the waves would make this easy to learn (section 3.5); an optional section compares how fast
+# waves and learned vectors are learnt.
 #
 # ## Added, once, in front
 #
@@ -435,8 +455,12 @@ plotting.show(
 
 
 # %% [markdown]
-# On the right both *the* look at the same words with the same weights, because nobody knew the positions when the
-# scores were computed.
+# <details><summary>Answer</summary>
+#
+# On the left they differ. On the right both *the* look at the same words with the same weights, because the positions were
+# not yet there when the scores were computed.
+#
+# </details>
 #
 # ## A vector for each position: learned
 #
@@ -505,9 +529,9 @@ class ThreeBack(nn.Module):
 
 
 # %% [markdown]
-# The training loop stands open. The [**optimiser**](../docs/glossary.md#o) is **Adam** ([Kingma and Ba
-# 2015](https://arxiv.org/abs/1412.6980)): it divides each parameter's gradient by a running average of its size, so
-# that every parameter moves by about the learning rate in each step, whether its gradients are large or small.
+# The [**optimiser**](../docs/glossary.md#o) is **Adam** ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)): it
+# averages each parameter's gradient over the last steps and divides by a running average of the gradient's size, so that
+# it hardly matters whether a parameter's gradients are large or small.
 
 # %%
 def train(model, seed, steps=250):
@@ -529,10 +553,18 @@ def by_position(model, tokens):  # share of right answers at positions 3, 4, ...
 
 
 # %% [markdown]
-# How well can a model do that does not know the order? For each token it knows the 15 others, and each of them is
-# equally likely to stand three positions earlier. Whichever of them it names, it is right one time in 15, and it cannot
-# do better. Four kinds of model, four [**seeds**](../docs/glossary.md#s) each; a seed decides the initial weights and
-# the order of the data.
+# How well can a model do that does not know the order?
+#
+# <details><summary>Answer</summary>
+#
+# For each token it knows the 15 others, and each of them is equally likely to stand three positions earlier. Whichever of
+# them it names, it is right one time in 15, and it cannot do better.
+#
+# </details>
+#
+# We train four kinds of model with four [**seeds**](../docs/glossary.md#s) each; a seed decides the initial weights and
+# the order of the data. The last verdict uses the **standard error** of a share $p$ of $n$ answers, $\sqrt{p(1-p)/n}$: how
+# far a measured share typically lies from the true one.
 
 # %% tags=["nbval-ignore-output"]
 arms = {
@@ -564,13 +596,13 @@ course.verdict(
 
 
 # %% [markdown]
-# That settles prediction 2: one time in 15, within the error of 13,000 test answers. Positions that arrive after the
-# attention are worth nothing for this task. With positions in front, both kinds solve it.
+# That settles prediction 2: one time in 15, within one standard error of 13,000 test answers. Positions that arrive after
+# the attention are worth nothing for this task. With positions in front, both kinds solve it.
 #
 # ## Look: what was learnt
 #
-# What does a trained model look for? The score that the query of position $t$ gives the key of position $u$, as far as
-# the positions alone decide it, is $p_t W^Q (p_u W^K)^\top / \sqrt{E}$.
+# What does a trained model look for? Send the position vectors through its projections without any words. With the biases
+# $b^Q$ and $b^K$, position $t$ then gives position $u$ the score $(p_t W^Q + b^Q)(p_u W^K + b^K)^\top / \sqrt{E}$.
 
 # %%
 def position_scores(model, length):
@@ -589,20 +621,18 @@ for name in ("sinusoidal", "learned"):
     course.verdict(f"{name}: rows whose highest score is three back", hits, above=0.95)
 
 # %% [markdown]
-# Both kinds have drawn a stripe three positions to the left of the diagonal: the highest score of each row is there. With
-# the waves the stripe is broad, because neighbouring waves are alike.
+# Both kinds have drawn a stripe three positions to the left of the diagonal: from row 3 on, the highest score of each row
+# is there. With the waves the stripe is broad, because neighbouring waves are alike.
 #
 # ## Lengths never trained
 #
 # What people type is seldom as long as a training text. Will the stripe go on? The use of a model on longer sequences
 # than it was trained on is called [**extrapolation**](../docs/glossary.md#e). The authors of the waves hoped that they
-# "may allow the model to extrapolate to sequence lengths longer than the ones encountered during training" (section
-# 3.5).
+# "may allow the model to extrapolate to sequence lengths longer than the ones encountered during training".
 #
 # Our tables have 64 rows, of which training has used the first 16. In sequences of length 64 tokens must repeat, so
 # even a model that does not know the order can do better than 1 in 32: it can name the token that occurs most often. The
-# bands in the picture are one **standard error** wide on each side: about as far as the mean of four seeds typically
-# lies from the mean of very many.
+# bands in the picture are one standard error of the mean of the four seeds wide on each side.
 
 # %% tags=["nbval-ignore-output"]
 long_set = torch.randint(32, (500, 64), generator=torch.Generator().manual_seed(2)).to(device)
@@ -634,11 +664,18 @@ for name, share in far.items():
     )
 
 # %% [markdown]
-# That settles prediction 3: from nearly always right, the model with waves falls to little more than what naming the
-# most frequent token gives, and the one with learned positions, whose rows 16 to 63 are as random as on the first day,
-# below that. The formula of the waves reaches any length; the trained weights do not. Even some positions before 16
-# suffer, because no mask hides the 48 keys at positions that training never showed. And at a few islands far beyond 16
-# the waves are right again. Which key gets the highest score?
+# That settles prediction 3: from nearly always right, the models with waves fall to 0.131 beyond position 15, where naming
+# the most frequent token gives 0.085, and those with learned positions fall below that. The formula of the waves reaches
+# any length; the trained weights do not. Two questions: why do the learned positions fail completely? And why do the waves
+# make mistakes at some positions *before* 16 as well?
+#
+# <details><summary>Answer</summary>
+#
+# Training never changed the learned rows 16 to 63. And no mask hides the 48 keys at positions that training never showed.
+#
+# </details>
+#
+# At a few islands far beyond 16 the waves are right again. Which key gets the highest score?
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(9, 4.3), sharey=True, layout="constrained")
@@ -658,10 +695,11 @@ plotting.show(
 
 
 # %% [markdown]
-# Beyond 16, all learned positions of one seed take the same few keys, because untrained rows are nearly 0 and so all
-# queries are nearly the same. The waves are another matter. Their dots lie in short rows, parallel to the line (where a
-# row is the line itself, the curve above has its islands). How many steps away from the right key are these rows? Read
-# off one or two before you go on, and compare them with your list of the single clock.
+# Beyond 16, all learned positions of one seed take the same few keys: untrained rows are nearly 0, so little is left of a
+# query but the bias $b^Q$, which is the same for all. The waves are another matter. Some of their dots are scattered or in
+# flat rows, above all at the keys 55 to 58, but many lie in short rows parallel to the line. Where such a row lies on the
+# line, the curve above has an island. How many steps away from the right key are the others? Read off one or two of those
+# at the bottom before you go on, and compare them with your list of the single clock.
 
 # %%
 def wrong_steps(model):  # from the token three back to the key with the largest weight, where that is another one
@@ -683,13 +721,14 @@ course.verdict(
 course.verdict("learned: wrong keys at whole turns, largest share of four seeds", max(back["learned"]), below=0.3)
 
 # %% [markdown]
-# A tenth of a turn on either side is a fifth of the circle, so keys chosen blindly would give 0.2. This is what the
-# learned positions give, which have no hands. With the waves it is about half: the model looks where the fastest hand
-# stands as it does at the right key. Training could not say that this is wrong, because in 16 positions no key is 25 or
-# 44 steps away from the right one.
+# A tenth of a turn on either side is a fifth of the circle, so keys chosen blindly would give about 0.2. The learned
+# positions, which have no hands, give no more than 0.214. With the waves, in every seed, the fastest hand is back at more
+# than half of the wrong keys. Most of these keys training could not rule out, because in 16 positions no key is more than
+# 15 steps away from the right one. The other wrong keys stay unexplained.
 #
-# Are the waves to blame? By *A shift is a rotation*, the query could be $p_{t-3}$ itself, which is $p_t$ turned by a fixed
-# rotation. Put that query in by hand, for positions alone, and multiply the scores by 5, so that the softmax is sharp:
+# Are the waves to blame? The query could be $p_{t-3}$ itself, which is $p_t$ turned by the fixed rotation $R_3^\top$. Put
+# that query in by hand, for positions alone. The factor 5 makes the softmax sharp; in a model, large projections can do
+# the same.
 
 # %%
 long_waves = sinusoidal_table(64, 64).float()  # (L, E)
@@ -700,8 +739,9 @@ course.verdict(
 
 
 # %% [markdown]
-# So for 64 positions there is a solution, but training on 16 does not ask for it: many other weights fit 16 positions as
-# well. From absolute positions, the model has to find out by itself that nothing counts but the distance.
+# So as far as positions alone decide, there is a solution for all 64. Training on 16 does not ask for it, and the models
+# found other weights. Position vectors are **absolute**: each says where one token stands. The model has to find out by
+# itself that nothing counts here but the distance between two tokens, their **relative** position.
 #
 # ## Rotary: turn the queries and the keys
 #
@@ -715,14 +755,15 @@ course.verdict(
 #
 # <details><summary>Proof</summary>
 #
-# The cosine does not change when an angle changes its sign, and the sine does, so $R_u^\top = R_{-u}$: the transposed
-# matrix turns back. Turning on by $t$ steps and back by $u$ is turning by $t - u$ steps.
+# The transposed matrix turns back, $R_u^\top = R_{-u}$, and turning on by $t$ steps and back by $u$ is turning by $t - u$
+# steps (back, if that is negative).
 #
 # </details>
 #
 # These are [**rotary positions**](../docs/glossary.md#r) (Su et al. 2021, section 3.2). The package's `rotate` computes
-# the same without the zeros of the matrix. It pairs feature $i$ with feature $i + D/2$, as most models of today do,
-# where $D$ is the width of a head; which features form a pair does not matter.
+# the same without the zeros of the matrix. In a head of width $D$ it pairs feature $i$ with $i + D/2$, the cosine first.
+# In your pairs the cosines are the odd features, so `halves` below takes these first. Which features form a pair does not
+# matter, because the projections in front are learned.
 
 # %%
 def turn(x, R):  # (..., L, D), (L, D, D): row t is turned by R_t
@@ -738,7 +779,7 @@ torch.testing.assert_close(turn(x, rotations(16, 8))[..., halves], rotate(x[...,
 print("the same as the package's rotate")
 
 # %% [markdown]
-# Is the proof right? Take *one* query and *one* key, and put them at every pair of positions:
+# See the proof at work: take *one* query and *one* key, and put them at every pair of positions.
 
 # %%
 q, k, R = torch.randn(8), torch.randn(8), rotations(12, 8)
@@ -754,8 +795,8 @@ spread = max((scores.diagonal(n).max() - scores.diagonal(n).min()).item() for n 
 course.verdict("largest difference along a diagonal", spread, below=1e-4)
 
 # %% [markdown]
-# Each diagonal has one colour. So if a rotary model has learnt to give the token three back a high score at the start
-# of a sequence, it gives the same score everywhere. Does that cure the lengths? **Predict** two things: how often it is
+# Each diagonal has one colour. So if a rotary model has learnt to give one token a high score three positions after
+# another, it gives the two the same score everywhere. Does that cure the lengths? **Predict** two things: how often it is
 # right at length 64, and *which* keys it takes when it is wrong.
 
 # %%
@@ -787,10 +828,10 @@ gain = (far["rotary"] - far["sinusoidal"])[:, 13:].mean(dim=1)
 course.verdict("rotary minus sinusoidal at positions 16 to 63, smallest of four seeds", gain.min().item(), above=0.25)
 
 # %% [markdown]
-# Past position 16 the curve goes on as before. Rotary is not the only cure: an optional section trains absolute positions
-# from random starts and comes about as far. Nor is it perfect, not even before position 16, because distances above 15
-# are as new to it as to the others. Which keys does it take when it is wrong? Here are the steps from the right key to
-# the wrong one, with their shares.
+# Past position 16 the curve goes on as before. Rotary is not the only cure; an optional section trains absolute positions
+# from random starts. Nor is it perfect, not even before position 16, because distances above 15 are as new to it as to
+# the others. Which keys does it take when it is wrong? Here are the six most frequent steps from the right key to the
+# wrong one, with their shares among the wrong keys.
 
 # %% tags=["nbval-ignore-output"]
 steps = torch.cat([wrong_steps(model) for model in models["rotary"]])
@@ -801,21 +842,24 @@ by_turns = whole_turns(steps)
 course.verdict("rotary: share of the wrong keys at whole turns of the fastest hand", by_turns, above=0.9)
 
 # %% [markdown]
-# The list of the single clock again, and this time nearly every wrong key is on it. Two riddles are left.
+# The list of the single clock again, with 32 in place of its neighbour 31: to within a tenth of a turn, the fastest hand
+# is back at nearly every wrong key. Two riddles are left.
 #
-# 1. Why 25 steps, four turns, so often, and not 6, 13, 19 or 44? Work out how far the *second* hand has turned by then;
-#    it turns by $10000^{-2/64} \approx 0.75$ radians a step.
-# 2. The three numbers printed below the seeds say that rotary is weakest at the positions 28 to 41. Why there, when 16
-#    is long past?
+# 1. Why 25 steps, four turns, so much more often than 44, and why are 6, 13 and 19 not among the six? Work out how far the
+#    *second* hand has turned by then. With 64 features it turns by $10000^{-2/64} \approx 0.75$ radians a step, faster than
+#    the one that you watched above, with 32.
+# 2. Of the three means printed below the seeds, that of the positions 28 to 41 is a little lower than the others. Why
+#    there, when 16 is long past?
 #
 # <details><summary>Answers</summary>
 #
 # 1. After 25 steps the second hand has turned by 18.75 radians, and three turns are 18.85: the two fastest hands are
-#    both back. After 19 steps the second hand has made 2.27 turns, after 44 steps 5.25, so it shows the difference. Keys 6
-#    and 13 steps beside the right one occur in training, which could teach the model to avoid them.
-# 2. The wrong keys stand 25 steps before the right one, that is at $t - 28$, or 25 steps after it, at $t + 22$. The first
+#    both back. After 6, 13, 19 and 44 steps the second hand has made 0.72, 1.55, 2.27 and 5.25 turns, so it shows the
+#    difference. Besides, keys 6 steps beside the right one occur in training, which could teach the model to avoid them.
+# 2. Most wrong keys stand 25 steps before the right one, that is at $t - 28$, or 25 steps after it, at $t + 22$. The first
 #    exists from position 28 on. The second exists up to position 41, because the sequence ends at 63. From 28 to 41 there
-#    are both. The picture shows it.
+#    are both. The wrong keys at 44 steps make the drop smaller: they exist only up to position 22 and from 47 on. The drop
+#    is also small beside the differences between the seeds.
 #
 # </details>
 
@@ -833,8 +877,8 @@ ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 plotting.show("The keys 25 before the right one win from position 28 on, and those 25 after it up to position 41.")
 
 # %% [markdown]
-# So a rotary model looks three back everywhere, and now and then a whole number of turns beside it. Models that have to
-# read very long texts get a further cure, which changes the speed of the hands, as you will see below.
+# So these rotary models look three back everywhere, and when they are wrong, nearly always a whole number of turns of the
+# fastest hand beside it.
 
 # %% [markdown]
 # ## Today
@@ -856,7 +900,7 @@ plotting.show("The keys 25 before the right one win from position 28 on, and tho
 #
 # - Attention without positions sees a bag of words: shuffled inputs give the same outputs, shuffled alike.
 # - Position vectors are added in front. Waves and learned vectors both solved the task at the trained length.
-# - The waves turn a shift into a rotation, but a model trained on length 16 did not learn to use that beyond 16.
+# - The waves turn a shift into a rotation, but models trained on length 16 did not learn to use that beyond 16.
 # - A rotary score depends on the query, the key and their distance, and on no absolute position.
 # - When the models with waves or rotary were wrong far out, they often looked a whole number of turns of the fastest
 #   hand beside the right key.
@@ -871,12 +915,11 @@ plotting.show("The keys 25 before the right one win from position 28 on, and tho
 # <details><summary>Answers</summary>
 #
 # 1. It gives *good, not bad* and *bad, not good* the same answer: they are the same bag of words.
-# 2. The sine alone does not tell where the hand stands: $t$ and $\pi - t$ have the same sine. With both, a shift is a
-#    rotation of the pair, and the dot product depends on the distance alone.
+# 2. The sine alone does not tell where the hand stands: the angles $a$ and $\pi - a$ have the same sine. Only with both is
+#    a shift a rotation of the pair, and the dot product a function of the distance alone.
 # 3. Rows 512 to 599 do not exist, and adding random ones does not help. Without training you can cut the text, or stretch
 #    the table, so that 600 positions fit between its 512 rows. With some more training on long texts, new rows or
-#    stretched ones become useful. Or you train a new model: with random starts in a longer table, or with scores that
-#    depend on the distance.
+#    stretched ones can become useful. Or you train a new model, for instance with scores that depend on the distance.
 #
 # </details>
 #
@@ -902,8 +945,8 @@ plotting.show("The keys 25 before the right one win from position 28 on, and tho
 # %% [markdown]
 # ## Optional: are waves learnt faster than a table?
 #
-# It is often said that the waves have a head start, because they are there from the first step, while learned vectors
-# have to be found first. But compare the sizes. As $\sin^2 + \cos^2 = 1$, the waves have a root mean square of
+# The waves could have a head start, because they are there from the first step, while learned vectors have to be found
+# first. But compare the sizes. As $\sin^2 + \cos^2 = 1$, the waves have a root mean square of
 # $\sqrt{1/2} \approx 0.71$. The learned table starts at 0.02, as the weights of the first GPT did ([Radford et al.
 # 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf), section 4.1). So
 # we train two more kinds: a random table of size 0.71 that is learned, and one that is *never* trained. **Predict** which
@@ -936,10 +979,10 @@ for kind, positions in (("waves", MySinusoidal(64, 16)), ("random table", MyLear
 
 
 # %% [markdown]
-# Size matters: the table that starts at 0.02 comes last. But neither being there from the first step nor being trained
-# makes the difference at 0.71, because the random table that is never trained is as fast as the learned one. What is left
-# is how different the positions are: neighbouring waves are nearly alike, random vectors are not. So on this task the
-# hope that the waves make looking back easy is not fulfilled.
+# Size matters: of the two learned tables, the one that starts at 0.02 is much slower. Training the table matters little at
+# size 0.71: the one that is never trained is as fast. And it is faster than the waves, although both are fixed and of the
+# same size. So by this measure the waves do not make looking back easier. One possible reason is that neighbouring waves
+# are nearly alike, while random vectors are not; no run here changes that alone.
 
 # %% [markdown]
 # ## Optional: another cure, random starts
@@ -982,8 +1025,8 @@ for name in ("sinusoidal", "learned"):
     course.verdict(f"{name}: gain at positions 16 to 63, smallest of four seeds", gain.min().item(), above=0.25)
 
 # %% [markdown]
-# Random starts help both kinds a great deal. Compare them with the seeds of rotary above: the ranges overlap, so four
-# seeds do not tell which cure is better.
+# Random starts help both kinds a great deal. Their range overlaps with that of the seeds of rotary above, so four seeds
+# do not tell which cure is better.
 
 # %% [markdown]
 # ## Optional: why add?
@@ -1010,13 +1053,13 @@ print("beside the words, or added through a matrix of their own: the same")
 # </details>
 
 # %% [markdown]
-# ## Optional: a causal mask knows a little
+# ## Optional: counting with a causal mask
 #
 # Under a causal mask the word at position $t$ sees $t + 1$ words, so after a shuffle each word sees other words than
-# before. Let the first token carry a mark, and let attention be uniform: the share of the mark at position $t$ is
+# before. Let the first token carry a mark. If attention is uniform, for instance, the share of the mark at position $t$ is
 # $1/(t+1)$. So a causal model can *count* without any positions ([Haviv et al. 2022](https://arxiv.org/abs/2203.16634)
-# found this in language models). Here one layer has to name its own position; the two linear layers behind the
-# attention, which notebook 05 explains, read the share off.
+# found this in language models). Here a model with one attention layer has to name the position of each token. Two linear
+# layers, which notebook 05 explains, can read the position off the attention's output.
 
 # %%
 class Counting(nn.Module):
@@ -1059,5 +1102,11 @@ course.verdict(
 )
 
 # %% [markdown]
-# Without a mask, the model can tell only the start token from the others. It is right there; what it names for another
-# token cannot depend on where that token stands, and so it is right for one position in 15. In all, that is 2 of 16.
+# Why is the model without a mask right about 2 of 16 positions, and not none?
+#
+# <details><summary>Answer</summary>
+#
+# It can tell only the start token from the others, and is right there. What it names for another token cannot depend on
+# where that token stands, so on average it is right at one position in 15. In all, that is 2 of 16.
+#
+# </details>
