@@ -14,13 +14,12 @@
 # did worse: a plain network, one layer after the other, of 56 layers made more mistakes than one of 20, *even on the
 # pictures it was trained on* ([He et al. 2015](https://arxiv.org/abs/1512.03385), figure 1). So the deep network had
 # not memorised too much. It could not be trained. In the same paper, one small change, a shortcut around every few
-# layers, made a network of 152 layers trainable, and with it the authors won the ImageNet competition of 2015, in which
-# photographs are sorted into a thousand classes.
+# layers, made a network of 152 layers trainable, and with it the authors won the ImageNet competition of 2015.
 #
 # Today's language models are about that deep; GPT-3 has 96 blocks ([Brown et al.
 # 2020](https://arxiv.org/abs/2005.14165), table 2.1). Attention makes up only a part of each block. This notebook
-# builds the rest, which is what makes a hundred blocks possible: the residual connection of He et al., the layer norm
-# of [Ba et al. 2016](https://arxiv.org/abs/1607.06450), and the order of the two, which [Xiong et al.
+# builds the rest: the residual connection of He et al., the layer norm of [Ba et al.
+# 2016](https://arxiv.org/abs/1607.06450), and the order of the two, which [Xiong et al.
 # 2020](https://arxiv.org/abs/2002.04745) found to matter.
 #
 # After this notebook you can
@@ -117,9 +116,9 @@ def variation(x):  # (..., L, E): one number for each sequence
 # %% [markdown]
 # Now twelve layers of real attention with four heads each and random weights. Biases are left out, so that no vector is
 # added to all tokens; the value and output matrices are there, and treat all tokens alike. They also make the tokens
-# smaller, and small tokens have small scores and nearly equal weights, so `rescaled` brings the size back after each
-# layer. `through` applies a step with each of the `layers` and keeps all states. The numbers are in double precision,
-# with about 16 digits. (`course.verdict` prints a measurement beside its bound, and stops if it is out of bounds.)
+# smaller, and small tokens get nearly equal weights, so `rescaled` brings the size back after each layer. The numbers
+# are in double precision, with about 16 digits. (`course.verdict` prints a measurement beside its bound, and stops if
+# it is out of bounds.)
 
 # %%
 def rescaled(x):
@@ -166,8 +165,8 @@ course.verdict("variation left after 12 layers", variation(attention_only[-1]).i
 #
 # This is the [**residual connection**](../docs/glossary.md#r). Watch the same twelve layers with it and without it.
 # Each dot is a word. Only its direction is drawn, so all dots lie inside a circle of radius 1. Of the 32 dimensions the
-# picture shows the two in which the words differ most at the start, so dots that meet here need not be equal; the
-# numbers above say that they are. The labels stand where the words begin, and the lines show their way.
+# picture shows the two in which the words differ most at the start, so dots that meet here need not be equal (the
+# numbers above say that they are). The labels stand where the words begin, and the lines show their way.
 
 # %%
 with_residual = through(lambda layer, x: x + layer(x)[0], x)
@@ -197,8 +196,7 @@ plotting.animate(
 course.verdict("variation after 12 layers with the residual", variation(with_residual[-1]).item(), above=0.5)
 
 # %% [markdown]
-# With the residual connection the words still differ. Fresh branches add little, though, so what we have seen is a
-# collapse that is slowed down, not one that can never come.
+# Fresh branches add little, so this shows a collapse that is slowed down, not one that can never come.
 #
 # The sum does something for training, too. By the sum rule the gradient of $y$ with respect to $x$ is $1 + f'(x)$, and
 # by the chain rule a stack of twelve layers multiplies twelve such factors. Without the residual connection the factors
@@ -214,12 +212,12 @@ print(f"without: {torch.autograd.grad(without, start)[0].item():.0e}")
 print(f"with   : {torch.autograd.grad(with_sum, start)[0].item():.2f}, which is 1.1 ** 12 = {1.1**12:.2f}")
 
 # %% [markdown]
-# Keep this toy in mind. Whether a real stack behaves like it is measured below.
+# Whether a real stack behaves like this toy is measured below.
 #
 # ## Layer norm
 #
 # Nothing holds the size of a sum. Here is the size of the features, their root mean square, after the twelve layers:
-# with fresh weights, and with branches that are four times as strong, as training could make them.
+# with fresh weights, and with branches that are four times as strong.
 
 # %%
 stronger = through(lambda layer, x: x + 4 * layer(x)[0], x)
@@ -309,9 +307,8 @@ course.assert_same_module(LayerNorm(32), nn.LayerNorm(32), x)
 # %% [markdown]
 # ### Break it: the wrong axis
 #
-# With `dim=-2` torch does not complain, because the shapes still fit, but mean and variance now run over the tokens.
-# Change the last token only. Which tokens notice? A tick marks each feature that has changed; the first 16 features of
-# the first sequence are drawn.
+# With `dim=-2` the shapes still fit, but mean and variance now run over the tokens. Change the last token only. Which
+# tokens notice? A tick marks each of the first 16 features that has changed.
 
 # %%
 def standardise(x, dim):
@@ -328,8 +325,8 @@ plotting.show("Ticks where a feature of a token has changed. On the left only th
 
 # %% [markdown]
 # On the right every token knows that the last one has changed. In a language model that would leak the future past
-# every causal mask. (And over `dim=0`, the batch? That is the idea of **batch norm**, which He et al. used: a token
-# then depends on the other sentences that happen to share its batch.)
+# every causal mask. (Over `dim=0`, the idea of He et al.'s **batch norm**, a token depends on the other sentences of
+# its batch.)
 #
 # ## The feed-forward
 #
@@ -393,7 +390,7 @@ FeedForwardNetwork = check.FeedForwardNetwork.use(FeedForwardNetwork)
 #
 # </details>
 #
-# The next cell also counts the parameters of a whole block, the package's, of which you now have all parts.
+# The next cell also counts the parameters of the package's whole block.
 
 # %%
 course.assert_same_module(FeedForwardNetwork(32, 128), FeedForward(32, 128), x)
@@ -416,9 +413,9 @@ for name, part in TransformerBlock(32, 4).named_children():
 #
 # ## Two orders
 #
-# All parts are there. A [**transformer block**](../docs/glossary.md#t) is attention with a residual connection and a
-# norm, and then the feed-forward network with a residual connection and a norm. Only one question is open: does the
-# norm stand before the part, or after the sum?
+# A [**transformer block**](../docs/glossary.md#t) is attention with a residual connection and a norm, and then the
+# feed-forward network with a residual connection and a norm. Only one question is open: does the norm stand before the
+# part, or after the sum?
 #
 # | | formula, for $f$ = attention, then $f$ = feed-forward | who uses it |
 # |---|---|---|
@@ -496,8 +493,8 @@ course.assert_same_module(PostNormBlock(32, 4), TransformerBlock(32, 4, norm_fir
 # %% [markdown]
 # ### The residual stream
 #
-# Here are both as pictures. The thick line is what runs from block to block, and it has a name: the [**residual
-# stream**](../docs/glossary.md#r). Attention and the feed-forward network read from it and add to it. In pre-norm
+# The thick line in the pictures below, which runs from block to block, is the [**residual
+# stream**](../docs/glossary.md#r): attention and the feed-forward network read from it and add to it. In pre-norm
 # nothing ever stands *on* the stream, so what leaves block $N$ is a plain sum that begins with the first tokens $x_0$:
 #
 # $$x_N = x_0 + \text{attention}_1 + \text{feed-forward}_1 + \dots + \text{attention}_N + \text{feed-forward}_N$$
@@ -658,13 +655,13 @@ for kind in ("pre-norm", "post-norm", "no norm"):
 # %% [markdown]
 # They do not save it: up to rounding, the stack without residual connections makes one vector of all 16 tokens. What
 # works on each token alone does the same to equal tokens. With the residual connections more than half of $r$ is left
-# after twelve blocks, and the curves are still falling. (These blocks have biases, which add one vector to all tokens,
-# so not all of that fall has to be averaging.)
+# after twelve blocks, and the curves are still falling. (Biases may have a part in that: they add one vector to all
+# tokens.)
 #
 # And the gradient? The toy above had no norms, so a fifth stack has neither norms nor residual connections. We look at
-# the length of the gradient of `down`, the last matrix of each block. (The picture calls it the *norm* of the gradient;
-# layer norm has only the word in common with it.) **Predict** which of the five stacks has the smallest one in its
-# first block, and which the largest.
+# the length of the gradient of `down`, the last matrix of each block. (The picture calls it its *norm*, which has only
+# the word in common with layer norm.) **Predict** which of the five stacks has the smallest one in its first block, and
+# which the largest.
 
 # %%
 class Neither(Block):
@@ -694,20 +691,20 @@ course.verdict("block 1: smallest of no residual over largest of post-norm", sma
 
 
 # %% [markdown]
-# In the picture `neither` has the smallest gradient in block 1, and `no residual` the largest. The toy was right about
-# the stack with neither: on its way back each block divides the gradient by about the same factor, a straight line on
-# this axis. But without residual connections and *with* norms the gradient is not small at all. A norm divides small
-# tokens by their size, and in the backward pass it divides the gradient by that size, too: what the layer before has
-# shrunk is enlarged again. So in a fresh stack one of the two, the residual connection or the norm, is enough to keep
-# the gradient from vanishing. He et al. (section 4.1) found the same in their plain networks: thanks to batch norm the
-# gradients were healthy, and the networks could not be trained all the same.
+# At block 1 `neither` has the smallest gradient and `no residual` the largest. The toy was right about the stack with
+# neither: on its way back each block divides the gradient by about the same factor, a straight line on this axis. But
+# with norms alone the gradient is not small at all. A norm divides small tokens by their size, and in the backward pass
+# it divides the gradient by that size, too: what the layer before has shrunk is enlarged again. So in a fresh stack the
+# residual connection alone, or the norm alone, keeps the gradient from vanishing. He et al. (section 4.1) found the
+# same in their plain networks: thanks to batch norm the gradients were healthy, and the networks could not be trained
+# all the same.
 #
 # ## Train it: depth, with and without
 #
-# The loop stands open. The [**optimiser**](../docs/glossary.md#o) is Adam: it divides each parameter's gradient by a
-# running average of its size, so that every parameter moves by about the [**learning rate**](../docs/glossary.md#l) in
-# each step, however large its gradient is. Only a gradient far below 10⁻⁸, a number that Adam adds to the divisor,
-# hardly moves it. (`fused=True` updates all parameters in one call, which is faster.)
+# The [**optimiser**](../docs/glossary.md#o) is Adam: it divides each parameter's gradient by a running average of its
+# size, so that every parameter moves by about the [**learning rate**](../docs/glossary.md#l) in each step, however
+# large its gradient is. Only a gradient far below 10⁻⁸, a number that Adam adds to the divisor, hardly moves it.
+# (`fused=True` updates all parameters in one call, which is faster.)
 
 # %%
 def train(model, seed, steps=80, lr=3e-3):
@@ -759,10 +756,9 @@ plotting.show(
 
 
 # %% [markdown]
-# Each point is the mean of ten steps. Bumps that all curves share come from the digits: with the same seed, all stacks
-# see the same batches. So the verdicts take the differences seed by seed. `low_end` is the lower end of a 95 % interval
-# for their mean (notebook 16 explains it); where it is above 0, the difference is larger than the scatter of the four
-# seeds explains.
+# Each point is the mean of ten steps. With the same seed, all stacks see the same batches, so the verdicts take the
+# differences seed by seed. `low_end` is the lower end of a 95 % interval for their mean (notebook 16 explains it);
+# where it is above 0, the difference is larger than the scatter of the four seeds explains.
 
 # %%
 def low_end(values, t=3.18):  # of a 95 % interval for the mean; t is Student's, for four values
@@ -789,10 +785,10 @@ worse("pre-norm", than="pre-norm, 2 blocks")
 #
 # ### Is rank collapse the reason?
 #
-# It is tempting to conclude that the deep stack fails because its tokens become equal. The networks of He et al. had no
-# attention, though, and failed all the same. So take the attention out: twelve layers of norm and feed-forward network.
-# Nothing mixes the tokens now. A layer may still turn different tokens into nearly the same one, so we measure $r$ at
-# the end, between the tokens of a digit and between digits.
+# Does the deep stack fail because its tokens become equal? The networks of He et al. had no attention, and failed all
+# the same. So take the attention out: twelve layers of norm and feed-forward network. Nothing mixes the tokens now. A
+# layer may still turn different tokens into nearly the same one, so we measure $r$ at the end, between the tokens of a
+# digit and between digits.
 
 # %%
 class OnlyFeedForward(Block):
@@ -882,16 +878,15 @@ for deep, other in (("no residual", "pre-norm"), ("only feed-forward", "feed-for
 
 # %% [markdown]
 # In the two deep stacks without residual connections, one small step turns the gradient by about a right angle: the
-# next step is told something else. In the other four it keeps part of its direction, although it does not rank them:
-# twelve blocks of pre-norm keep least of it and do not have the highest loss. That is one size of step, on fresh
-# weights, and proves no cause. Balduzzi et al. ([2017](https://arxiv.org/abs/1702.08591)) describe a relative of it: in
-# deep networks without residual connections, even inputs close together have gradients that are almost unrelated. They
-# call them **shattered gradients**.
+# next step is told something else. In the other four it keeps part of its direction, though how much does not follow
+# the loss. That is one size of step, on fresh weights, and proves no cause. Balduzzi et al.
+# ([2017](https://arxiv.org/abs/1702.08591)) describe a relative of it: in deep networks without residual connections,
+# even inputs close together have almost unrelated gradients. They call them **shattered gradients**.
 #
 # ## What the order is worth
 #
-# So far the stacks with residual connections were pre-norm. Post-norm has the norms on the stream. **Predict**: does it
-# learn faster, as fast, or more slowly?
+# So far the stacks with residual connections were pre-norm. **Predict**: does post-norm learn faster, as fast, or more
+# slowly?
 
 # %% tags=["nbval-ignore-output"]
 compare(("post-norm", 12))
@@ -905,12 +900,11 @@ worse("post-norm", than="pre-norm")
 # In these 80 steps and at this learning rate pre-norm is ahead. Post-norm falls at first just as fast, then comes back
 # up, and learns unsteadily. The first transformers were post-norm and were trained with a
 # [**warm-up**](../docs/glossary.md#w), a learning rate that rises from near 0 in the first steps: Xiong et al. (section
-# 3) show that their post-norm model needs it and that pre-norm does not. Our runs are much too short to measure a
-# warm-up.
+# 3) show that their post-norm model needs it and that pre-norm does not.
 #
 # ### And without any norm?
 #
-# The last stack, `NoNorm`, keeps the residual connections and drops the norms.
+# The last stack, `NoNorm`, keeps only the residual connections.
 
 # %% tags=["nbval-ignore-output"]
 compare(("no norm", 12))
@@ -922,11 +916,9 @@ course.verdict("no norm minus pre-norm, smallest of four seeds", gap, above=0)
 
 # %% [markdown]
 # Every seed ends above pre-norm. The losses of post-norm and `no norm` overlap, so in these 80 steps the norms on the
-# stream bring no advantage that we can see. (If numbers grow too large, the loss becomes `nan`, "not a number", and the
-# verdict counts such a run as infinitely bad.)
+# stream bring no advantage that we can see. (A loss of `nan`, "not a number", would count as infinitely bad.)
 #
-# What does a stack without norms do to its stream? Train it for four steps with a larger learning rate, 0.01, and look
-# at the size after each block.
+# Now look at the stream itself, after four steps with a larger learning rate, 0.01.
 
 # %%
 def sizes_after_training(kind, seed):
@@ -947,8 +939,7 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 
 
 # %% [markdown]
-# **Question.** The axis is logarithmic. Which of the two stacks multiplies the size in each block, and why does the
-# other one not?
+# **Question.** The axis is logarithmic. Which stack multiplies the size in each block, and why does the other not?
 #
 # <details><summary>Answer</summary>
 #
@@ -965,10 +956,9 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 #   from block to block ([Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)).
 # - **Pre-norm with a last norm** came with the language model GPT-2 in 2019 and is what GPT-3 has in its 96 blocks.
 #   BERT ([Devlin et al. 2018](https://arxiv.org/abs/1810.04805)), which fills in missing words, still had post-norm, as
-#   the first transformer had, and was trained with warm-up.
+#   the first transformer had.
 # - [**RMS norm**](../docs/glossary.md#r) ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)) leaves out the
-#   mean and the shift. The language model Llama ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)) uses it; you
-#   can build it in exercise 4.
+#   mean and the shift. The language model Llama ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)) uses it.
 # - [**SwiGLU**](../docs/glossary.md#s) ([Shazeer 2020](https://arxiv.org/abs/2002.05202)) is the feed-forward network
 #   of Llama: two maps widen the token, and one of them, passed through a function much like GELU, multiplies the other.
 #
@@ -981,7 +971,7 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 # - Pre-norm leaves the stream untouched from end to end and needs one norm after the last block; post-norm has the
 #   norms on the stream.
 # - Here, twelve blocks without residual connections hardly learned, with attention or without it. One small step turned
-#   their gradient by about a right angle; with attention, where we measured its size, it was not small.
+#   their gradient by about a right angle. (With attention we measured its size, too; it was not small.)
 # - Here, twelve blocks of pre-norm learned, faster than post-norm, and two blocks learned faster still: the residual
 #   connection makes depth possible, and did not make it pay in 80 steps.
 # - Without norms each block multiplies what the one before has enlarged; with pre-norm it adds to it.
@@ -1119,15 +1109,12 @@ check.pre_norm_block(pre_norm_block)
 #
 # ## Optional: initialisation
 #
-# How large are the weights of a fresh stack, and how large is what it computes?
-#
 # ### The gradient of the last block
 #
 # Xiong et al. (section 3.3) derive bounds for the gradient of the last feed-forward network of a fresh stack: in
 # pre-norm it shrinks with the depth $N$ as $1/\sqrt N$, and in post-norm the bound does not depend on $N$. From 3 to 48
-# blocks that predicts a factor of 1/4 for pre-norm. A bound is only an upper limit, so the true gradient could be
-# smaller; the verdicts test whether it follows the bound, to a factor of two. The dotted line is $1/\sqrt N$, from the
-# first point of pre-norm on:
+# blocks that predicts a factor of 1/4 for pre-norm. The verdicts test, to a factor of two, whether the gradient follows
+# its bound. The dotted line is $1/\sqrt N$, from the first point of pre-norm on:
 
 # %%
 depths = (3, 12, 48)
@@ -1159,11 +1146,11 @@ course.verdict("post-norm, 48 blocks over 3 (predicted: no decrease)", ratio["po
 # A stack of $N$ blocks adds $2N$ branches to the stream. If they are independent and each has the variance $v$, the
 # variances add up: a stream that starts with variance 1 ends with $1 + 2Nv$. Multiply each branch by $1/\sqrt{2N}$, the
 # variance of each falls to $v/2N$, and the stream ends with $1 + v$, however deep the stack is. In truth the branches
-# of a fresh stack are not quite independent, because they all read the same stream; so measure. GPT-2 scales the last
-# layer of each branch by $1/\sqrt{2N}$ ([Radford et al.
+# are not quite independent, because they all read the same stream; so measure. GPT-2 scales the last layer of each
+# branch by $1/\sqrt{2N}$ ([Radford et al.
 # 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), section
 # 2.3). If these layers start at zero, the whole stack starts by returning its input. Fixup ([Zhang et al.
-# 2019](https://arxiv.org/abs/1901.09321)) carries the idea to its end and does without norms.
+# 2019](https://arxiv.org/abs/1901.09321)) goes on from there and does without norms.
 
 # %%
 def growth(factor, seed, depth=24):
@@ -1192,8 +1179,8 @@ course.verdict("growth with zero, distance from 1", max(abs(ratio - 1) for ratio
 
 
 # %% [markdown]
-# **Question.** The picture shows sizes, which are roots of variances. Read the growth as torch draws the weights off
-# the picture, and compute $v$ from it. Which growth should the scaled stack have, and does it?
+# **Question.** Sizes are roots of variances. Read the growth with torch's weights off the picture, and compute $v$. How
+# much should the scaled stack grow, and does it?
 #
 # <details><summary>Answer</summary>
 #
