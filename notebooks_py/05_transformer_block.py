@@ -11,20 +11,20 @@
 
 # %% [markdown]
 # In 2014 the best networks for images had about twenty layers. Everybody expected more layers to do better, and they
-# did worse: a plain network of 56 layers made more mistakes than one of 20, *even on the pictures it was trained on*
-# ([He et al. 2015](https://arxiv.org/abs/1512.03385), figure 1). So the deep network had not memorised too much. It
-# could not be trained. In the same paper, one small change to every layer made a network of 152 layers trainable, and
-# with it the authors won the ImageNet competition of 2015, in which photographs are sorted into a thousand classes.
+# did worse: a plain network, one layer after the other, of 56 layers made more mistakes than one of 20, *even on the
+# pictures it was trained on* ([He et al. 2015](https://arxiv.org/abs/1512.03385), figure 1). So the deep network had
+# not memorised too much. It could not be trained. In the same paper, one small change, a shortcut around every few
+# layers, made a network of 152 layers trainable, and with it the authors won the ImageNet competition of 2015.
 #
 # Today's language models are about that deep; GPT-3 has 96 blocks ([Brown et al.
 # 2020](https://arxiv.org/abs/2005.14165), table 2.1). Attention makes up only a part of each block. This notebook
-# builds the rest, which is what makes a hundred blocks possible: the residual connection of He et al., the layer norm
-# of [Ba et al. 2016](https://arxiv.org/abs/1607.06450), and the order of the two, which [Xiong et al.
+# builds the rest: the residual connection of He et al., the layer norm of [Ba et al.
+# 2016](https://arxiv.org/abs/1607.06450), and the order of the two, which [Xiong et al.
 # 2020](https://arxiv.org/abs/2002.04745) found to matter.
 #
 # After this notebook you can
 #
-# - show how a stack of nothing but attention makes all tokens alike, and what stops it;
+# - show how a stack of nothing but attention makes all tokens alike, and what slows this down;
 # - build layer norm, the feed-forward network and the block;
 # - read a transformer as a stream of tokens to which every block adds something;
 # - train stacks of your own blocks, and say what the residual, the norm and their order are worth in them.
@@ -86,7 +86,7 @@ for layer in range(3):
 # 3.9375, 4 and 4.0625: a layer with these weights divides the distances by four. A weighted average lies between the
 # smallest and the largest of its inputs, whatever its weights are, so the range from the smallest to the largest token
 # never grows. Softmax weights are all positive, and then every token gets a part of each end of the range: it shrinks
-# in every layer, until all tokens are equal.
+# in every layer, here towards 0.
 #
 # </details>
 #
@@ -99,9 +99,10 @@ for layer in range(3):
 # |---|---|---|
 # | $X$, tokens in rows | `x` | (…, L, E) |
 # | $\bar X$, the mean token in every row | `x.mean(dim=-2, keepdim=True)` | (…, 1, E), repeated L times |
-# | $\lVert\,\cdot\,\rVert$, the root of the sum of all squared entries | `norm` | |
+# | $\lVert\,\cdot\,\rVert$, the length: the root of the sum of all squared entries | `.norm(…)`, torch's word for it | |
 #
-# $r$ is 0 if all tokens are the same, and larger the more they differ; it is never above 1.
+# $r$ is 0 if all tokens are the same, and never above 1. It has a weak point: one vector added to all tokens makes $r$
+# smaller, although it leaves the differences between them as they are.
 
 # %%
 def variation(x):  # (..., L, E): one number for each sequence
@@ -113,11 +114,11 @@ def variation(x):  # (..., L, E): one number for each sequence
 
 
 # %% [markdown]
-# Now twelve layers of real attention with four heads each and random weights. Biases are left out, so that nothing is
-# added to the averages; the value and output matrices are there, and treat all tokens alike. These matrices also make
-# the tokens smaller; multiplying all of them by one number after each layer undoes that and does not change $r$. Double
-# precision lets us see very small differences. (`course.verdict` prints a measurement beside its bound, and stops if it
-# is out of bounds.)
+# Now twelve layers of real attention with four heads each and random weights. Biases are left out, so that no vector is
+# added to all tokens; the value and output matrices are there, and treat all tokens alike. They also make the tokens
+# smaller, and small tokens get nearly equal weights, so `rescaled` brings the size back after each layer. The numbers
+# are in double precision, with about 16 digits. (`course.verdict` prints a measurement beside its bound, and stops if
+# it is out of bounds.)
 
 # %%
 def rescaled(x):
@@ -139,24 +140,33 @@ for depth in range(4):
 course.verdict("variation left after 12 layers", variation(attention_only[-1]).item(), below=1e-12)
 
 # %% [markdown]
-# That settles prediction 1: nothing is left. After two layers the six words differ by a few parts in a thousand, after
-# three by a few in a billion, and at the end only rounding is left. What later layers cannot tell apart they have to
-# treat alike. This is called [**rank collapse**](../docs/glossary.md#r): a matrix in which all rows are equal has rank
-# 1, which means that one row says everything. [Dong et al. 2021](https://arxiv.org/abs/2103.03404) proved that the
-# differences shrink *doubly exponentially*: the exponent of ten itself grows by a factor from layer to layer, as it
-# does above. It is faster than by hand because the weights depend on the tokens here. Tokens that are alike have keys
-# that are alike, so their scores are nearly equal, and a layer with six equal weights makes all tokens equal at once.
+# Prediction 1: nothing is left but rounding. What later layers cannot tell apart they have to treat alike. This is
+# called [**rank collapse**](../docs/glossary.md#r): a matrix in which all rows are equal has rank 1, which means that
+# one row says everything.
+#
+# **Question.** By hand, each layer divided the differences by the same number. Look at the numbers above: what does a
+# layer do to them here?
+#
+# <details><summary>Answer</summary>
+#
+# About what cubing does, and a little more: 0.2 cubed is 0.008, and 0.002 cubed is 8e-9. So the exponent of ten at
+# least triples. [Dong et al. 2021](https://arxiv.org/abs/2103.03404) proved such a cubic bound, up to a factor, and
+# call the decay *doubly exponential*. Here the weights depend on the tokens, too. Tokens that are alike have keys that
+# are alike, so their scores are nearly equal, and six equal weights would make all tokens equal at once.
+#
+# </details>
 #
 # ## The residual connection
 #
-# He et al. changed one thing. A layer no longer replaces its input. It computes what should be *added* to it, and such
-# an $f$ is called a **branch**:
+# He et al. changed one thing: a few layers together no longer replace their input. They compute what should be *added*
+# to it, and such an $f$ is called a **branch**:
 #
 # $$y = x + f(x)$$
 #
 # This is the [**residual connection**](../docs/glossary.md#r). Watch the same twelve layers with it and without it.
 # Each dot is a word. Only its direction is drawn, so all dots lie inside a circle of radius 1. Of the 32 dimensions the
-# picture shows the two in which the words differ most at the start. The lines show where the dots have come from.
+# picture shows the two in which the words differ most at the start, so dots that meet here need not be equal (the
+# numbers above say that they are). The labels stand where the words begin, and the lines show their way.
 
 # %%
 with_residual = through(lambda layer, x: x + layer(x)[0], x)
@@ -186,6 +196,8 @@ plotting.animate(
 course.verdict("variation after 12 layers with the residual", variation(with_residual[-1]).item(), above=0.5)
 
 # %% [markdown]
+# Fresh branches add little, so this shows a collapse that is slowed down, not one that can never come.
+#
 # The sum does something for training, too. By the sum rule the gradient of $y$ with respect to $x$ is $1 + f'(x)$, and
 # by the chain rule a stack of twelve layers multiplies twelve such factors. Without the residual connection the factors
 # are $f'(x)$. Suppose that each slope is 0.1:
@@ -200,12 +212,12 @@ print(f"without: {torch.autograd.grad(without, start)[0].item():.0e}")
 print(f"with   : {torch.autograd.grad(with_sum, start)[0].item():.2f}, which is 1.1 ** 12 = {1.1**12:.2f}")
 
 # %% [markdown]
-# Keep this toy in mind. Whether a real stack behaves like it is measured below.
+# Whether a real stack behaves like this toy is measured below.
 #
 # ## Layer norm
 #
 # Nothing holds the size of a sum. Here is the size of the features, their root mean square, after the twelve layers:
-# with fresh weights, and with branches that are four times as strong, as training could make them.
+# with fresh weights, and with branches that are four times as strong.
 
 # %%
 stronger = through(lambda layer, x: x + 4 * layer(x)[0], x)
@@ -214,9 +226,9 @@ for name, states in (("fresh weights", with_residual), ("four times as strong", 
     print(f"{name:20} size after 0, 4, 8 and 12 layers:", *(f"{size:.2f}" for size in sizes))
 
 # %% [markdown]
-# Later layers then get far larger inputs than earlier ones. (At the end of this notebook four steps of training do it.)
-# Ba et al. bring each token back to mean 0 and variance 1, each one alone, and let training choose a scale $g$ and a
-# shift $b$ for each feature. This is [**layer norm**](../docs/glossary.md#l):
+# Later layers then get far larger inputs than earlier ones. Ba et al. bring each token back to mean 0 and variance 1,
+# each one alone, and let training choose a scale $g$ and a shift $b$ for each feature. This is [**layer
+# norm**](../docs/glossary.md#l):
 #
 # $$\text{norm}(x)_e = \frac{x_e - \mu}{\sqrt{\sigma^2 + \epsilon}}\, g_e + b_e, \qquad \mu = \frac 1 E \sum_e x_e, \qquad \sigma^2 = \frac 1 E \sum_e (x_e - \mu)^2$$
 #
@@ -284,6 +296,8 @@ LayerNorm = check.LayerNorm.use(LayerNorm)
 # ```
 #
 # </details>
+#
+# `course.assert_same_module` gives two modules the same weights and compares their outputs and gradients.
 
 # %%
 x = torch.randn(2, 6, 32)  # (B, L, E): two sequences of six tokens
@@ -293,8 +307,8 @@ course.assert_same_module(LayerNorm(32), nn.LayerNorm(32), x)
 # %% [markdown]
 # ### Break it: the wrong axis
 #
-# With `dim=-2` the shapes fit as well, but mean and variance now run over the tokens. Change the last token only. Which
-# tokens notice? A tick marks each feature that has changed.
+# With `dim=-2` the shapes still fit, but mean and variance now run over the tokens. Change the last token only. Which
+# tokens notice? A tick marks each of the first 16 features that has changed.
 
 # %%
 def standardise(x, dim):
@@ -311,15 +325,17 @@ plotting.show("Ticks where a feature of a token has changed. On the left only th
 
 # %% [markdown]
 # On the right every token knows that the last one has changed. In a language model that would leak the future past
-# every causal mask. (And over `dim=0`, the batch? Then a token depends on strangers, the sentences that happen to share
+# every causal mask. (Over `dim=0`, the idea of He et al.'s **batch norm**, a token depends on the other sentences of
 # its batch.)
 #
 # ## The feed-forward
 #
-# Attention moves information between tokens. Once its weights are fixed, though, it is linear in the values, and linear
-# maps of linear maps are one linear map: no number of them can ask a question such as "is this feature above zero?".
-# Something has to *compute* with what has been gathered. That is the job of the [**feed-forward
-# network**](../docs/glossary.md#f), which works on each token alone: widen it, bend it, narrow it.
+# Attention moves information between tokens. What can it do with a single token? The only weight is then 1, so an
+# attention layer is a linear map (biases aside), and linear maps one after the other are one linear map: no number of
+# them can ask a question such as "is this feature above zero?". Something has to *compute* with what has been gathered.
+# That is the job of the [**feed-forward network**](../docs/glossary.md#f), which works on each token alone: widen it to
+# the features of a **hidden layer**, bend it, narrow it. (All stacks below have one, so its worth is not measured
+# here.)
 #
 # $$y = \phi(x W_1 + b_1) W_2 + b_2$$
 #
@@ -373,6 +389,8 @@ FeedForwardNetwork = check.FeedForwardNetwork.use(FeedForwardNetwork)
 # ```
 #
 # </details>
+#
+# The next cell also counts the parameters of the package's whole block.
 
 # %%
 course.assert_same_module(FeedForwardNetwork(32, 128), FeedForward(32, 128), x)
@@ -395,14 +413,14 @@ for name, part in TransformerBlock(32, 4).named_children():
 #
 # ## Two orders
 #
-# All parts are there. A [**transformer block**](../docs/glossary.md#t) is attention with a residual connection and a
-# norm, and then the feed-forward network with a residual connection and a norm. Only one question is open: does the
-# norm stand before the part, or after the sum?
+# A [**transformer block**](../docs/glossary.md#t) is attention with a residual connection and a norm, and then the
+# feed-forward network with a residual connection and a norm. Only one question is open: does the norm stand before the
+# part, or after the sum?
 #
-# | | formula, for $f$ = attention, then $f$ = feed-forward | where |
+# | | formula, for $f$ = attention, then $f$ = feed-forward | who uses it |
 # |---|---|---|
-# | [**post-norm**](../docs/glossary.md#p) | $\text{norm}(x + f(x))$ | Vaswani et al. 2017, section 3.1 |
-# | [**pre-norm**](../docs/glossary.md#p) | $x + f(\text{norm}(x))$ | usual since GPT-2 (2019) |
+# | [**post-norm**](../docs/glossary.md#p) | $\text{norm}(x + f(x))$ | the first transformer, Vaswani et al. 2017, section 3.1 |
+# | [**pre-norm**](../docs/glossary.md#p) | $x + f(\text{norm}(x))$ | most language models since GPT-2 (2019) |
 #
 # ### Exercise 3 · middle · 10 minutes
 #
@@ -459,7 +477,7 @@ Block = check.Block.use(Block)
 
 # %% [markdown]
 # Post-norm is the same four parts with another pair of lines. **Write the two lines down** before you look at the next
-# cell. It also compares your block with the package's: the names of the weights, the outputs and the gradients.
+# cell. It also compares your block with the package's.
 
 # %%
 class PostNormBlock(Block):
@@ -475,8 +493,8 @@ course.assert_same_module(PostNormBlock(32, 4), TransformerBlock(32, 4, norm_fir
 # %% [markdown]
 # ### The residual stream
 #
-# Here are both as pictures. The thick line is what runs from block to block, and it has a name: the [**residual
-# stream**](../docs/glossary.md#r). Attention and the feed-forward network read from it and add to it. In pre-norm
+# The thick line in the pictures below, which runs from block to block, is the [**residual
+# stream**](../docs/glossary.md#r): attention and the feed-forward network read from it and add to it. In pre-norm
 # nothing ever stands *on* the stream, so what leaves block $N$ is a plain sum that begins with the first tokens $x_0$:
 #
 # $$x_N = x_0 + \text{attention}_1 + \text{feed-forward}_1 + \dots + \text{attention}_N + \text{feed-forward}_N$$
@@ -501,14 +519,22 @@ plotting.show(
 
 # %% [markdown]
 # Read the sizes along the line. Post-norm brings them back to 1 after every sum. In pre-norm nothing holds them: they
-# grow a little in this one block, and over 24 blocks about threefold (*Quieter branches* below measures it). So a
-# pre-norm model needs **one more norm after its last block**, before anything reads the stream. Your stack below has it
-# for all kinds of block.
+# grow a little in this one block (*Quieter branches* below measures 24). So a pre-norm model needs **one more norm
+# after its last block**, before the **read-out**, the linear map that turns tokens into an answer. Your stack below has
+# it for all kinds of block.
 #
 # ## Break it: where the `x +` goes
 #
-# Here are two classic slips in a pre-norm block. Both run, and both give the right shapes. **Before you read on:**
-# which single test would tell both from a correct block, without a second implementation to compare with?
+# Here are two classic slips in a pre-norm block. Both run, and both give the right shapes.
+#
+# **Question.** Which single test would tell both from a correct block, without a second implementation to compare with?
+#
+# <details><summary>Answer</summary>
+#
+# The **silence test**: set the last layers of both branches to zero. A branch that adds nothing must leave nothing
+# behind, so a pre-norm block then has to return exactly $x$.
+#
+# </details>
 
 # %%
 class NoResidual(Block):
@@ -525,9 +551,8 @@ class NormInThePath(Block):
 
 
 # %% [markdown]
-# The silence test: set the last layers of both branches to zero. A branch that adds nothing must leave nothing behind,
-# so a pre-norm block then has to return exactly $x$. The probe is not normed, on purpose: a fresh norm hardly changes
-# tokens that have mean 0 and variance 1 already, and the second slip would nearly pass.
+# Now carry out the silence test. Its input, `probe`, does not have mean 0 and variance 1, on purpose: a fresh norm
+# hardly changes tokens that have both already, so a norm in the wrong place might not be seen.
 
 # %%
 def silence(block):
@@ -554,8 +579,8 @@ plotting.show(
 # ## A stack of blocks
 #
 # Now the question of the beginning, with your blocks. A digit of 28 × 28 pixels is cut into 16 squares, and each square
-# of 7 × 7 pixels becomes a token (notebook 06 is about that). The tokens pass through a stack of blocks and one last
-# norm; their mean decides about the digit.
+# of 7 × 7 pixels becomes a token by `F.unfold` (notebook 06 is about that). The tokens pass through a stack of blocks,
+# an `nn.ModuleList`, and one last norm; their mean goes to the read-out.
 
 # %%
 images, labels = mnist("train")
@@ -582,8 +607,9 @@ class Stack(nn.Module):
 # %% [markdown]
 # Four kinds of block: pre-norm, post-norm, the slip `NoResidual`, and one that keeps the residual connections and drops
 # the norms. First look at twelve blocks before any training, with four [**seeds**](../docs/glossary.md#s), the numbers
-# from which the random weights are drawn: how much of the variation between the 16 tokens of a digit is left after each
-# block?
+# from which the random weights are drawn: how large is $r$, the variation between the 16 tokens of a digit, after each
+# block? (Lines are means of four seeds, and bands are one [**standard error**](../docs/glossary.md#s) wide on either
+# side, the usual distance of such a mean from the true one.)
 #
 # **Predict**: attention alone collapsed. `NoResidual` has norms and feed-forward networks between its attention layers.
 # Will they save it?
@@ -628,12 +654,14 @@ for kind in ("pre-norm", "post-norm", "no norm"):
 
 # %% [markdown]
 # They do not save it: up to rounding, the stack without residual connections makes one vector of all 16 tokens. What
-# works on each token alone does the same to equal tokens. (Lines are means of four seeds, and bands are one [**standard
-# error**](../docs/glossary.md#s) wide on either side, the usual distance of such a mean from the true one.)
+# works on each token alone does the same to equal tokens. With the residual connections more than half of $r$ is left
+# after twelve blocks, and the curves are still falling. (Biases may have a part in that: they add one vector to all
+# tokens.)
 #
 # And the gradient? The toy above had no norms, so a fifth stack has neither norms nor residual connections. We look at
-# the gradient of `down`, the last matrix of each block. **Predict** which of the five stacks has the smallest one in
-# its first block, and which the largest.
+# the length of the gradient of `down`, the last matrix of each block. (The picture calls it its *norm*, which has only
+# the word in common with layer norm.) **Predict** which of the five stacks has the smallest one in its first block, and
+# which the largest.
 
 # %%
 class Neither(Block):
@@ -663,18 +691,20 @@ course.verdict("block 1: smallest of no residual over largest of post-norm", sma
 
 
 # %% [markdown]
-# The toy was right about the stack with neither: on its way back each block divides the gradient by about the same
-# factor, a straight line on this axis. But without residual connections and *with* norms the gradient is not small at
-# all. A norm divides small tokens by their size, and in the backward pass it divides the gradient by that size, too:
-# what the layer before has shrunk is enlarged again. So a stack needs one of the two for its gradient, the residual
-# connection or the norm. He et al. (section 4.1) found the same in their plain networks: thanks to (batch) norms the
-# gradients were healthy, and the networks could not be trained all the same.
+# At block 1 `neither` has the smallest gradient and `no residual` the largest. The toy was right about the stack with
+# neither: on its way back each block divides the gradient by about the same factor, a straight line on this axis. But
+# with norms alone the gradient is not small at all. A norm divides small tokens by their size, and in the backward pass
+# it divides the gradient by that size, too: what the layer before has shrunk is enlarged again. So in a fresh stack the
+# residual connection alone, or the norm alone, keeps the gradient from vanishing. He et al. (section 4.1) found the
+# same in their plain networks: thanks to batch norm the gradients were healthy, and the networks could not be trained
+# all the same.
 #
 # ## Train it: depth, with and without
 #
-# The loop stands open. The [**optimiser**](../docs/glossary.md#o) is Adam: it divides each parameter's gradient by a
-# running average of its size, so that every parameter moves by about the [**learning rate**](../docs/glossary.md#l) in
-# each step, however large its gradient is. (`fused=True` updates all parameters in one call, which is faster.)
+# The [**optimiser**](../docs/glossary.md#o) is Adam: it divides each parameter's gradient by a running average of its
+# size, so that every parameter moves by about the [**learning rate**](../docs/glossary.md#l) in each step, however
+# large its gradient is. Only a gradient far below 10⁻⁸, a number that Adam adds to the divisor, hardly moves it.
+# (`fused=True` updates all parameters in one call, which is faster.)
 
 # %%
 def train(model, seed, steps=80, lr=3e-3):
@@ -726,9 +756,9 @@ plotting.show(
 
 
 # %% [markdown]
-# Each point is the mean of ten steps. Bumps that all curves share come from the digits: with the same seed, all stacks
-# see the same batches. So the verdicts take the differences seed by seed. `low_end` is the lower end of a 95 % interval
-# for their mean (notebook 16 explains it); where it is above 0, the four seeds agree which stack is better.
+# Each point is the mean of ten steps. With the same seed, all stacks see the same batches, so the verdicts take the
+# differences seed by seed. `low_end` is the lower end of a 95 % interval for their mean (notebook 16 explains it);
+# where it is above 0, the difference is larger than the scatter of the four seeds explains.
 
 # %%
 def low_end(values, t=3.18):  # of a 95 % interval for the mean; t is Student's, for four values
@@ -746,19 +776,19 @@ worse("pre-norm", than="pre-norm, 2 blocks")
 
 
 # %% [markdown]
-# That settles prediction 2. Without residual connections two blocks learn, and twelve stay near the dotted line of a
-# model that knows nothing. With residual connections twelve blocks learn, too.
+# Prediction 2: two blocks of pre-norm come first. Twelve blocks of pre-norm and two without residual connections
+# follow, and their losses overlap. Twelve blocks without residual connections come last, and they alone stay near the
+# dotted line. (To *learn* means here to end, on average, clearly below that line.)
 #
-# Did you expect the twelve to win? In these 80 steps the *two* blocks of pre-norm are ahead. The residual connection
-# makes depth *possible*. Whether depth pays is another question, and 1280 digits at one learning rate do not answer
-# it.
+# Did you expect the twelve to win? The residual connection makes depth *possible*. Whether depth pays is another
+# question, and 1280 digits at one learning rate do not answer it.
 #
 # ### Is rank collapse the reason?
 #
-# It is tempting to conclude that the deep stack fails because its tokens become equal. The networks of He et al. had no
-# attention, though, and failed all the same. So take the attention out: twelve layers of norm and feed-forward network.
-# Nothing mixes the tokens now. A layer may still send different tokens to nearly the same place, so we measure how much
-# variation is left, between the tokens of a digit and between digits.
+# Does the deep stack fail because its tokens become equal? The networks of He et al. had no attention, and failed all
+# the same. So take the attention out: twelve layers of norm and feed-forward network. Nothing mixes the tokens now. A
+# layer may still turn different tokens into nearly the same one, so we measure $r$ at the end, between the tokens of a
+# digit and between digits.
 
 # %%
 class OnlyFeedForward(Block):
@@ -780,8 +810,9 @@ course.verdict("only feed-forward: smallest variation between tokens after 12 la
 course.verdict("only feed-forward: smallest variation between digits after 12 layers", digits, above=0.02)
 
 # %% [markdown]
-# Neither the tokens nor the digits have become equal. **Predict** whether this stack learns, and whether its control
-# does: the same twelve layers *with* the residual connection.
+# Some difference is left between tokens and between digits, while `no residual` kept none but rounding. **Predict**
+# whether this stack learns, and whether its **control** does, the stack to compare with: the same twelve layers *with*
+# the residual connection.
 
 # %% tags=["nbval-ignore-output"]
 compare(("only feed-forward", 12), ("feed-forward + residual", 12))
@@ -798,15 +829,17 @@ course.verdict("feed-forward: mean loss without the residual minus with it", gai
 
 
 # %% [markdown]
-# The control learns, and without the residual connection the same layers hardly do. So equal tokens are not the only
-# thing that keeps a deep stack from learning: the residual connection is needed where no attention is.
+# The control ends clearly below $\ln 10$ with every seed; without the residual connection most seeds stay there. So
+# equal tokens are not the only thing that keeps a deep stack from learning: the residual connection helps where no
+# attention is, too.
 #
-# ### What is wrong with a gradient that is large enough?
+# ### How far can the gradient be trusted?
 #
-# A gradient promises that the loss falls along it, for a *small* step. How small? Take a fresh model, make one step of
-# Adam with a tenth of our learning rate, and compute the gradient again on the same digits. If it has kept its
-# direction, the step could be trusted. The [**cosine similarity**](../docs/glossary.md#c) of both gradients tells: 1 is
-# the same direction, 0 a right angle, and −1 the opposite direction.
+# The gradient of `no residual` was not small. But a gradient only tells which way the loss falls from *here*. Does it
+# still tell the way after a small step? Take a fresh model, make one step of Adam with a tenth of our learning rate,
+# and compute the gradient again on the same digits. If it has kept its direction, the step could be trusted. The
+# [**cosine similarity**](../docs/glossary.md#c) of both gradients tells: 1 is the same direction, 0 a right angle, and
+# −1 the opposite direction.
 
 # %%
 def kept(kind, depth, seed, lr=3e-4):
@@ -844,15 +877,16 @@ for deep, other in (("no residual", "pre-norm"), ("only feed-forward", "feed-for
     course.verdict(f"cosine of {other} minus {deep}, lower end", lower, above=0)
 
 # %% [markdown]
-# In the two stacks that do not learn, one small step turns the gradient by about a right angle: the next step is told
-# something else. In the four that learn it stays valid for longer. That is measured on fresh weights only and proves no
-# cause, but it fits all six. Balduzzi et al. ([2017](https://arxiv.org/abs/1702.08591)) describe a relative of it: in
-# deep networks without residual connections, gradients resemble white noise. They call them **shattered gradients**.
+# In the two deep stacks without residual connections, one small step turns the gradient by about a right angle: the
+# next step is told something else. In the other four it keeps part of its direction, though how much does not follow
+# the loss. That is one size of step, on fresh weights, and proves no cause. Balduzzi et al.
+# ([2017](https://arxiv.org/abs/1702.08591)) describe a relative of it: in deep networks without residual connections,
+# even inputs close together have almost unrelated gradients. They call them **shattered gradients**.
 #
 # ## What the order is worth
 #
-# So far the stacks with residual connections were pre-norm. Post-norm has the norms on the stream, and its gradient
-# before training was as large at block 1 as at block 12. **Predict**: does it learn faster, as fast, or more slowly?
+# So far the stacks with residual connections were pre-norm. **Predict**: does post-norm learn faster, as fast, or more
+# slowly?
 
 # %% tags=["nbval-ignore-output"]
 compare(("post-norm", 12))
@@ -865,13 +899,12 @@ worse("post-norm", than="pre-norm")
 # %% [markdown]
 # In these 80 steps and at this learning rate pre-norm is ahead. Post-norm falls at first just as fast, then comes back
 # up, and learns unsteadily. The first transformers were post-norm and were trained with a
-# [**warm-up**](../docs/glossary.md#w), a learning rate that rises from near 0 in the first few thousand steps: Xiong et
-# al. (section 3) show that their post-norm model needs it and that pre-norm does not. Our runs are much too short to
-# measure a warm-up.
+# [**warm-up**](../docs/glossary.md#w), a learning rate that rises from near 0 in the first steps: Xiong et al. (section
+# 3) show that their post-norm model needs it and that pre-norm does not.
 #
 # ### And without any norm?
 #
-# The last stack, `NoNorm`, keeps the residual connections and drops the norms.
+# The last stack, `NoNorm`, keeps only the residual connections.
 
 # %% tags=["nbval-ignore-output"]
 compare(("no norm", 12))
@@ -882,10 +915,10 @@ course.verdict("no norm minus pre-norm, smallest of four seeds", gap, above=0)
 
 
 # %% [markdown]
-# Every seed ends above pre-norm. A loss of `nan`, "not a number", means that numbers have grown too large for single
-# precision; the verdict counts such a run as infinitely bad. Whether you see one depends even on rounding, so look at
-# what leads there. Four steps with a larger learning rate, 0.01, are enough. How large is the stream after each block
-# then?
+# Every seed ends above pre-norm. The losses of post-norm and `no norm` overlap, so in these 80 steps the norms on the
+# stream bring no advantage that we can see. (A loss of `nan`, "not a number", would count as infinitely bad.)
+#
+# Now look at the stream itself, after four steps with a larger learning rate, 0.01.
 
 # %%
 def sizes_after_training(kind, seed):
@@ -906,37 +939,42 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 
 
 # %% [markdown]
-# Without norms the line is straight on a logarithmic axis: each block *multiplies* what the block before it has
-# enlarged, and twelve blocks give $(1 + a)^{12}$. With norms every branch reads an input of size 1, however large the
-# stream is. So the sizes add up instead: $1 + 12a$.
+# **Question.** The axis is logarithmic. Which stack multiplies the size in each block, and why does the other not?
+#
+# <details><summary>Answer</summary>
+#
+# Without norms the line is nearly straight, so each block *multiplies* what the block before it has enlarged. With
+# pre-norm every branch reads an input of size 1, however large the stream is, so a block *adds* to it, and the curve
+# flattens. Whether that is why `no norm` learns less well is not measured here.
+#
+# </details>
 
 # %% [markdown]
 # ## Today
 #
 # - **The residual stream** is how large models are read now: every block adds to it, and parts of it can be followed
 #   from block to block ([Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)).
-# - **Pre-norm with a last norm** came with GPT-2 in 2019 and is what GPT-3 has in its 96 blocks. BERT ([Devlin et al.
-#   2018](https://arxiv.org/abs/1810.04805)) still had post-norm, as the first transformer had, and was trained with
-#   warm-up.
+# - **Pre-norm with a last norm** came with the language model GPT-2 in 2019 and is what GPT-3 has in its 96 blocks.
+#   BERT ([Devlin et al. 2018](https://arxiv.org/abs/1810.04805)), which fills in missing words, still had post-norm, as
+#   the first transformer had.
 # - [**RMS norm**](../docs/glossary.md#r) ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)) leaves out the
-#   mean and the shift. Llama ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)) uses it; you can build it in
-#   exercise 4.
+#   mean and the shift. The language model Llama ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)) uses it.
 # - [**SwiGLU**](../docs/glossary.md#s) ([Shazeer 2020](https://arxiv.org/abs/2002.05202)) is the feed-forward network
 #   of Llama: two maps widen the token, and one of them, passed through a function much like GELU, multiplies the other.
 #
 # ## Takeaways
 #
-# - Attention averages, and averages of averages become equal. The residual connection keeps the tokens apart. Norms and
-#   feed-forward networks do not.
+# - Attention averages, and averages of averages become equal. In fresh stacks, residual connections slow that down a
+#   lot; norms and feed-forward networks alone do not.
 # - Layer norm acts on each token by itself, over its features, and so does the feed-forward network. Only attention
 #   moves information between tokens.
 # - Pre-norm leaves the stream untouched from end to end and needs one norm after the last block; post-norm has the
 #   norms on the stream.
-# - Here, twelve blocks without residual connections hardly learned, with attention or without it. Their gradient was
-#   not small, but one small step turned it.
+# - Here, twelve blocks without residual connections hardly learned, with attention or without it. One small step turned
+#   their gradient by about a right angle. (With attention we measured its size, too; it was not small.)
 # - Here, twelve blocks of pre-norm learned, faster than post-norm, and two blocks learned faster still: the residual
 #   connection makes depth possible, and did not make it pay in 80 steps.
-# - Without norms each block multiplies what the one before has enlarged; with pre-norm the sizes add up.
+# - Without norms each block multiplies what the one before has enlarged; with pre-norm it adds to it.
 #
 # ## Check yourself
 #
@@ -1064,20 +1102,19 @@ check.pre_norm_block(pre_norm_block)
 #
 # With `down` silent, `suspect` returns x: attention never reaches the stream, since the last line adds the block's
 # input and not the first sum. With `attention` silent, the feed-forward network should read norm_2(x); here it reads
-# norm_2(norm_1(x)), since the norm has overwritten what the first sum should carry.
+# norm_2(norm_1(x)), since the norm has overwritten what the first sum should carry. Two fresh layer norms would hide
+# this slip, because the second hardly changes what the first has normed: give `norm_1` a gain that is not 1 everywhere.
 #
 # </details>
 #
 # ## Optional: initialisation
 #
-# How large are the weights of a fresh stack, and how large is what it computes?
-#
 # ### The gradient of the last block
 #
 # Xiong et al. (section 3.3) derive bounds for the gradient of the last feed-forward network of a fresh stack: in
-# pre-norm it shrinks with the depth $N$ as $1/\sqrt N$, and in post-norm the bound does not depend on $N$. From 3 to
-# 48 blocks that predicts a factor of 1/4 for pre-norm. The verdicts allow a factor of two. Note that at 12 blocks, the
-# depth that we trained, the two gradients are about equal, so they do not explain the difference that we saw:
+# pre-norm it shrinks with the depth $N$ as $1/\sqrt N$, and in post-norm the bound does not depend on $N$. From 3 to 48
+# blocks that predicts a factor of 1/4 for pre-norm. The verdicts test, to a factor of two, whether the gradient follows
+# its bound. The dotted line is $1/\sqrt N$, from the first point of pre-norm on:
 
 # %%
 depths = (3, 12, 48)
@@ -1101,18 +1138,19 @@ course.verdict("post-norm, 48 blocks over 3 (predicted: no decrease)", ratio["po
 
 
 # %% [markdown]
-# Post-norm does not decrease; at 48 blocks it is even larger, which the authors' bound leaves open.
+# Pre-norm falls a little more slowly than the dotted line. Post-norm does not fall; at 48 blocks it is even larger. At
+# 12 blocks, the depth that we trained, the two are about equal, so they do not explain the difference that we saw.
 #
 # ### Quieter branches
 #
 # A stack of $N$ blocks adds $2N$ branches to the stream. If they are independent and each has the variance $v$, the
-# variances add up: a stream that starts with variance 1 ends with $1 + 2Nv$. Multiply each branch by $1/\sqrt{2N}$, and
-# it ends with $1 + v$, however deep the stack is. In truth the branches of a fresh stack are not quite independent,
-# because they all read the same stream; so measure. GPT-2 scales the last layer of each branch by $1/\sqrt{2N}$
-# ([Radford et al.
+# variances add up: a stream that starts with variance 1 ends with $1 + 2Nv$. Multiply each branch by $1/\sqrt{2N}$, the
+# variance of each falls to $v/2N$, and the stream ends with $1 + v$, however deep the stack is. In truth the branches
+# are not quite independent, because they all read the same stream; so measure. GPT-2 scales the last layer of each
+# branch by $1/\sqrt{2N}$ ([Radford et al.
 # 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), section
 # 2.3). If these layers start at zero, the whole stack starts by returning its input. Fixup ([Zhang et al.
-# 2019](https://arxiv.org/abs/1901.09321)) carries the idea to its end and does without norms.
+# 2019](https://arxiv.org/abs/1901.09321)) goes on from there and does without norms.
 
 # %%
 def growth(factor, seed, depth=24):
@@ -1141,6 +1179,16 @@ course.verdict("growth with zero, distance from 1", max(abs(ratio - 1) for ratio
 
 
 # %% [markdown]
+# **Question.** Sizes are roots of variances. Read the growth with torch's weights off the picture, and compute $v$. How
+# much should the scaled stack grow, and does it?
+#
+# <details><summary>Answer</summary>
+#
+# The dots lie around 3.2. From $\sqrt{1 + 48 v} = 3.2$ follows $v \approx 0.19$, and $\sqrt{1 + v} \approx 1.09$, which
+# is about where the scaled dots lie: treating the branches as independent does well here.
+#
+# </details>
+#
 # ### Exercise 6 · hard · 12 minutes
 #
 # A branch with one gain for each feature: $x + g \odot f(\text{norm}(x))$. `QuietBranch(embed_dim, function)` gets a
@@ -1231,17 +1279,20 @@ print("outputs and gradients agree in both orders")
 #
 # </details>
 #
-# **2.** Does a third kind of block, `x + norm(f(x))`, pass the silence test? Which advantage of pre-norm does it keep?
+# **2.** Does a third kind of block, `x + norm(f(x))`, pass the silence test, fresh and after training? Which advantage
+# of pre-norm does it keep?
 #
 # <details><summary>Answer</summary>
 #
-# It passes while the norm's bias is 0, because norm(0) = 0. The path from end to end stays untouched, as in pre-norm,
-# and each branch adds a bounded amount, whatever its weights. Swin Transformer V2 uses it under the name res-post-norm
-# ([Liu et al. 2021](https://arxiv.org/abs/2111.09883)).
+# It passes while the norm's bias is 0, as it is when fresh, because then norm(0) = 0. The path from end to end stays
+# untouched, as in pre-norm, and the size of what a branch adds is set by the norm's $g$ and $b$, whatever the weights
+# of $f$ are. Swin Transformer V2 uses it under the name res-post-norm ([Liu et al.
+# 2021](https://arxiv.org/abs/2111.09883)).
 #
 # </details>
 #
-# **3.** With branches that start at zero, which parameters get a gradient in the very first step?
+# **3.** With branches whose last layers start at zero, as in *Quieter branches*, which parameters get a gradient in the
+# very first step?
 #
 # <details><summary>Answer</summary>
 #
