@@ -1044,9 +1044,9 @@ plotting.show("Five changes with their intervals: rotary lies farthest left of 0
 # two are not ranked, and QK-norm loses. All steps together take the model from the table of pairs past the table of threes, in the same 500 steps;
 # fours are still ahead.
 #
-# There is another way to a lower loss: the plain recipe for a larger model, trained for longer. It was recorded with the settings of nanoGPT, a
-# well-known small GPT, five times as many parameters and four times as many steps. Which has the lower loss on the same validation text, cut into
-# the same chunks of 64: the large plain model, or the small one with all rungs?
+# There is another way to a lower loss: the plain recipe for a larger model, trained for longer. It was recorded with the settings of nanoGPT (a
+# well-known small GPT), with five times as many parameters as yours and four times as many steps. Which has the lower loss on the same validation
+# text, cut into the same chunks of 64: the large plain model, or the small one with all rungs?
 
 # %%
 for name, some_record, arm in (("large, plain", larger, "plain"), ("small, all rungs", record, "token shift")):
@@ -1280,10 +1280,10 @@ for name, model in (("plain", plain), ("token shift", best)):
 #
 # ### What it saves
 #
-# Your third prediction: count the multiplications for a text that grows character by character and fits into the window. In a block a token passes four
-# matrices of attention and the two of the feed-forward network, to $4E$ features and back. In attention it meets itself and all tokens before it;
-# each meeting costs the product for the score, and the product of weight and value. How many multiplications are that for one token, and how many
-# meetings are there in a text of $t$ tokens?
+# Your third prediction: count the multiplications for a text that grows character by character and fits into the window. In a block a token passes
+# four matrices of attention and the two of the feed-forward network, to $4E$ features and back. In attention it meets itself and all tokens before
+# it; each meeting costs the product for the score, and the product of weight and value. How many multiplications do the six matrices cost for one
+# token, how many does a meeting cost, and how many meetings are there in a text of $t$ tokens?
 #
 # <details><summary>Answer</summary>
 #
