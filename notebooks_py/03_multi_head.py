@@ -16,10 +16,9 @@
 # confused the answers. The head of notebook 02 has one query for each word, and its weights are one row that sums to
 # 1. Can *chased* ask two questions with one row?
 #
-# In 2017 [Vaswani and colleagues](https://arxiv.org/abs/1706.03762) wrote that several heads let a model attend to
-# different positions jointly, and that with a single head "averaging inhibits this". They ran eight small heads side
-# by side instead of one large one, at about the same cost, and called it [**multi-head
-# attention**](../docs/glossary.md#m).
+# In 2017 [Vaswani and colleagues](https://arxiv.org/abs/1706.03762) wanted a model to attend to several positions
+# jointly; with a single head, they wrote, "averaging inhibits this". They ran eight small heads side by side instead
+# of one large one, at about the same cost: [**multi-head attention**](../docs/glossary.md#m).
 #
 # After this notebook you can
 #
@@ -65,7 +64,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # 1. Which number of heads does best?
 # 2. What matters more, the number of the heads or the size of each?
 #
-# Write both answers down. The section *Train: two questions at once* returns to them.
+# Write both answers down.
 
 # %% [markdown]
 # ## One head is one weighted average
@@ -324,9 +323,8 @@ per_head.shape
 # %% [markdown]
 # ## Break it: a view without the transpose
 #
-# `x.view(B, H, L, D)` has the right shape, too, so nothing complains. We follow each feature of our sentence to where
-# it lands. A brick is one feature, labelled with the number of its token. The right split and merge are above, the
-# two classic mistakes below.
+# `x.view(B, H, L, D)` has the right shape, too, so nothing complains. Where does each feature of our sentence land? A
+# brick is one feature, labelled with the number of its token.
 
 # %%
 numbered = torch.arange(L * E).view(B, L, E)  # feature e of token i is number i·E + e
@@ -340,8 +338,8 @@ plotting.show(
 
 
 # %% [markdown]
-# With the right split every head has one colour and all six tokens. With a view alone, a head gets two tokens only,
-# each cut into three. And with a reshape alone, a row of the merged table mixes several tokens.
+# With a view alone, a head gets two tokens only, each cut into three. With a reshape alone, a row of the merged table
+# mixes several tokens.
 #
 # To see the damage, ask which input can influence which output under a causal mask. `jacobian` gives the derivative
 # of every output with respect to every input.
@@ -686,7 +684,7 @@ course.verdict("8 heads of 8 minus 2 heads of 8, upper end of the interval", dif
 # %% [markdown]
 # Your second prediction: eight heads of 8 features answer both questions about as well as two; eight heads of 2 do
 # not. So the **size** matters more, as far as this control carries: the width and the number of parameters grew with
-# it. (The bound of 0.05 is a tenth of what one head loses against two.)
+# it. (The bound of 0.05 is a tenth of what one head loses to two.)
 #
 # Why could size matter? A head of 2 features has 2 numbers to tell 8 keys apart: the scores of many queries with
 # these keys form a matrix of rank 2 at most. [Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028) call this
@@ -1142,9 +1140,9 @@ check.test_heads(test_heads)
 #
 # <details><summary>Answer</summary>
 #
-# It adds nothing that the values could not do. With the row of weights $w$, $w (x W^V) W^O = w\, x\, (W^V W^O)$, so
-# one matrix $W^V W^O$ would serve. With several heads, each of the products $W^V_h W^O_h$ meets a row of weights of
-# its own, so they cannot be folded into one matrix.
+# It adds nothing that the values could not do: with a row of weights $w$, $w (x W^V) W^O = w\, x\, (W^V W^O)$, so one
+# matrix $W^V W^O$ would serve. With several heads, each $W^V_h W^O_h$ meets a row of weights of its own, so they
+# cannot be folded into one matrix.
 #
 # </details>
 #
