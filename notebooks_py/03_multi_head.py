@@ -12,19 +12,19 @@
 # %% [markdown]
 # *Yesterday the dog chased the cat.*
 #
-# To understand *chased*, you need to know **who** chased, **whom**, and **when**. You looked for all three at once,
-# and you never confused the answers. The head of notebook 02 has one query for each word, and its weights are one row
-# that sums to 1. Can *chased* ask three questions with one row?
+# To understand *chased*, you need to know **who** chased and **whom**. You looked for both at once, and you never
+# confused the answers. The head of notebook 02 has one query for each word, and its weights are one row that sums to
+# 1. Can *chased* ask two questions with one row?
 #
-# In 2017 [Vaswani and colleagues](https://arxiv.org/abs/1706.03762) wrote that with a single head "averaging inhibits
-# this". They ran eight small heads side by side instead of one large one, at about the same cost, and called it
-# [**multi-head attention**](../docs/glossary.md#m). All the large models that you know have kept it.
+# In 2017 [Vaswani and colleagues](https://arxiv.org/abs/1706.03762) wanted a model to attend to several positions
+# jointly; with a single head, they wrote, "averaging inhibits this". They ran eight small heads side by side instead
+# of one large one, at about the same cost: [**multi-head attention**](../docs/glossary.md#m).
 #
 # After this notebook you can
 #
 # - say what one head cannot do, and check it with numbers;
 # - build multi-head attention, first as a loop and then as one batch, equal to torch's;
-# - recognise a wrong split and a wrong scale by the trace they leave;
+# - recognise a wrong split by what it does to a mask, and a wrong scale by what it does to the weights;
 # - say whether more heads help, and separate the number of heads from their size.
 
 # %%
@@ -58,19 +58,19 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% [markdown]
 # ## Predict first
 #
-# An attention layer is asked two questions at once. Its width is fixed, and it may share it out among 1, 2, 4 or 8
-# heads, so that all four have the same number of parameters.
+# An attention layer is asked two questions at once. Its width is fixed and shared out among 1, 2, 4 or 8 heads, so
+# all four layers have the same number of parameters.
 #
 # 1. Which number of heads does best?
-# 2. And if more heads turn out to be worse: is it because there are *more* of them, or because each one is *smaller*?
+# 2. What matters more, the number of the heads or the size of each?
 #
-# Write both answers down. The end of the notebook measures them.
+# Write both answers down.
 
 # %% [markdown]
 # ## One head is one weighted average
 #
-# Let *chased* look for two things only, **who** and **whom**. Suppose that the head has already found both nouns and
-# gives them equally high scores. What does *chased* receive?
+# Suppose that the head of *chased* has already found both nouns and gives them equally high scores. What does
+# *chased* receive?
 #
 # That depends on what the nouns hand over. First let *dog* write 1 into the first
 # [**channel**](../docs/glossary.md#f), which is another word for feature, and *cat* into the second.
@@ -91,14 +91,11 @@ both = received(words, own_channel, 5, 5)
 print("equal scores:", [round(y, 3) for y in both.tolist()], " doubled:", [round(y, 3) for y in (2 * both).tolist()])
 
 # %% [markdown]
-# Both answers arrive, each by half, and a later matrix can double them. So **one head is enough here**, although it
-# has a single row of weights. (It is tempting to conclude the
-# opposite, since both words share one unit of weight. But half of each answer is enough, as long as the halves arrive
-# apart.)
+# Both answers arrive at half their size, in separate channels, and a later matrix can double them. So **one head is
+# enough here**, although it has a single row of weights.
 #
-# The trick was that *dog* and *cat* never write into the same channel. But a value is computed from the word alone,
-# and tomorrow the cat may chase the dog. Then *cat* is the answer to *who*, and its value still sits in the second
-# channel.
+# But a value is computed from the word alone, and tomorrow the cat may chase the dog. What does *chased* receive
+# then?
 
 # %%
 turned = ["yesterday", "the", "cat", "chased", "the", "dog"]
@@ -106,14 +103,16 @@ for sentence in (words, turned):
     print(" ".join(sentence), [round(y, 3) for y in received(sentence, own_channel, 5, 5).tolist()])
 
 # %% [markdown]
-# The two sentences give the same output. From it, nobody can say who chased whom. With unequal
-# scores the subject gets a larger share, and the answer to *who* becomes clearer, but the answer to *whom* fades.
+# The two sentences give the same output, which cannot say who chased whom. Unequal scores would mend this: the
+# subject's channel would hold the larger number. But a language has more nouns than a head has channels, so nouns
+# share channels.
 #
-# How well can one row of weights answer both? Two known nouns are a special case, so we take the general one: the
-# subject hands over a random number $s$ of variance 1, the object another one, $o$, in the same channel, and the two
-# are independent. With the share $t$ for the subject, all that arrives is the average $y = t s + (1 - t) o$. A later
-# matrix can multiply it, by one factor for the first answer and by another for the second. We draw 10,000 sentences
-# and let **least squares** find the two factors with the smallest mean squared error.
+# How well can one row of weights answer both questions in a shared channel? There the subject hands over a random
+# number $s$, the answer to *who*, and the object a random number $o$, the answer to *whom*. They are independent,
+# each of variance 1. With the share $t$ for the subject, all that arrives is the average $y = t s + (1 - t) o$. A
+# later matrix can multiply $y$ by one factor for each answer (a **linear read-out**). We draw 10,000 sentences and
+# let **least squares** find the factors with the smallest mean squared errors. Which share makes the mean of the two
+# errors smallest?
 
 # %%
 s, o = torch.randn(2, 10_000, 1, generator=torch.Generator().manual_seed(0)).double()  # subject and object
@@ -141,17 +140,17 @@ plotting.show(
 )
 
 # %% [markdown]
-# Up to the sampling error the sum is 1, whatever the share. It is a theorem: the best factor is $a = t / (t^2 +
-# (1-t)^2)$, the errors are
+# Up to the sampling error the sum is 1, whatever the share. This is a theorem. A factor $a$ for *who* has the error
+# $(at - 1)^2 + a^2 (1-t)^2$, smallest at $a = t / (t^2 + (1-t)^2)$. For *whom*, exchange $t$ and $1 - t$. The
+# smallest errors are
 #
 # $$\frac{(1-t)^2}{t^2 + (1-t)^2} \quad\text{and}\quad \frac{t^2}{t^2 + (1-t)^2},$$
 #
-# and they add up to 1. Not knowing anything would cost $1 + 1$. So a head that answers one question well answers the
-# other badly, and its mean error, apart from sampling error, never falls below **0.5**.
+# and they add up to 1. So in a shared channel, a head that answers one question well answers the other badly, and its
+# mean error, apart from sampling error, never falls below **0.5**.
 #
-# Another way to say it uses the **rank** of a matrix, the largest number of rows none of which is a combination of
-# the rest. *chased* wants two different rows of weights, one for each answer. A head has one row, and all its
-# channels share it.
+# In a shared channel, the two answers want two different rows of weights, but later factors only multiply the one row
+# of a head. The **rank** of a matrix counts its linearly independent rows; multiples of one row have rank 1.
 
 # %%
 wanted = torch.zeros(2, 6)  # one row of weights for each answer
@@ -166,7 +165,7 @@ print(
 )
 
 # %% [markdown]
-# Two heads are two rows of weights. Each keeps its own answer, and the answers are laid side by side: rank 2.
+# Two heads have two rows of weights, and their answers are laid side by side.
 #
 # ## Heads as a loop
 #
@@ -192,7 +191,7 @@ looped = torch.cat(outputs, dim=-1)  # (B, L, H·D) = (B, L, E)
 looped.shape
 
 # %% [markdown]
-# Nothing is trained yet, and still each head looks elsewhere: different matrices give different dot products.
+# Nothing is trained yet, but each head has its own matrices, and so its own dot products.
 
 # %%
 plotting.heads(torch.cat(maps), **labels)
@@ -213,13 +212,14 @@ plotting.show("The weights of three untrained heads over the six words, each wit
 # | heads side by side | `merge_heads(output)` | (B, L, E) |
 # | $W^O$ | `w_o` | (E, E) |
 #
-# Source: [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), section 3.2.2.
+# The last rows, from `big_q` on, are built in the next section. Source: [Vaswani et al.
+# 2017](https://arxiv.org/abs/1706.03762), section 3.2.2.
 
 # %% [markdown]
 # ## All heads at once
 #
-# A loop over heads wastes a GPU, which likes one large product better than many small ones. So set the small matrices
-# side by side: one product with an $E \times E$ matrix does the work of $H$ small ones.
+# The loop can go. Set the small matrices side by side: one product with an $E \times E$ matrix does the work of $H$
+# small ones.
 
 # %%
 big_q, big_k, big_v = (torch.cat(list(w), dim=1) for w in (w_q, w_k, w_v))  # (E, E) each
@@ -323,9 +323,8 @@ per_head.shape
 # %% [markdown]
 # ## Break it: a view without the transpose
 #
-# `x.view(B, H, L, D)` has the right shape, too, so nothing complains. Number all features of our sentence and see
-# where they land (a brick shows the token that its number belongs to), with the right split and merge above and the
-# two classic mistakes below.
+# `x.view(B, H, L, D)` has the right shape, too, so nothing complains. Where does each feature of our sentence land? A
+# brick is one feature, labelled with the number of its token.
 
 # %%
 numbered = torch.arange(L * E).view(B, L, E)  # feature e of token i is number i·E + e
@@ -339,10 +338,11 @@ plotting.show(
 
 
 # %% [markdown]
-# With the right split every head has one colour and all six tokens. With a view alone, a head gets two tokens only,
-# each cut into three. And with a reshape alone, a row of the merged table mixes several tokens.
+# With a view alone, a head gets two tokens only, each cut into three. With a reshape alone, a row of the merged table
+# mixes several tokens.
 #
-# To see the damage, ask which input can influence which output, under a causal mask.
+# To see the damage, ask which input can influence which output under a causal mask. `jacobian` gives the derivative
+# of every output with respect to every input.
 
 # %%
 def influence(split, merge):
@@ -372,9 +372,8 @@ plotting.show(
 
 
 # %% [markdown]
-# Every tick above the diagonal is a look into the future, in spite of the mask. And on or below it, part of the
-# present and past is out of reach. A training loss that was measured while looking ahead is not the loss that the
-# model will have in use.
+# The printed counts are pairs of an output and an input. Every pair above the diagonal is a look into the future, in
+# spite of the mask. And on or below it, part of the present and past is out of reach.
 
 # %% [markdown]
 # ## The class
@@ -443,8 +442,8 @@ MultiHead = check.MultiHead.use(MultiHead)
 # </details>
 
 # %% [markdown]
-# Is it the package's? Compare outputs and all gradients in float64: plain, causal, with a mask that hides *cat* from
-# everyone, and with a context of its own.
+# Is it the package's? `assert_same_module` gives both layers the same parameters and compares outputs and all
+# gradients in float64: plain, causal, with a mask that hides *cat* from everyone, and with a context of its own.
 
 # %%
 package = MultiHeadAttention(E, H)
@@ -467,7 +466,8 @@ except ValueError as error:
 # ## Equal to torch's
 #
 # `nn.MultiheadAttention` packs the three projections into one matrix. Its masks are **the other way round**, True
-# hides, and it averages the weights over the heads unless it is told not to.
+# hides, and it averages the weights over the heads unless it is told not to. (The random `probe` is for the
+# gradients: in a plain sum of the outputs, errors of opposite sign could cancel.)
 
 # %%
 mine, theirs = MultiHead(E, H).double(), nn.MultiheadAttention(E, H, batch_first=True).double()
@@ -494,10 +494,10 @@ print("outputs, weights and gradients agree")
 # %% [markdown]
 # ## What heads cost
 #
-# Heads cost nothing in parameters or in the multiplications of matrices. There are four projections, $LE^2$
-# multiply-adds each, and two products that involve the weights, $L^2E$ each, whatever $H$ is. (A multiply-add counts
-# as two [**FLOPs**](../docs/glossary.md#f).) What grows is the number of attention weights, and with it the work of
-# the softmax, which this counter leaves out.
+# At a fixed width, more heads cost no parameters and no multiplications in the matrix products. Each of the four
+# projections takes $LE^2$ multiply-adds; queries times keys, and weights times values, take $L^2E$ each, whatever $H$
+# is. (A multiply-add counts as two [**FLOPs**](../docs/glossary.md#f).) What grows is the number of attention
+# weights, and with it the work of the softmax, which this counter leaves out.
 
 # %%
 sentence = torch.randn(1, 6, 12)  # (B, L, E)
@@ -512,7 +512,7 @@ print(f"by hand: {2 * (4 * 6 * 12**2 + 2 * 6**2 * 12)} FLOPs")
 # %% [markdown]
 # ## Break it: no output projection
 #
-# What is $W^O$ for? Silence one head and see which slice of the output moves.
+# What is $W^O$ for? Compute what each slice of the output loses if one head is set to 0.
 
 # %%
 effects = {"without out_proj": torch.zeros(H, H), "with out_proj": torch.zeros(H, H)}
@@ -530,15 +530,16 @@ plotting.show("Two tables. Without the output projection only the diagonal is no
 
 
 # %% [markdown]
-# Without it, head $h$ can write into slice $h$ and nowhere else: three small layers that never meet. With it, even
-# with this random $W^O$, every head reaches every slice.
+# Without it, head $h$ writes into slice $h$ and nowhere else, so the heads don't meet within this layer. (A later
+# matrix may still mix them.) With this $W^O$, a random one, every head reaches every slice.
 
 # %% [markdown]
 # ## Train: two questions at once
 #
-# Now the situation of *chased*, as a task. There are eight items, each with a key and a value of 8 random numbers. A
-# token holds its item's key and value side by side. The query names two of the keys, *who* and *whom*; the target is
-# their two values, side by side.
+# Now the situation of *chased*, as a task. There are eight items, each with a key and a value of 8 random numbers.
+# All keys are scaled to the same length, so that none scores high merely because it is long. A token holds its item's
+# key and value side by side. The query consists of two of the keys, *who* and *whom*; the target is their two values,
+# side by side.
 
 # %%
 def questions(batch, generator, half=8):
@@ -572,9 +573,9 @@ class Finder(nn.Module):
 
 
 # %% [markdown]
-# The loop is that of notebook 02, with Adam as the optimiser, which notebook 02 explains. One line is new: `LinearLR`
-# lowers the learning rate to 0 along the way, so that the last steps no longer jump about. The **mean squared error**
-# is the loss. Values have variance 1, so knowing nothing costs 1.
+# The loop and its optimiser, Adam, are those of notebook 02. One line is new: `LinearLR` lowers the learning rate to
+# 0 along the way, so that the last steps no longer jump about. The loss is the **mean squared error**. Values have
+# variance 1, so knowing nothing costs 1.
 
 # %%
 def train(model, seed, steps=300, half=8):
@@ -628,12 +629,13 @@ plotting.show(
 
 
 # %% [markdown]
-# One head has the floor of the theorem, 0.5. (On 2048 test items a measured error scatters by about 0.005, and the bound
-# 0.48 leaves room for four times that.) Two heads have no such floor.
+# For one head the theorem holds here too: its one value matrix treats all items alike, so both answers share its
+# channels. The first check below has the bound 0.48, to leave room for the scatter of the test items.
 #
-# For your first prediction, compare the printed errors. Are the differences more than chance? Both models of a pair have
-# the same seed, so we subtract their errors, seed by seed. The 95 % interval then says where the true mean difference
-# lies (Student's t, which notebook 16 explains; the bars in the picture are standard errors).
+# Your first prediction: **two heads** did best, each of their five runs better than any run of the others. For two of
+# the differences we ask whether they are more than chance. Runs with the same seed form a pair, so we subtract their
+# errors, seed by seed. The 95 % interval gives a range for the true mean difference (Student's t, which notebook 16
+# explains; the bars in the picture are standard errors).
 
 # %%
 def interval(differences):  # 2.776: the 97.5 % quantile of Student's t with 4 degrees of freedom
@@ -651,12 +653,11 @@ course.verdict("2 heads minus 1 head, upper end of the interval", difference((2,
 course.verdict("8 heads of 2 minus 2 heads of 8, lower end of the interval", difference((8, 2), (2, 8))[0], above=0)
 
 # %% [markdown]
-# So eight heads did worse than two, and, as the printed errors show, worse even than one. Is it because there are
-# more of them, or because each is smaller? Both changed together, so this comparison cannot tell. What would you run
-# to find out?
+# So eight heads did worse than two, and, as the printed errors show, worse even than one. There are more of them, and
+# each is smaller: both changed together, so this comparison cannot tell which one matters.
 #
-# A **control** keeps the size of a head and changes the number: 8 features for each head, while the layer grows. (The
-# width cannot stay the same then. No single experiment changes the number and nothing else.)
+# A **control** keeps the size of a head, 8 features, and changes the number. (The width then changes, too: no single
+# experiment changes the number and nothing else.)
 
 # %% tags=["nbval-ignore-output"]
 for num_heads in (4, 8):
@@ -681,14 +682,14 @@ course.verdict("8 heads: size 2 minus size 8, lower end of the interval", differ
 course.verdict("8 heads of 8 minus 2 heads of 8, upper end of the interval", difference((8, 8), (2, 8))[1], below=0.05)
 
 # %% [markdown]
-# The second prediction is settled as well, as far as this control carries: many heads do no harm if each keeps its
-# **size**. Eight heads of 8 features answer both questions; eight heads of 2 do not. (The bound of 0.05 is a tenth of
-# what one head loses against two.)
+# Your second prediction: eight heads of 8 features answer both questions about as well as two; eight heads of 2 do
+# not. So the **size** matters more, as far as this control carries: the width and the number of parameters grew with
+# it. (The bound of 0.05 is a tenth of what one head loses to two.)
 #
-# A head of 2 features has 2 numbers to tell 8 keys apart: whatever queries come, the scores that they give form a
-# matrix of rank 2 at most. [Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028) call this the [**low-rank
-# bottleneck**](../docs/glossary.md#l). Such a head also has only 2 numbers to hand over. We have not measured which
-# of the two limits did the damage here.
+# Why could size matter? A head of 2 features has 2 numbers to tell 8 keys apart: the scores of many queries with
+# these keys form a matrix of rank 2 at most. [Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028) call this
+# the [**low-rank bottleneck**](../docs/glossary.md#l). Such a head also has only 2 numbers to hand over. We have not
+# measured which of the two limits did the damage here.
 
 # %% [markdown]
 # ## Look: who does what
@@ -710,8 +711,8 @@ plotting.show("Shares of weight on who, whom and the other items, for one, two a
 
 # %% [markdown]
 # Two heads have shared the work, one question each, and nobody told them to. The single head gave itself to one
-# question and gave up the other. The four heads, which are smaller, share the questions as well, but more of their
-# weight leaks to items that were not asked for. This is a single run of each.
+# question; by the theorem, an even share would have cost no more. The four heads, which are smaller, share the
+# questions as well, but more of their weight leaks to the other items. This is a single run of each.
 
 # %% [markdown]
 # ## Break it: the head-size trap
@@ -719,6 +720,9 @@ plotting.show("Shares of weight on who, whom and the other items, for one, two a
 # The scale is $1/\sqrt{D}$ with the size of a **head**. Published code has used $1/\sqrt{E}$ ([vit-pytorch, issue
 # 65](https://github.com/lucidrains/vit-pytorch/issues/65), since mended). Then the scores' variance is $D/E = 1/H$
 # instead of 1.
+#
+# The **entropy** $-\sum_j w_j \ln w_j$ of a row of weights says how widely the row looks, in
+# [**nats**](../docs/glossary.md#n). It is largest for equal weights, and then $\ln 64$ on 64 keys.
 
 # %%
 width, keys = 64, 64
@@ -733,8 +737,7 @@ for num_heads in (1, 2, 4, 8, 16):
         print(f"{num_heads:2} heads, {name:12}: variance {scores.var():.3f}, entropy {entropy:.2f}")
 
 # %% [markdown]
-# The entropy says how widely a row looks, in [**nats**](../docs/glossary.md#n): it is $\ln 64$ for equal weights on
-# 64 keys. With the wrong scale, more heads mean blurrier heads.
+# With the wrong scale, more heads mean blurrier heads.
 
 # %%
 spread["an even look: ln 64"] = [(1, math.log(keys)), (16, math.log(keys))]
@@ -747,9 +750,10 @@ plotting.show(
 # %% [markdown]
 # ### What the trap costs in training
 #
-# The projections can learn to undo a constant factor, so the wrong scale is a bad start rather than a wall. We train
-# the same task at a width of 64, with 2 and with 8 heads. To get the wrong scale without touching your class, the
-# queries are multiplied by $\sqrt{D/E} = 1/\sqrt H$. How many steps does it take until the running loss is under 0.3?
+# The projections could learn to undo a constant factor. Is the wrong scale harmless, then? We make the task larger,
+# with keys and values of 32 numbers instead of 8, and train layers of width 64 with 2 and with 8 heads. To get the
+# wrong scale without touching your class, the queries are multiplied by $\sqrt{D/E} = 1/\sqrt H$. How many steps does
+# it take until the **running loss**, the mean of the last 10 steps, is under 0.3?
 
 # %%
 class Times(nn.Module):
@@ -797,8 +801,12 @@ plotting.show("Steps to a loss of 0.3 for five seeds: with eight heads the wrong
 
 
 # %% [markdown]
-# So here the trap costs time. How much depends on the setting: this is one task and one learning rate. The printed
-# losses at the end overlap for 8 heads, so we say nothing about where the two scales would end up.
+# So here the trap costs time: both intervals lie above 0. This is one task and one learning rate, and no scale larger
+# than $1/\sqrt D$ was tried, so the runs don't show that $1/\sqrt D$ is best. The printed losses at the end overlap
+# for 8 heads, so we say nothing about where the two scales would end up.
+#
+# With the right scale, too, eight heads needed more steps than two and ended at a higher loss. Heads of 8 features,
+# enough for keys of 8 numbers, now compare keys of 32. We have not measured whether that is the reason.
 
 # %% [markdown]
 # ## Today
@@ -808,12 +816,12 @@ plotting.show("Steps to a loss of 0.3 for five seeds: with eight heads the wrong
 #   ([2020](https://arxiv.org/abs/2005.14165)) 96 of 128. The number grew much faster than the size.
 # - **Llama 3** ([2024](https://arxiv.org/abs/2407.21783)) in its version of 8 billion parameters has 32 query heads,
 #   but only 8 heads of keys and values: four neighbours share one. This is [**grouped-query
-#   attention**](../docs/glossary.md#g) ([Ainslie et al. 2023](https://arxiv.org/abs/2305.13245)), and it makes the
-#   memory of a long chat four times smaller. You can build it in exercise 6.
+#   attention**](../docs/glossary.md#g) ([Ainslie et al. 2023](https://arxiv.org/abs/2305.13245)). The keys and values
+#   of earlier tokens, which are kept while a text is written, take a quarter of the memory. Exercise 6 builds it.
 # - Some heads can be named. In BERT, [Clark et al. 2019](https://arxiv.org/abs/1906.04341) found a head that connects
 #   a direct object with its verb, *cat* with *chased*, and another one that connects a noun with its determiner.
 # - Many can be removed. [Voita et al. 2019](https://arxiv.org/abs/1905.09418) cut 38 of the 48 heads in the encoder
-#   of a translator and lost 0.15 BLEU, a measure of translation quality.
+#   of a translator, the part that reads the source sentence, and lost 0.15 BLEU, a measure of translation quality.
 
 # %% [markdown]
 # ## Takeaways
@@ -821,9 +829,9 @@ plotting.show("Steps to a loss of 0.3 for five seeds: with eight heads the wrong
 # - A head has one row of weights for all its channels. Two answers that use the same channels need two rows; one
 #   head's mean error stays at 0.5.
 # - Split is `view`, then `transpose`; merge undoes it. A slip keeps the shape and breaks the mask.
-# - Heads cost no parameters and no multiplications. At a fixed width, more heads are smaller heads. In our task eight
-#   small heads failed, and eight that kept their size did as well as two.
-# - The scale belongs to the head's size. The wrong one cost eight heads extra steps.
+# - At a fixed width, more heads cost no parameters and no multiplications in the matrix products, but each is smaller.
+#   In our task eight small heads failed, and eight that kept their size did about as well as two.
+# - The scale belongs to the head's size. With the width's, untrained heads were blurrier, and training took more steps.
 
 # %% [markdown]
 # ## Check yourself
@@ -842,8 +850,8 @@ plotting.show("Steps to a loss of 0.3 for five seeds: with eight heads the wrong
 #
 # <details><summary>Answer</summary>
 #
-# The same sentence with the nouns exchanged. A value is computed from the word alone, so a noun that can be both
-# needs the same channel in both roles, and then the two sentences look alike.
+# More nouns than the head has channels. Some then share a channel, and what arrives there mixes the two answers.
+# (Exchanging her two nouns is not enough: with unequal scores, the two sentences still differ.)
 #
 # </details>
 #
@@ -851,7 +859,8 @@ plotting.show("Steps to a loss of 0.3 for five seeds: with eight heads the wrong
 #
 # <details><summary>Answer</summary>
 #
-# No. The 16 heads are also four times smaller. A control would keep the size of a head and change the number alone.
+# No. The 16 heads are also four times smaller. A control would keep the size of a head and change the number and,
+# with it, the width.
 #
 # </details>
 
@@ -859,11 +868,11 @@ plotting.show("Steps to a loss of 0.3 for five seeds: with eight heads the wrong
 # ## Optional: a bias from the activations
 #
 # A score may add a bias. A **constant** one, a number for each position, is trained and then the same for every
-# sentence. An **in-context** one is computed from what the tokens say: $b_j = w_h \cdot k_j$, "how worth looking at
-# is this key, whoever asks".
+# sentence. An **in-context** one is computed from the **activations**, the numbers that the layer computes for this
+# sentence: $b_j = w_h \cdot k_j$, "how worth looking at is this key, whoever asks".
 #
 # The package's layer takes its score as a [**recipe**](../docs/glossary.md#r), a function that is called with the
-# number of heads and their size.
+# number of heads and their size. (`query_offset`, the position of the first query, is not used here.)
 
 # %%
 class KeyBiasScore(nn.Module):
@@ -907,8 +916,8 @@ for name, layer in layers.items():
     print(f"{name}: the weights follow the words: {follows}")
 
 # %% [markdown]
-# A key bias needs no special kernel: append the bias to the keys and a constant to the queries, and it is plain SDPA,
-# torch's fused attention, with one extra feature.
+# Torch's **fused** attention, `F.scaled_dot_product_attention`, computes scores, softmax and average in one call. A
+# key bias fits in: append it to the keys, as one extra feature, and a constant to the queries.
 
 # %%
 q, k, v = torch.randn(3, 2, H, L, D).unbind()
@@ -930,8 +939,8 @@ torch.testing.assert_close(shifted, score(q, k))
 
 # %% [markdown]
 # And a bias that depends on the **query** alone? It adds one number to a whole row, and the softmax divides it away.
-# So the bias of `k_proj`, which adds $q_i \cdot b$ to every score of row $i$, does nothing, and its gradient is 0.
-# Notebook 09 meets this again.
+# The bias of `k_proj`, a vector $c$, is of this kind, although it sits with the keys: it adds $q_i \cdot c/\sqrt D$
+# to every score of row $i$. So it does nothing, and its gradient is 0. Notebook 09 meets this again.
 
 # %%
 scores, query_bias = dot_product_scores(q, k), 3 * q.sum(dim=-1, keepdim=True)  # (B, H, L, 1)
@@ -1131,9 +1140,9 @@ check.test_heads(test_heads)
 #
 # <details><summary>Answer</summary>
 #
-# It adds nothing that the values could not do: $w (x W^V) W^O = w\, x\, (W^V W^O)$, so one matrix $W^V W^O$ would
-# serve. With several heads the products $W^V_h W^O_h$ are $H$ different matrices, each of rank $D$ at most, and
-# cannot be folded together.
+# It adds nothing that the values could not do: with a row of weights $w$, $w (x W^V) W^O = w\, x\, (W^V W^O)$, so one
+# matrix $W^V W^O$ would serve. With several heads, each $W^V_h W^O_h$ meets a row of weights of its own, so they
+# cannot be folded into one matrix.
 #
 # </details>
 #
@@ -1155,7 +1164,7 @@ check.test_heads(test_heads)
 #
 # One average serves one of three independent answers, so the floor is 2/3; two heads give at most two averages, hence
 # 1/3. In general it is $1 - H/n$ for $H \le n$ heads and $n$ questions. Reaching it also takes heads wide enough to
-# carry a whole value.
+# carry a whole value. In `questions`, ask for `[:, :3]` and append `torch.zeros_like(key)` to key and value.
 #
 # </details>
 
@@ -1167,11 +1176,8 @@ check.test_heads(test_heads)
 # - [Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028): the low-rank bottleneck; look for the comparison at
 #   a fixed head size.
 # - [Clark et al. 2019](https://arxiv.org/abs/1906.04341), section 4: what single heads of BERT find, with pictures.
-# - [Voita et al. 2019](https://arxiv.org/abs/1905.09418): which heads survive pruning, and what they do.
-# - [Ainslie et al. 2023](https://arxiv.org/abs/2305.13245): grouped queries, figure 2 for the picture.
-# - [Dai et al. 2019](https://arxiv.org/abs/1901.02860), section 3.3: the optional section's bias in a language model.
 #
-# *chased* can now ask who and whom at the same time. But nothing in a head says where a word stands: exchange
-# two words, and each takes its query, its key and its value along. How, then, should it know that *dog bites man* is not
+# *chased* can now ask two questions at the same time. But nothing in a head says where a word stands: exchange two
+# words, and each takes its query, its key and its value along. How, then, should it know that *dog bites man* is not
 # *man bites dog*?
 # Notebook 04 gives the words an order.
