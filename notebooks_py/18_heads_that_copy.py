@@ -7,19 +7,19 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart **18**
 #
-# Needs: notebooks 04, 08 and 09 · runs in about 60 s on two CPU cores · about 2 hours of study
+# Needs: notebooks 04, 08 and 09 · runs in about 60 s on two CPU cores · about 1½ hours of study
 
 # %% [markdown]
 # Write to a chat program: *In my village a blick is a small boat. We went fishing in our b…* It goes on with *blick*, a word that it has
-# never been trained on. None of its weights changed while you typed. **How can a frozen model learn from its prompt?** This notebook takes the
-# simplest case, to copy what stood in the prompt before, and takes a model apart that can do it.
+# never been trained on. None of its weights changed while you typed. **How can a frozen model learn from its prompt?** We take apart a model that
+# does the simplest case: it copies what stood in its prompt before.
 #
 # In 2020 [Brown and colleagues](https://arxiv.org/abs/2005.14165) showed that GPT-3 picks up new tasks from a few examples in its prompt, and
 # called this **[in-context learning](../docs/glossary.md#i)**. In 2021 [Elhage and
-# colleagues](https://transformer-circuits.pub/2021/framework/index.html) took transformers with attention alone apart, and found two heads that
-# work together: the first notes, at every token, which token stood before it, and the second uses these notes to find what came next the last
-# time. In 2022 [Olsson and colleagues](https://arxiv.org/abs/2209.11895) followed such pairs through the training of many models, where they
-# appear at the moment at which the models suddenly become better at using their context.
+# colleagues](https://transformer-circuits.pub/2021/framework/index.html) found two heads that work together in transformers with attention alone:
+# the first notes, at every token, which token stood before it, and the second uses these notes to find what came next the last time. In 2022
+# [Olsson and colleagues](https://arxiv.org/abs/2209.11895) followed such pairs through the training of many models, where they appear at the
+# moment at which the models suddenly become better at using their context.
 #
 # After this notebook you can
 #
@@ -235,9 +235,9 @@ course.verdict("two layers: share right on what can be copied", share_right(mode
 # Your first prediction: nearly at one moment. The loss on repeated tokens sinks slowly for about 200 steps, and then drops within some fifty. A
 # drop of this kind is called a **phase change**; Olsson et al. saw one in every model with two or more layers that they trained.
 #
-# The loss on the first tokens stays a little above the upper dotted line, which is a guess among all tokens. A model that rules out what it
-# has already read would reach the lower line. Ours does not, and around the drop it even gets worse. A plausible reason, which we did not test:
-# the heads that form then vote for tokens that have occurred, and within the first block these are always wrong.
+# The loss on the first tokens stays a little above the upper dotted line, a guess among all tokens. A model that rules out what it has read would
+# reach the lower line; ours does not, and around the drop it gets even worse. Perhaps the new heads vote for tokens that have occurred, which is
+# always wrong within the first block; we did not test it.
 
 # %% [markdown]
 # ## Look at the maps
@@ -261,7 +261,7 @@ plotting.show("Layer 2: dark until the block repeats; then bright lines parallel
 # copy, three of these heads look mainly at the first token of all, and one at the token that is just read.
 #
 # Pictures persuade easily, and cannot tell 19 columns from 20. Let us turn both observations into numbers. The field calls each of them a
-# *score* too; they measure a trained head, and have nothing to do with attention scores such as the dot product.
+# *score* too; this has nothing to do with attention scores.
 #
 # ## A head that looks one token back
 #
@@ -309,7 +309,7 @@ course.verdict("layer 1, highest previous-token score over that of uniform weigh
 
 
 # %% [markdown]
-# The scores of layer 1 are well above those of uniform weights and far below 1: each head looks back with a part of its weight.
+# Each head of layer 1 looks back with a part of its weight only, but far more than with uniform weights.
 #
 # ## A head that looks behind the last copy
 #
@@ -364,9 +364,9 @@ course.verdict("layer 2, lowest prefix-matching score over the weight on the cop
 
 
 # %% [markdown]
-# Olsson et al. call this **[prefix matching](../docs/glossary.md#p)**. The heads of layer 2 look at the token *after* the earlier copy, and much
-# less at the copy itself, one column to the left. The score understates them: where a block has stood more than twice, a head may share its weight
-# among several copies, and we count the last one only.
+# Olsson et al. call this **[prefix matching](../docs/glossary.md#p)**. The heads of layer 2 look at the token *after* the earlier copy, much less
+# at the copy itself. The score understates them: where a block has stood more than twice, a head may share its weight among several copies, and
+# we count the last one only.
 #
 # ### Does it copy?
 #
@@ -394,7 +394,7 @@ course.verdict("the lowest of these shares", shares.min().item(), above=10 / V)
 #
 # ### When do they form?
 #
-# We kept the parameters every ten steps. So we can compute both scores for the whole training, and draw them under the loss.
+# From the parameters that we kept we compute both scores for the whole training, and draw them under the loss.
 
 # %%
 def best_scores(state):
@@ -427,16 +427,15 @@ course.verdict("steps between the first and the last of three half-way points", 
 
 
 # %% [markdown]
-# During the slow decline both scores stay low, and they rise in the steps in which the loss drops. Both kinds of heads form together here, in this
-# one training. That they *cause* the drop, the curves do not say.
+# Both scores stay low during the slow decline, and rise in the steps in which the loss drops, in this one training. Whether the heads *cause* the
+# drop, the curves do not say.
 #
 # ## Do they cause it?
 #
 # A head that looks the right way might still not matter. The test is to take it away. A **[hook](../docs/glossary.md#h)** is a function that torch
-# calls on what goes into a module (a *pre*-hook, which gets a tuple) or comes out of it. What the hook returns takes that place; if it returns
-# nothing, nothing changes. In our attention the outputs of all heads stand side by side in front of `out_proj`. Our hook replaces those of the
-# chosen heads by their mean over all sequences and positions, so that they say nothing any more about the sequence that is read. This is
-# **[ablation](../docs/glossary.md#a)**.
+# calls on what goes into a module (a *pre*-hook, which gets a tuple) or comes out of it; what it returns, if anything, takes that place. In our attention the
+# outputs of all heads stand side by side in front of `out_proj`. Our hook replaces those of the chosen heads by their mean over all sequences and
+# positions, so that they say nothing any more about the sequence that is read. This is **[ablation](../docs/glossary.md#a)**.
 
 # %%
 def silence(layer, heads):
@@ -463,7 +462,8 @@ print(f"share right with all heads {intact:.3f}; the best two: layer 1 {best_two
 
 # %%
 names = [*map(str, range(H)), "best two", "all"]
-plotting.heatmap(silenced, rows=["layer 1", "layer 2"], columns=names, title="share right", xlabel="heads that are silent", ylabel="", vmax=1)
+_, ax = plt.subplots(figsize=(6.4, 2.6), layout="constrained")
+plotting.heatmap(silenced, rows=["layer 1", "layer 2"], columns=names, title="share right", xlabel="heads that are silent", ylabel="", vmax=1, ax=ax)
 plotting.show("A table of shares: high without any one head, about half without the best two of a layer, near 0 without all four.")
 for layer in (1, 2):
     course.verdict(f"share right without the heads of layer {layer}", silenced[layer - 1, -1].item(), below=0.25)
@@ -475,11 +475,11 @@ for layer in (1, 2):
 #
 # ### Along which path?
 #
-# The story says more than *both are needed*. It says that layer 1 speaks to layer 2 through the **keys**: each key must say what stood before it.
-# We can test that alone, with **[path patching](../docs/glossary.md#p)**:
+# The story says more: layer 1 speaks to layer 2 through the **keys**, since each key must say what stood before it. We can test that alone, with
+# **[path patching](../docs/glossary.md#p)**:
 #
-# 1. Run the model with the best two heads of layer 1 silenced, and keep the damaged tensor that enters one projection of layer 2: to the
-#    queries, to the keys or to the values.
+# 1. Run the model with the best two heads of layer 1 silenced, and keep the damaged tensor that enters one projection of layer 2: to the queries,
+#    to the keys or to the values.
 # 2. Run the intact model, but put the damaged tensor in at that one place.
 #
 # Guess before you run it: which projection costs most?
@@ -505,9 +505,8 @@ print(f"share right that is lost in all {intact - silenced[0, -2].item():.3f}, t
 course.verdict("lost through the keys minus lost through queries or values", paths["k_proj"] - max(paths["q_proj"], paths["v_proj"]), above=0)
 
 # %% [markdown]
-# In this model most of the loss goes through the keys, as the story says. Libraries such as
-# [TransformerLens](https://transformerlensorg.github.io/TransformerLens/) give every such place in many published models a name, so that the same
-# hooks work in all of them.
+# Most of it is lost through the keys, as the story says. [TransformerLens](https://transformerlensorg.github.io/TransformerLens/) gives such
+# places the same names in many published models, so that the same hooks work in all of them.
 #
 # ## One layer is not enough
 #
@@ -592,21 +591,19 @@ course.verdict("distance: lowest prefix-matching score", min(heads_of["distance"
 course.verdict("separable: highest prefix-matching score", max(heads_of["separable"]), below=most)
 
 # %% [markdown]
-# Your third prediction: not in these trainings. The separable score is right on 22 % of the tokens after 600 steps. Its heads stay below the
-# ceiling, as they must, and no higher than our random ones. That is more than one layer gets right, without induction heads. What it does instead
-# we did not find out, and that no such model could solve the task in another way is not proved. The dot product and the distance-biased score
-# (notebook 07) form induction heads in every seed.
+# Your third prediction: not in these trainings. Models with the separable score are right on 22 % after 600 steps, more than with one layer. But
+# their heads stay below the ceiling, as they must, and no higher than our random ones: they are no induction heads. That no such model can solve
+# the task in another way is not proved. The dot product and the distance-biased score (notebook 07) form induction heads in every seed.
 #
-# Two results are less tidy. The Gaussian energy well (`gaussian_well`, notebook 10) forms such heads in four of five seeds; the fifth has none
-# after 600 steps. And Bahdanau's additive score, whose weights *do* depend on the query, is right on a third of the tokens only, and its best heads
-# lie near the ceiling, which does not bind it. This says no more than that 600 steps, at a learning rate that was chosen for the dot product,
-# were not enough.
+# Two results are less tidy. The Gaussian energy well (`gaussian_well`, notebook 10) forms them in four of five seeds; the fifth has none after 600
+# steps. And Bahdanau's additive score, whose weights *do* depend on the query, is right on a third of the tokens only, and its best heads lie near
+# the ceiling, which does not bind it. This says no more than that 600 steps, at a learning rate chosen for the dot product, were not enough.
 #
 # ## In a model that was not trained for this
 #
-# Did the character model of notebook 08 form such heads by itself? `trained.load("writer")` has five layers of five heads. We take passages of the
-# validation text, of 20 to 60 characters, and repeat them until 129 are there. Each repetition jumps back to the beginning in the middle of a
-# word, which is hard to predict; so we compare the losses without the first ten characters of each reading.
+# Did the character model of notebook 08, with five layers of five heads, form such heads by itself? We take passages of the validation text, of 20
+# to 60 characters, and repeat them until 129 are there. Each repetition jumps back in the middle of a word, which is hard to predict; so we
+# compare the losses without the first ten characters of each reading.
 
 # %%
 writer, text = trained.load("writer").requires_grad_(False), shakespeare("val")[0]
@@ -631,9 +628,9 @@ print(f"loss when read for the first time {once.mean():.2f}, when read again {tw
 course.verdict("gain by having read the passage before, upper end of the interval", high.item(), below=0)
 
 # %% [markdown]
-# No head of the writer is above the ceiling, and having read a passage before did not lower its loss, even away from the jumps. So we found no
-# sign of induction heads. Our score looks one period back and only at single characters, and in a play the same letter often stands in between;
-# but a model that copied in another way would have gained from the repetition. Why it has none we did not measure.
+# No head of the writer is above the ceiling, and having read a passage before did not lower its loss, even away from the jumps. So we found no sign
+# of induction heads. Our score looks at the place one period back, and in a play the same letter often stands in between; but a model that copied
+# in another way would have gained from the repetition.
 
 # %% [markdown]
 # ## Today
@@ -648,8 +645,7 @@ course.verdict("gain by having read the passage before, upper end of the interva
 #
 # ## Takeaways
 #
-# - A frozen model can copy from its prompt, if one head notes what stood before and another looks it up. In-context learning is more than
-#   copying; this is one part of it that we can take apart.
+# - A frozen model can copy from its prompt, if one head notes what stood before and another looks it up. In-context learning is more than that.
 # - In our training the scores of both kinds rose in the steps in which the loss dropped.
 # - A map is an observation, a score is a measurement, ablation and path patching are experiments.
 # - One layer did not do it in any of five trainings. Heads whose weights do not depend on the query cannot be induction heads.
