@@ -120,7 +120,8 @@ print(f"{sum(p.numel() for p in LearnedPositions(E, L).parameters()):,} paramete
 # `MultiHeadAttention(embed_dim, num_heads, score=score)` for each layer; `norm`, one more layer norm; `read_out`, an `nn.Linear` with bias to
 # the vocabulary. `forward` embeds the tokens and adds the positions (`positions(x)` returns the sum). Every layer then adds
 # $\text{attention}(\text{norm}(x))$ to $x$. Call attention with this one tensor, `is_causal=True` and `need_weights=need_weights`; it returns its
-# output and its weights (`None` where they are not asked for). Return two things: the logits `read_out(norm(x))`, (B, L, V), and a list of the weights, first layer first.
+# output and its weights (`None` where they are not asked for). Return two things: the logits `read_out(norm(x))`, (B, L, V), and a list of the
+# weights, first layer first.
 
 # %%
 class AttentionOnly(nn.Module):
@@ -267,7 +268,8 @@ plotting.show("Layer 2: dark until the block repeats; then bright lines parallel
 #
 # ### Exercise 2 · easy · 4 minutes
 #
-# `previous_token_score(weights)` gets causal weights of shape (B, H, L, L), query before key, with L at least 2. It returns a tensor of shape (H,): for
+# `previous_token_score(weights)` gets causal weights of shape (B, H, L, L), query before key, with L at least 2. It returns a tensor of shape
+# (H,): for
 # each head, the mean weight of a query on the token just before it, over all queries but the first and over all sequences.
 
 # %%
@@ -315,7 +317,8 @@ course.verdict("layer 1, highest previous-token score over that of uniform weigh
 #
 # ### Exercise 3 · hard · 12 minutes
 #
-# In a sequence of period p, the token at position $i \ge p$ stood at $i - p$ before, and $i - p + 1$ is the position of the token that followed it there.
+# In a sequence of period p, the token at position $i \ge p$ stood at $i - p$ before, and $i - p + 1$ is the position of the token that followed it
+# there.
 # `prefix_matching_score(weights, period)` gets weights of shape (B, H, L, L) and the periods, whole numbers of shape (B,), each from 1 to L − 1.
 # It returns a tensor of shape (H,): for each head the mean weight of query $i$ on key $i - p + 1$, over all queries $i = p, \dots, L - 1$ of all
 # sequences. Every query counts alike: a sequence with more repeated tokens counts more. Plain loops are fine here.
@@ -433,7 +436,8 @@ course.verdict("steps between the first and the last of three half-way points", 
 # ## Do they cause it?
 #
 # A head that looks the right way might still not matter. The test is to take it away. A **[hook](../docs/glossary.md#h)** is a function that torch
-# calls on what goes into a module (a *pre*-hook, which gets a tuple) or comes out of it; what it returns, if anything, takes that place. In our attention the
+# calls on what goes into a module (a *pre*-hook, which gets a tuple) or comes out of it; what it returns, if anything, takes that place. In our
+# attention the
 # outputs of all heads stand side by side in front of `out_proj`. Our hook replaces those of the chosen heads by their mean over all sequences and
 # positions, so that they say nothing any more about the sequence that is read. This is **[ablation](../docs/glossary.md#a)**.
 
@@ -462,7 +466,7 @@ print(f"share right with all heads {intact:.3f}; the best two: layer 1 {best_two
 
 # %%
 names = [*map(str, range(H)), "best two", "all"]
-_, ax = plt.subplots(figsize=(6.4, 2.6), layout="constrained")
+_, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 plotting.heatmap(silenced, rows=["layer 1", "layer 2"], columns=names, title="share right", xlabel="heads that are silent", ylabel="", vmax=1, ax=ax)
 plotting.show("A table of shares: high without any one head, about half without the best two of a layer, near 0 without all four.")
 for layer in (1, 2):
@@ -471,7 +475,8 @@ for layer in (1, 2):
 
 # %% [markdown]
 # Without the heads of either layer hardly anything is right. Without any single head most still is, and without the best two of a layer (by
-# the score of that layer) about half. Two together cost far more than the sum of what each costs alone: the heads of a layer share the work, and one makes up for another.
+# the score of that layer) about half. Two together cost far more than the sum of what each costs alone: the heads of a layer share the work, and
+# one makes up for another.
 #
 # ### Along which path?
 #
@@ -671,5 +676,6 @@ course.verdict("gain by having read the passage before, upper end of the interva
 # - [Olsson et al. 2022](https://arxiv.org/abs/2209.11895), arguments 1 to 3: the drop, and what happens when it is moved to another time.
 # - [Brown et al. 2020](https://arxiv.org/abs/2005.14165), figure 1.2: how much examples in a prompt help models of different sizes.
 #
-# **Next**: a **circuit** of your own, as the field calls parts that do one thing together. Take one of the models that you have trained in this course, choose a thing that it does well, and find the heads
+# **Next**: a **circuit** of your own, as the field calls parts that do one thing together. Take one of the models that you have trained in this
+# course, choose a thing that it does well, and find the heads
 # that do it: first by looking, then by a score, and in the end by taking them away.
