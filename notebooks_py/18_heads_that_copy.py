@@ -11,21 +11,22 @@
 
 # %% [markdown]
 # Write to a chat program: *In my village a blick is a small boat. We went fishing in our b…* It goes on with *blick*, a word that it has
-# never been trained on. None of its weights changed while you typed. **How can a frozen model learn from its prompt?**
+# never been trained on. None of its weights changed while you typed. **How can a frozen model learn from its prompt?** We take apart a model that
+# does the simplest case: it copies what stood in its prompt before.
 #
 # In 2020 [Brown and colleagues](https://arxiv.org/abs/2005.14165) showed that GPT-3 picks up new tasks from a few examples in its prompt, and
 # called this **[in-context learning](../docs/glossary.md#i)**. In 2021 [Elhage and
-# colleagues](https://transformer-circuits.pub/2021/framework/index.html) took transformers with attention alone apart, and found two heads that
-# work together: the first notes, at every token, which token stood before it, and the second uses these notes to find what came next the last
-# time. In 2022 [Olsson and colleagues](https://arxiv.org/abs/2209.11895) followed such pairs through the training of many models, where they
-# appear at the moment at which the models suddenly become better at using their context.
+# colleagues](https://transformer-circuits.pub/2021/framework/index.html) found two heads that work together in transformers with attention alone:
+# the first notes, at every token, which token stood before it, and the second uses these notes to find what came next the last time. In 2022
+# [Olsson and colleagues](https://arxiv.org/abs/2209.11895) followed such pairs through the training of many models, where they appear at the
+# moment at which the models suddenly become better at using their context.
 #
 # After this notebook you can
 #
-# - train a model of attention alone, and see its loss drop when the two kinds of heads form;
-# - recognise these heads by their maps and by two scores;
+# - train a model of attention alone, and see its loss drop while the two kinds of heads form;
+# - recognise these heads by their maps and by a number for each kind;
 # - show that they cause what they are believed to cause, with hooks of a few lines;
-# - say why one layer is not enough, and which scores can never form such heads.
+# - say why one layer is not enough, and which attention scores can never form such heads.
 
 # %%
 # Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.
@@ -40,8 +41,10 @@ if importlib.util.find_spec("sciformer") is None:
     subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])
 
 # %%
+import copy
 import math
 
+import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -66,9 +69,9 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # ## Sequences that can only be copied
 #
 # We want a task on which nothing helps but the context. Each sequence is a block of 12 to 32 distinct random tokens, repeated until 65 tokens
-# are there. The length of the block is its **period**. Inside the first block nobody can know what comes next. From the second on, whoever has
-# kept the first block knows everything. No pair of tokens is more frequent than another, so there is nothing to memorise, and the period varies,
-# so that it does not help to look a fixed number of steps back.
+# are there. The length of the block is its **period**. Inside the first block the next token is random, and only those already read are ruled
+# out. As soon as a token is read for the second time, whoever remembers the first block knows every next token. No pair of tokens is more
+# frequent than another, so there is nothing to memorise, and the period varies, so that it does not help to look a fixed number of steps back.
 
 # %%
 V, L, E, H = 48, 64, 64, 4
@@ -86,8 +89,9 @@ print(f"{again.float().mean():.0%} of the tokens can be copied; guessing is righ
 # ## The model
 #
 # How could attention solve this? Suppose that the model has just read *A*, and that *A B* stood somewhere before. It has to find the token that
-# came **after** the earlier *A*. But *B* knows nothing of having followed an *A*: attention compares what two tokens carry, and *B* carries *B*.
-# So it takes two steps, and two layers:
+# came **after** the earlier *A*. Attention compares what two tokens carry. *B* carries its own name and its position, but not that an *A* stood
+# before it; and the position does not help, since the last *A* does not know the period. So it takes two steps, and two layers (the arrows show
+# where information flows; a head looks against its arrow):
 
 # %%
 two_heads(["A", "B", "C", "D", "A"])
@@ -98,8 +102,8 @@ plotting.show(
 
 # %% [markdown]
 # In layer 1 a **[previous-token head](../docs/glossary.md#p)** lets every token look one step back and write down what it saw. In layer 2 an
-# **[induction head](../docs/glossary.md#i)** asks: *which token has written down that it stands behind an A?* It finds *B*, and hands *B* on as the
-# prediction. Elhage et al. call this **[composition](../docs/glossary.md#c)**: the keys of one head are made of the output of another.
+# **[induction head](../docs/glossary.md#i)** asks: *which token has written down that it comes right after an A?* It finds *B*, and hands *B* on
+# as the prediction. Elhage et al. call this **[composition](../docs/glossary.md#c)**: the keys of one head are made of the output of another.
 #
 # To see this and nothing else, we leave the feed-forward networks out, as Elhage et al. did. So a layer is small:
 
@@ -115,8 +119,9 @@ print(f"{sum(p.numel() for p in LearnedPositions(E, L).parameters()):,} paramete
 # `LearnedPositions(embed_dim, max_length)`; `norms` and `attentions`, each an `nn.ModuleList` with one `nn.LayerNorm(embed_dim)` or one
 # `MultiHeadAttention(embed_dim, num_heads, score=score)` for each layer; `norm`, one more layer norm; `read_out`, an `nn.Linear` with bias to
 # the vocabulary. `forward` embeds the tokens and adds the positions (`positions(x)` returns the sum). Every layer then adds
-# $\text{attention}(\text{norm}(x))$ to $x$. Call attention with `is_causal=True` and with `need_weights=need_weights`; it returns its output and
-# its weights. Return two things: the logits `read_out(norm(x))`, (B, L, V), and a list of the weights, first layer first.
+# $\text{attention}(\text{norm}(x))$ to $x$. Call attention with this one tensor, `is_causal=True` and `need_weights=need_weights`; it returns its
+# output and its weights (`None` where they are not asked for). Return two things: the logits `read_out(norm(x))`, (B, L, V), and a list of the
+# weights, first layer first.
 
 # %%
 class AttentionOnly(nn.Module):
@@ -186,23 +191,25 @@ print("same: logits, and the weights of both layers")
 #
 # The embeddings start with a standard deviation of 0.02, as learned positions do; notebook 04 showed that otherwise one drowns the other. The
 # optimiser is AdamW (notebook 08) with a warm-up. In every step we keep two losses apart: on tokens that could be copied and on those that
-# stand in the first block.
+# stand in the first block. Every ten steps we keep a copy of the parameters as well, for later.
 
 # %%
 def train(num_layers):
     model = AttentionOnly(V, L, E, H, num_layers).to(device)
     nn.init.normal_(model.embedding.weight, std=0.02)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, betas=(0.9, 0.99))
-    losses = []
+    losses, snapshots = [], []
     for step in range(steps):
         batch = train_set[32 * step : 32 * step + 32].to(device)  # (B, L + 1)
         optimizer.param_groups[0]["lr"] = 3e-3 * min(1, (step + 1) / 50)
+        if step % 10 == 0:
+            snapshots.append((step, copy.deepcopy(model.state_dict())))
         loss = F.cross_entropy(model(batch[:, :-1])[0].mT, batch[:, 1:], reduction="none")  # (B, L)
         optimizer.zero_grad()
         loss.mean().backward()
         optimizer.step()
-        losses.append([loss[:, :12].mean().item(), loss[:, 32:].mean().item()])  # before 12 nothing repeats, from 32 all
-    return model.cpu().requires_grad_(False), torch.tensor(losses)
+        losses.append([loss[:, :12].mean().item(), loss[:, 32:].mean().item()])  # periods are 12 to 32
+    return model.cpu().requires_grad_(False), torch.tensor(losses), snapshots
 
 
 def share_right(model):
@@ -211,19 +218,27 @@ def share_right(model):
 
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
-model, losses = train(num_layers=2)
+model, losses, snapshots = train(num_layers=2)
 print(f"share of right answers on what can be copied: {share_right(model):.3f}")
+floor = sum(math.log(V - read) for read in range(1, 13)) / 12  # the tokens of a block are distinct
+print(f"loss on the first 12 tokens: mean of the last 100 steps {losses[-100:, 0].mean():.3f}")
+print(f"guess among all {V} tokens: {math.log(V):.3f}; among those that have not been read: {floor:.3f}")
 
 # %%
 parts = {"the first 12 tokens: nothing to copy": losses[:, 0].tolist(), "tokens 32 to 63: all can be copied": losses[:, 1].tolist()}
-plotting.curves(parts, smooth=5, ylabel="loss", title="two layers of attention").axhline(math.log(V), color="0.6", ls=":")
-plotting.show("The loss on the first tokens stays high. The loss on repeated tokens falls slowly, and then drops to nearly 0 at once.")
+ax = plotting.curves(parts, smooth=5, ylabel="loss", title="two layers of attention")
+for level in (math.log(V), floor):
+    ax.axhline(level, color="0.6", ls=":")
+plotting.show("The loss on the first tokens stays above two dotted lines. That on repeated tokens falls slowly, and then drops to nearly 0.")
 course.verdict("two layers: share right on what can be copied", share_right(model), above=0.5)
 
 # %% [markdown]
-# Your first prediction: at one moment. The loss on repeated tokens sinks slowly at first, and then drops within some fifty steps. The loss on
-# the first tokens stays at $\log 48$, the dotted line, since nobody can know a random token. A drop of this kind is called a **phase change**;
-# Olsson et al. saw one in every model with two or more layers that they trained. Which heads came into being there?
+# Your first prediction: nearly at one moment. The loss on repeated tokens sinks slowly for about 200 steps, and then drops within some fifty. A
+# drop of this kind is called a **phase change**; Olsson et al. saw one in every model with two or more layers that they trained.
+#
+# The loss on the first tokens stays a little above the upper dotted line, a guess among all tokens. A model that rules out what it has read would
+# reach the lower line; ours does not, and around the drop it gets even worse. Perhaps the new heads vote for tokens that have occurred, which is
+# always wrong within the first block; we did not test it.
 
 # %% [markdown]
 # ## Look at the maps
@@ -242,17 +257,19 @@ plotting.show("Layer 2: dark until the block repeats; then bright lines parallel
 
 
 # %% [markdown]
-# In layer 1 there is a bright band just below the diagonal: these heads look at the token before, and less at those before it. In layer 2 there
-# are lines parallel to the diagonal, and they begin where the block begins to repeat. They are 19 columns away from the diagonal, not 20: they
-# hit the token *after* the earlier copy.
+# In layer 1 all four heads have a band near the diagonal: they look at the tokens just before. In layer 2, lines parallel to the diagonal begin
+# where the block begins to repeat; the second of them, another period away, belongs to the copy before the last. As long as there is nothing to
+# copy, three of these heads look mainly at the first token of all, and one at the token that is just read.
 #
-# Pictures persuade easily. Let us turn both observations into numbers.
+# Pictures persuade easily, and cannot tell 19 columns from 20. Let us turn both observations into numbers. The field calls each of them a
+# *score* too; this has nothing to do with attention scores.
 #
 # ## A head that looks one token back
 #
 # ### Exercise 2 · easy · 4 minutes
 #
-# `previous_token_score(weights)` gets causal weights of shape (B, H, L, L), query before key, with L at least 2. It returns a tensor of shape (H,): for
+# `previous_token_score(weights)` gets causal weights of shape (B, H, L, L), query before key, with L at least 2. It returns a tensor of shape
+# (H,): for
 # each head, the mean weight of a query on the token just before it, over all queries but the first and over all sequences.
 
 # %%
@@ -294,14 +311,17 @@ course.verdict("layer 1, highest previous-token score over that of uniform weigh
 
 
 # %% [markdown]
+# Each head of layer 1 looks back with a part of its weight only, but far more than with uniform weights.
+#
 # ## A head that looks behind the last copy
 #
 # ### Exercise 3 · hard · 12 minutes
 #
-# In a sequence of period p, the token at position $i \ge p$ stood at $i - p$ before, and $i - p + 1$ is the position of the token that followed it there.
+# In a sequence of period p, the token at position $i \ge p$ stood at $i - p$ before, and $i - p + 1$ is the position of the token that followed it
+# there.
 # `prefix_matching_score(weights, period)` gets weights of shape (B, H, L, L) and the periods, whole numbers of shape (B,), each from 1 to L − 1.
 # It returns a tensor of shape (H,): for each head the mean weight of query $i$ on key $i - p + 1$, over all queries $i = p, \dots, L - 1$ of all
-# sequences. Every query counts alike: a sequence with more repeated tokens counts more.
+# sequences. Every query counts alike: a sequence with more repeated tokens counts more. Plain loops are fine here.
 
 # %%
 def prefix_matching_score(weights, period):  # (B, H, L, L), (B,)
@@ -342,19 +362,22 @@ plotting.heatmap(matching, rows=["layer 1", "layer 2"], columns=[f"head {h}" for
 plotting.show("A table of eight scores: those of layer 1 are nearly 0, those of layer 2 bright.")
 ratio = matching[1].max() / prefix_matching_score(uniform, period)[0]
 course.verdict("layer 2, highest prefix-matching score over that of uniform weights", ratio.item(), above=10)
+on_copy = prefix_matching_score(maps[1], period + 1)  # key i - p, one column to the left
+course.verdict("layer 2, lowest prefix-matching score over the weight on the copy itself", (matching[1] / on_copy).min().item(), above=2)
 
 
 # %% [markdown]
-# Olsson et al. call this **[prefix matching](../docs/glossary.md#p)**. The score is a lower bound: where a block stands there more than twice, a
-# head may share its weight among several copies, and we count the last one only.
+# Olsson et al. call this **[prefix matching](../docs/glossary.md#p)**. The heads of layer 2 look at the token *after* the earlier copy, much less
+# at the copy itself. The score understates them: where a block has stood more than twice, a head may share its weight among several copies, and
+# we count the last one only.
 #
 # ### Does it copy?
 #
 # Looking at *B* is half of the work. The other half is to raise the logit of *B*. What a head adds to the logits when it looks at a token is a
 # product of matrices: embedding, values, output projection, read-out. We compute it for all 48 tokens (leaving out what the norms divide by, and
-# what layer 1 adds) and ask how often a token raises its own logit most.
+# what layer 1 adds), and count the tokens whose own logit is raised most of all 48.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 def copying(head):
     attention, features = model.attentions[1], slice(head * E // H, (head + 1) * E // H)
     x = model.norms[1](model.embedding.weight)  # (V, E)
@@ -364,18 +387,59 @@ def copying(head):
 
 
 shares = torch.tensor([copying(head) for head in range(H)])
-course.verdict(f"layer 2, mean share of tokens that raise their own logit most, times {V}", V * shares.mean().item(), above=10)
+print("layer 2, share of tokens that raise their own logit most:", [round(share, 2) for share in shares.tolist()])
+course.verdict("the lowest of these shares", shares.min().item(), above=10 / V)
 
 
 # %% [markdown]
-# By chance the share would be 1 in 48, and the number above 1. So the heads of layer 2 match prefixes, and they copy: they are induction heads.
+# By chance the share would be 1 in 48. All four heads of layer 2 match prefixes, and copy most tokens, one of them nearly all: they are induction
+# heads.
+#
+# ### When do they form?
+#
+# From the parameters that we kept we compute both scores for the whole training, and draw them under the loss.
+
+# %%
+def best_scores(state):
+    then = AttentionOnly(V, L, E, H, num_layers=2).requires_grad_(False)
+    then.load_state_dict(state)
+    maps = then(inputs[:50], need_weights=True)[1]
+    return previous_token_score(maps[0]).max().item(), prefix_matching_score(maps[1], period[:50]).max().item()
+
+
+def half_way(points):  # the first step behind the middle between the first value and the last
+    return next(step for step, value in points if abs(value - points[0][1]) > abs(value - points[-1][1]))
+
+
+# %% tags=["nbval-ignore-output"]
+best = [(step, *best_scores(state)) for step, state in snapshots]
+history = {
+    "loss on repeated tokens": [(step, losses[step, 1].item()) for step, _, _ in best],
+    "layer 1: previous-token score": [(step, back) for step, back, _ in best],
+    "layer 2: prefix-matching score": [(step, match) for step, _, match in best],
+}
+print("half way at step", {name: half_way(points) for name, points in history.items()})
+
+# %%
+_, (above, below) = plt.subplots(2, 1, figsize=(6.0, 5.0), layout="constrained", sharex=True)
+plotting.curves({name: points for name, points in history.items() if "loss" in name}, xlabel="", ylabel="loss on repeated tokens", ax=above)
+plotting.curves({name: points for name, points in history.items() if "loss" not in name}, ylabel="highest of four heads", ax=below)
+plotting.show("Above, the loss on repeated tokens, which drops; below, in the same steps, both scores rise from nearly 0.")
+halves = [half_way(points) for points in history.values()]
+course.verdict("steps between the first and the last of three half-way points", max(halves) - min(halves), below=50, measured="quick")
+
+
+# %% [markdown]
+# Both scores stay low during the slow decline, and rise in the steps in which the loss drops, in this one training. Whether the heads *cause* the
+# drop, the curves do not say.
 #
 # ## Do they cause it?
 #
 # A head that looks the right way might still not matter. The test is to take it away. A **[hook](../docs/glossary.md#h)** is a function that torch
-# calls on what goes into or comes out of a module, and it may change it. In our attention the outputs of all heads stand side by side in front
-# of `out_proj`. Three lines replace those of one head by their mean over all sequences and positions, so that the head says nothing any more
-# about the sequence that is read. This is **[ablation](../docs/glossary.md#a)**.
+# calls on what goes into a module (a *pre*-hook, which gets a tuple) or comes out of it; what it returns, if anything, takes that place. In our
+# attention the
+# outputs of all heads stand side by side in front of `out_proj`. Our hook replaces those of the chosen heads by their mean over all sequences and
+# positions, so that they say nothing any more about the sequence that is read. This is **[ablation](../docs/glossary.md#a)**.
 
 # %%
 def silence(layer, heads):
@@ -387,33 +451,43 @@ def silence(layer, heads):
     return model.attentions[layer].out_proj.register_forward_pre_hook(hook)
 
 
+def share_without(layer, heads):
+    handle = silence(layer, heads)
+    share = share_right(model)
+    handle.remove()
+    return share
+
+
 # %% tags=["nbval-ignore-output"]
-order = lookback[0].argsort(descending=True).tolist()  # heads of layer 1, the strongest first
-silenced = {"none": share_right(model)}
-for layer in (0, 1):
-    for heads in ([order[0]], order[:2], [0, 1, 2, 3]):
-        handle = silence(layer, heads)
-        silenced[f"layer {layer + 1}: {', '.join(map(str, sorted(heads)))}"] = share_right(model)
-        handle.remove()
-print("\n".join(f"{name:22} {share:.3f}" for name, share in silenced.items()))
+best_two = [scores.argsort(descending=True)[:2].tolist() for scores in (lookback[0], matching[1])]  # by their own score
+intact = share_right(model)
+silenced = torch.tensor([[share_without(layer, heads) for heads in ([0], [1], [2], [3], best_two[layer], [0, 1, 2, 3])] for layer in (0, 1)])
+print(f"share right with all heads {intact:.3f}; the best two: layer 1 {best_two[0]}, layer 2 {best_two[1]}")
 
 # %%
-plotting.bars(torch.tensor(list(silenced.values())), [name.replace(": ", "\n") for name in silenced], title="which heads are silenced", xlabel="", ylabel="share right", top=1.1)
-plotting.show("Bars: high without ablation, lower the more heads of a layer are silenced, near 0 without any of a layer.")
+names = [*map(str, range(H)), "best two", "all"]
+_, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
+plotting.heatmap(silenced, rows=["layer 1", "layer 2"], columns=names, title="share right", xlabel="heads that are silent", ylabel="", vmax=1, ax=ax)
+plotting.show("A table of shares: high without any one head, about half without the best two of a layer, near 0 without all four.")
 for layer in (1, 2):
-    course.verdict(f"share right without the heads of layer {layer}", silenced[f"layer {layer}: 0, 1, 2, 3"], below=0.25)
+    course.verdict(f"share right without the heads of layer {layer}", silenced[layer - 1, -1].item(), below=0.25)
 
 
 # %% [markdown]
-# Both layers are needed. A single head is not: the heads of a layer share the work, so that the others make up for most of what one of them did.
-# Whoever silences one head and sees little change has not shown that the head does nothing.
+# Without the heads of either layer hardly anything is right. Without any single head most still is, and without the best two of a layer (by
+# the score of that layer) about half. Two together cost far more than the sum of what each costs alone: the heads of a layer share the work, and
+# one makes up for another.
 #
 # ### Along which path?
 #
-# The story says more than *both are needed*. It says that layer 1 speaks to layer 2 through the **keys**: each key must say what stood before it.
-# We can test that alone. Run the model with the two strongest heads of layer 1 silenced, and keep what then enters the projection to the
-# queries, to the keys or to the values of layer 2. Then run the intact model, and put the kept tensor in at that one place. This is **[path
-# patching](../docs/glossary.md#p)**.
+# The story says more: layer 1 speaks to layer 2 through the **keys**, since each key must say what stood before it. We can test that alone, with
+# **[path patching](../docs/glossary.md#p)**:
+#
+# 1. Run the model with the best two heads of layer 1 silenced, and keep the damaged tensor that enters one projection of layer 2: to the queries,
+#    to the keys or to the values.
+# 2. Run the intact model, but put the damaged tensor in at that one place.
+#
+# Guess before you run it: which projection costs most?
 
 # %%
 def patch(name, heads):
@@ -429,16 +503,15 @@ def patch(name, heads):
 
 
 # %% tags=["nbval-ignore-output"]
-paths = {name: silenced["none"] - patch(name, order[:2]) for name in ("q_proj", "k_proj", "v_proj")}
-print("share right that is lost through", {name: round(lost, 3) for name, lost in paths.items()})
+paths = {name: intact - patch(name, best_two[0]) for name in ("q_proj", "k_proj", "v_proj")}
+print(f"share right that is lost in all {intact - silenced[0, -2].item():.3f}, through", {name: round(lost, 3) for name, lost in paths.items()})
 
 # %%
 course.verdict("lost through the keys minus lost through queries or values", paths["k_proj"] - max(paths["q_proj"], paths["v_proj"]), above=0)
 
 # %% [markdown]
-# In this model most of it is lost through the keys, as the story says. Libraries such as
-# [TransformerLens](https://transformerlensorg.github.io/TransformerLens/) give every such place in more than fifty published models a name, so that the same
-# hooks work in all of them.
+# Most of it is lost through the keys, as the story says. [TransformerLens](https://transformerlensorg.github.io/TransformerLens/) gives such
+# places the same names in many published models, so that the same hooks work in all of them.
 #
 # ## One layer is not enough
 #
@@ -446,7 +519,7 @@ course.verdict("lost through the keys minus lost through queries or values", pat
 
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
-single, losses_of_one = train(num_layers=1)
+single, losses_of_one, _ = train(num_layers=1)
 print(f"share of right answers: two layers {share_right(model):.3f}, one layer {share_right(single):.3f}")
 
 # %%
@@ -459,8 +532,8 @@ for arm in ("dot", "one layer"):
 
 
 # %% [markdown]
-# One training is one training. The record holds five seeds of each, and 600 steps. We compare seed by seed, as in notebook 16: the mean of the
-# differences, and its 95 % confidence interval by Student's t (2.776 for five seeds).
+# One training is one training. The record holds five seeds of each, with 600 steps (± is the standard error). We compare seed by seed, as in
+# notebook 16: the mean of the differences, and its 95 % confidence interval by Student's t (2.776 for five seeds).
 
 # %%
 def interval(differences):
@@ -477,21 +550,20 @@ course.verdict("share right with one layer, the best of five seeds", max(right["
 
 
 # %% [markdown]
-# Your second prediction: one time in ten. The head of a single layer has keys that are made of tokens and positions alone. The key of *B* cannot
-# say that an *A* stood before it, so that no query can ask for this. What is left are tricks that gain a little, such as to prefer tokens that
-# have occurred.
+# Your second prediction: one time in ten. The head of a single layer has keys that are made of tokens and positions alone, and none of them says
+# which token stood before. What else one layer learns, to be right more often than by guessing, we did not measure.
 #
-# ## Which scores can do it?
+# ## Which attention scores can do it?
 #
 # An induction head has to let its weights depend on the query: after *A* it looks elsewhere than after *C*. The weights of separable additive
-# attention do not depend on the query (notebook 09), and this gives a limit that no training can lift. Let the weights be
-# $w_{ij} = a_j / \sum_{k \le i} a_k$, and take the $p$ queries in a row that belong to one block, from position $T$ on. Their $p$ targets are $p$
-# different keys, all before $T + 1$. So
+# attention do not depend on the query (notebook 09), and this limits its prefix-matching score, however it is trained. Let the weights be
+# $w_{ij} = a_j / \sum_{k \le i} a_k$, and take the $p$ queries in a row that repeat one block, from position $T$ on. An induction head would look
+# at $p$ different keys, one for each query, all of them at positions up to $T$. So
 #
-# $$\sum_{i=T}^{T+p-1} w_{i,\,i-p+1} \;\le\; \frac{\sum_{\text{targets}} a_j}{\sum_{k \le T} a_k} \;\le\; 1.$$
+# $$\sum_{i=T}^{T+p-1} w_{i,\,i-p+1} \;\le\; \frac{\sum_{\text{these keys}} a_j}{\sum_{k \le T} a_k} \;\le\; 1.$$
 #
-# The $L - p$ queries of a sequence are at most $\lceil (L-p)/p \rceil$ such blocks. The sum of these, divided by the number of all queries, is
-# the highest prefix-matching score that any head can have whose weights do not depend on the query.
+# The $L - p$ queries of a sequence fill at most $\lceil (L-p)/p \rceil$ such blocks, and each adds at most 1. The number of blocks in all sequences,
+# divided by the number of queries, is therefore the highest prefix-matching score of any head whose weights do not depend on the query.
 
 # %%
 def ceiling(period, length):
@@ -524,19 +596,19 @@ course.verdict("distance: lowest prefix-matching score", min(heads_of["distance"
 course.verdict("separable: highest prefix-matching score", max(heads_of["separable"]), below=most)
 
 # %% [markdown]
-# Your third prediction: no. The separable score stays below the ceiling in all five seeds. It learns something, since it is right more often
-# than one layer, but it learns it without induction heads; what it does instead we did not find out. The dot product and the distance-biased
-# score form induction heads in every seed.
+# Your third prediction: not in these trainings. Models with the separable score are right on 22 % after 600 steps, more than with one layer. But
+# their heads stay below the ceiling, as they must, and no higher than our random ones: they are no induction heads. That no such model can solve
+# the task in another way is not proved. The dot product and the distance-biased score (notebook 07) form induction heads in every seed.
 #
-# Two results are less tidy. The Gaussian energy well forms such heads in four of five seeds; the fifth has not got there after 600 steps. And
-# Bahdanau's additive score, whose weights *do* depend on the query, is right on a third of the tokens only, and its best heads lie near the
-# ceiling. The ceiling does not bind it, so this says no more than that 600 steps, at a learning rate that was chosen for the dot product, were
-# not enough.
+# Two results are less tidy. The Gaussian energy well (`gaussian_well`, notebook 10) forms them in four of five seeds; the fifth has none after 600
+# steps. And Bahdanau's additive score, whose weights *do* depend on the query, is right on a third of the tokens only, and its best heads lie near
+# the ceiling, which does not bind it. This says no more than that 600 steps, at a learning rate chosen for the dot product, were not enough.
 #
 # ## In a model that was not trained for this
 #
-# Did the character model of notebook 08 form such heads by itself? `trained.load("writer")` has five layers of five heads and has read two million
-# characters. We take passages of the validation text, of 20 to 60 characters, and repeat them until 129 are there.
+# Did the character model of notebook 08, with five layers of five heads, form such heads by itself? We take passages of the validation text, of 20
+# to 60 characters, and repeat them until 129 are there. Each repetition jumps back in the middle of a word, which is hard to predict; so we
+# compare the losses without the first ten characters of each reading.
 
 # %%
 writer, text = trained.load("writer").requires_grad_(False), shakespeare("val")[0]
@@ -551,18 +623,19 @@ course.verdict("writer: highest prefix-matching score", found.max().item(), belo
 # %%
 loss = F.cross_entropy(writer(passages[:, :-1]).mT, passages[:, 1:], reduction="none")  # (60, 128)
 position = torch.arange(128)
-once = torch.stack([row[: p - 1].mean() for row, p in zip(loss, spans, strict=True)])
-twice = torch.stack([row[p:].mean() for row, p in zip(loss, spans, strict=True)])
+inside = (position % spans[:, None] >= 10) & (position % spans[:, None] < spans[:, None] - 1)  # (60, 128): away from the jumps
+first = position < spans[:, None]
+once = torch.stack([row[chosen].mean() for row, chosen in zip(loss, inside & first, strict=True)])
+twice = torch.stack([row[chosen].mean() for row, chosen in zip(loss, inside & ~first, strict=True)])
 gain = (once - twice).double()
 high = gain.mean() + 2.0 * gain.std() / math.sqrt(60)  # Student's t for 60 passages
 print(f"loss when read for the first time {once.mean():.2f}, when read again {twice.mean():.2f}")
 course.verdict("gain by having read the passage before, upper end of the interval", high.item(), below=0)
 
 # %% [markdown]
-# No head of the writer is above the ceiling, and having read a passage before does not help it at all: it does a little worse, since the text
-# jumps back to its beginning in the middle of a word. So we found no induction heads there. Our test looks for the last copy of a single
-# character, and in a play every letter has many copies; but a model that copied in any other way would have gained from the repetition. Why
-# it has none we did not measure. It is small and was trained for minutes; its token shift also hands each layer the characters before.
+# No head of the writer is above the ceiling, and having read a passage before did not lower its loss, even away from the jumps. So we found no sign
+# of induction heads. Our score looks at the place one period back, and in a play the same letter often stands in between; but a model that copied
+# in another way would have gained from the repetition.
 
 # %% [markdown]
 # ## Today
@@ -570,17 +643,17 @@ course.verdict("gain by having read the passage before, upper end of the interva
 # - **GPT-2** has induction heads: [Wang et al. 2022](https://arxiv.org/abs/2211.00593) found them at work when it finds out who gave what to whom.
 # - **Models from two layers to 13 billion parameters** show the drop and the heads, early in training
 #   ([Olsson et al. 2022](https://arxiv.org/abs/2209.11895)).
-# - **Mamba** ([Gu and Dao 2023](https://arxiv.org/abs/2312.00752)) uses an induction task to show what a state of fixed size can learn when
-#   its input decides what it keeps.
-# - **H3** ([Fu et al. 2022](https://arxiv.org/abs/2212.14052)) added a shift to a state-space model, so that it can do what a previous-token head does.
+# - **Mamba** ([Gu and Dao 2023](https://arxiv.org/abs/2312.00752)) has no attention: it reads with a memory of fixed size. Its authors use an
+#   induction task to show what such a memory can learn when its input decides what it keeps.
+# - **H3** ([Fu et al. 2022](https://arxiv.org/abs/2212.14052)) added a shift to a model of this family, to do the work of a previous-token head.
 # - **Token shift**, rung 5 of notebook 08, hands every layer the token before, which is the work of the first of the two heads.
 #
 # ## Takeaways
 #
-# - A frozen model can learn from its prompt, if one head notes what stood before and another looks it up.
-# - In our training both kinds appeared at one moment, at which the loss dropped.
+# - A frozen model can copy from its prompt, if one head notes what stood before and another looks it up. In-context learning is more than that.
+# - In our training the scores of both kinds rose in the steps in which the loss dropped.
 # - A map is an observation, a score is a measurement, ablation and path patching are experiments.
-# - One layer did not do it in any of five trainings, and weights that do not depend on the query cannot.
+# - One layer did not do it in any of five trainings. Heads whose weights do not depend on the query cannot be induction heads.
 #
 # ## Check yourself
 #
@@ -592,7 +665,7 @@ course.verdict("gain by having read the passage before, upper end of the interva
 #
 # 1. Its keys are made of tokens and positions. The key of *B* does not say that an *A* stood before it.
 # 2. That the model can do without this head. Others may have taken over its work: silence them together.
-# 3. One that looks 19 tokens back and copies, whatever stands there. It needs positions alone.
+# 3. One that looks 19 tokens back and copies, whatever stands there: the earlier copy is 20 back, and what followed it 19. It needs positions alone.
 #
 # </details>
 #
@@ -603,5 +676,6 @@ course.verdict("gain by having read the passage before, upper end of the interva
 # - [Olsson et al. 2022](https://arxiv.org/abs/2209.11895), arguments 1 to 3: the drop, and what happens when it is moved to another time.
 # - [Brown et al. 2020](https://arxiv.org/abs/2005.14165), figure 1.2: how much examples in a prompt help models of different sizes.
 #
-# **Next**: your own circuit. Take one of the models that you have trained in this course, choose a thing that it does well, and find the heads
+# **Next**: a **circuit** of your own, as the field calls parts that do one thing together. Take one of the models that you have trained in this
+# course, choose a thing that it does well, and find the heads
 # that do it: first by looking, then by a score, and in the end by taking them away.
