@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 ON_THE_CPU = {"15_fast_attention"}  # torch.compile asks for a driver where it sees a GPU
 #: A training loop that stands open in a notebook takes no setting to shorten; where it is long, its text is.
-SHORTER = {"07_distance_bias": ("steps=150", "steps=2")}
+SHORTER = {"05_transformer_block": ("steps=80", "steps=20"), "07_distance_bias": ("steps=150", "steps=2")}
 
 
 @pytest.mark.rehearsal
