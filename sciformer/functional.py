@@ -54,21 +54,6 @@ def check_sizes(least: int = 1, **sizes: int) -> None:
             raise InputError(f"{name} must be {wanted}, got {size}")
 
 
-def height_and_width(name: str, size: int | tuple[int, int]) -> tuple[int, int]:
-    """The sides of a rectangle, given as (height, width) or, if it is a square, as one number.
-
-    Raises:
-        ValueError: naming the size, if it is neither, or a side is below 1.
-    """
-    if not isinstance(size, tuple):
-        check_sizes(**{name: size})
-        return size, size
-    if len(size) != 2:
-        raise InputError(f"{name} must be a number or a pair (height, width), got {size}")
-    check_sizes(**{f"the height in {name}": size[0], f"the width in {name}": size[1]})
-    return size
-
-
 def check_dropout(dropout: float) -> None:
     """Refuse a dropout that is no probability.
 

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sciformer.blocks import TransformerBlock
-from sciformer.functional import InputError, check_sizes, height_and_width
+from sciformer.functional import InputError, check_sizes
 from sciformer.positions import LearnedPositions
 
 
@@ -32,8 +32,8 @@ class ImageToSequence(nn.Module):
     ):
         super().__init__()
         check_sizes(in_channels=in_channels, embed_dim=embed_dim)
-        height, width = height_and_width("image_size", image_size)
-        self.patch_size = height_and_width("patch_size", patch_size)
+        height, width = _height_and_width("image_size", image_size)
+        self.patch_size = _height_and_width("patch_size", patch_size)
         if height % self.patch_size[0] or width % self.patch_size[1]:
             raise InputError(f"image_size {image_size} is not divisible by patch_size {patch_size}")
         self.image_shape = (in_channels, height, width)
@@ -59,6 +59,21 @@ class ImageToSequence(nn.Module):
         height, width = self.patch_size
         patches = images.unfold(2, height, height).unfold(3, width, width)  # (B, C, rows, columns, h, w): a view
         return patches.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)  # (B, L, P)
+
+
+def _height_and_width(name: str, size: int | tuple[int, int]) -> tuple[int, int]:
+    """The sides of a rectangle, given as (height, width) or, if it is a square, as one number.
+
+    Raises:
+        ValueError: naming the size, if it is neither, or a side is below 1.
+    """
+    if not isinstance(size, tuple):
+        check_sizes(**{name: size})
+        return size, size
+    if len(size) != 2:
+        raise InputError(f"{name} must be a number or a pair (height, width), got {size}")
+    check_sizes(**{f"the height in {name}": size[0], f"the width in {name}": size[1]})
+    return size
 
 
 class Classifier(nn.Module):
