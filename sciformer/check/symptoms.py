@@ -81,10 +81,10 @@ def _difference_of_lists(
     ]
     right_ones, mine = ([values[n][at] for n in alike] for values in (expected, got))
     kind, says = _difference(right_ones, mine, [inputs[n] for n in alike], (names[at],) if several else names)
-    right = (
-        [n for n in range(len(e)) if all(same(expected[case][n], got[case][n]) for case in alike)] if several else []
-    )
-    return kind, says + (f" Right: {', '.join(names[n] for n in right)}." if right and kind == "wrong numbers" else "")
+    if not several or kind != "wrong numbers":
+        return kind, says
+    right = [name for n, name in enumerate(names) if all(same(expected[case][n], got[case][n]) for case in alike)]
+    return kind, says + (f" Right: {', '.join(right)}." if right else "")
 
 
 def _of_truth_values(expected: list[Tensor], got: list[Tensor]) -> str | None:
