@@ -118,6 +118,14 @@ def _gpt_cases(draw: Draw) -> Iterator[Case]:
         )
 
 
+#: A mistake that the model of notebook 18 allows, too.
+POSITIONS_TWICE = Fault(
+    "positions twice",
+    "The positions are added twice. Calling `self.positions(x)` returns x with its positions already added.",
+    see=_MODEL,
+    start=lambda x, positions: positions(positions(x)),
+)
+
 _GPT_FAULTS = (
     Fault(
         "no positions",
@@ -133,12 +141,7 @@ _GPT_FAULTS = (
         start=lambda x, positions: x,
         finish=lambda x, norm, positions: norm(positions(x)),
     ),
-    Fault(
-        "positions twice",
-        "The positions are added twice. Calling `self.positions(x)` returns x with its positions already added.",
-        see=_MODEL,
-        start=lambda x, positions: positions(positions(x)),
-    ),
+    POSITIONS_TWICE,
     Fault(
         "not causal",
         "The blocks are not causal: a character sees those that come after it, so that the answer stands in what is "

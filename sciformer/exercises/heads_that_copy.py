@@ -14,6 +14,7 @@ from sciformer.attention import MultiHeadAttention
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Draw, Exercise, WrongType, pair
 from sciformer.check.modules import run_module
+from sciformer.exercises.gpt import POSITIONS_TWICE
 from sciformer.positions import LearnedPositions
 from sciformer.scores import DotProductScore, ScoreRecipe
 
@@ -175,12 +176,7 @@ _ATTENTION_ONLY_FAULTS = (
         start=lambda x, positions: x,
         finish=lambda x, norm, positions: norm(positions(x)),
     ),
-    Fault(
-        "positions twice",
-        "The positions are added twice. Calling `self.positions(x)` returns x with its positions already added.",
-        see=_MODEL,
-        start=lambda x, positions: positions(positions(x)),
-    ),
+    POSITIONS_TWICE,
     Fault(
         "not causal",
         "The layers are not causal: a token sees those that come after it. Call attention with is_causal=True.",
