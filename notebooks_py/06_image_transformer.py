@@ -291,8 +291,8 @@ plotting.show("A heatmap of 16 patches by 64 channels. Only the row of patch 5 i
 # %% [markdown]
 # ## Where a patch stands
 #
-# One untrained model, first without positions and then with them, looks at a digit and at its shuffled patches. In which of the two cases will its logits change? (`F.fold` is the way back from
-# `F.unfold`: it lays the columns back into a picture.)
+# One untrained model, first without positions and then with them, looks at a digit and at its shuffled patches. In which of the two cases will its logits change? (`F.fold`
+# undoes `F.unfold`: it puts the columns back into a picture.)
 
 # %%
 new_order = torch.randperm(16)
