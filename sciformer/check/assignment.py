@@ -18,7 +18,7 @@ UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 #: Magic above a cell, or before a statement, that is Python all the same.
 _STILL_PYTHON = re.compile(r"\A%%(?:time|timeit|capture|prun)\b.*|^([ \t]*)%(?:time|prun) ", flags=re.M)
-_FOLDED = re.compile(r"<details><summary>\s*(?:Hint|Solution|Answer).*?</details>\s*", flags=re.S)
+_FOLDED = re.compile(r"<details>.*?</details>\s*", flags=re.S)
 _STUB = re.compile(r"^([ \t]*)(raise NotImplementedError.*)$")
 _UNWRITTEN = r"\1raise NotImplementedError"
 _WRITTEN = re.compile(r"^([ \t]*)### BEGIN SOLUTION.*?### END SOLUTION[^\n]*", flags=re.S | re.M)
@@ -29,7 +29,7 @@ def student_version(
 ) -> dict[str, Any]:
     """A notebook without what gives the answers away.
 
-    Text cells lose their folded hints, solutions and answers. In code cells, what stands between ``### BEGIN SOLUTION``
+    Text cells lose all that is folded: hints, solutions and answers. In code cells, what stands between ``### BEGIN SOLUTION``
     and ``### END SOLUTION`` becomes a NotImplementedError. Exercise cells lose their outputs. The names of the
     exercises are kept in the notebook's metadata, so that one that a student deletes is still missed.
 
