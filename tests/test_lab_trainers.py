@@ -27,7 +27,7 @@ def test_pixels_that_grow(tmp_path, monkeypatch):
         torch.testing.assert_close(after, before / 2 if name.endswith("strength") else before)
 
     monkeypatch.setitem(EXPERIMENTS, "mnist-784", replace(EXPERIMENTS["mnist-784"], settings={"long": tiny}))
-    record("mnist-784", "long", steps=2, out=tmp_path)
+    record("mnist-784", "long", seeds=1, steps=2, out=tmp_path)
     (run,) = load_record("mnist-784", "long", tmp_path)["runs"]
     assert run["parameters"] == 53_594
     assert set(run["metrics"]) == {"test accuracy", "test accuracy enlarged", "test accuracy on small digits"}
