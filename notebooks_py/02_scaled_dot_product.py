@@ -1123,8 +1123,8 @@ course.verdict("model without a mask, used honestly: loss over log 8", in_use["n
 # and returns (L, D). Call it on inputs of your choice, and raise an AssertionError if what it returns is wrong
 # (`assert …`, or `torch.testing.assert_close(got, expected)`).
 #
-# We run your test on right versions and on 24 faulty ones. It should be silent on every right one and raise on every
-# faulty one; you are told which faulty ones got through. The right ones compute in float32, do not change their
+# Your test has to accept every right version, which means to be silent, and reject each of 24 faulty ones, which means
+# to raise; you are told which faulty ones got through. The right ones compute in float32, do not change their
 # inputs, and agree with torch's within the default tolerance of `assert_close` where the inputs are as large as those
 # of `torch.randn`. Use masks that leave each query at least one key.
 
