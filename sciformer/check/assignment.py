@@ -29,9 +29,9 @@ def student_version(
 ) -> dict[str, Any]:
     """A notebook without what gives the answers away.
 
-    Text cells lose all that is folded: hints, solutions and answers. In code cells, what stands between ``### BEGIN SOLUTION``
-    and ``### END SOLUTION`` becomes a NotImplementedError. Exercise cells lose their outputs. The names of the
-    exercises are kept in the notebook's metadata, so that one that a student deletes is still missed.
+    Text cells lose all that is folded: hints, solutions and answers. In code cells, what stands between
+    ``### BEGIN SOLUTION`` and ``### END SOLUTION`` becomes a NotImplementedError. Exercise cells lose their outputs.
+    The names of the exercises are kept in the notebook's metadata, so that one that a student deletes is still missed.
 
     Args:
         notebook: as ``json.load`` reads it.
