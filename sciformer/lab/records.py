@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -237,7 +237,7 @@ def record_file(name: str, profile: Profile) -> str:
 
 
 def load_record(name: str, profile: Profile = "full", folder: Path | None = None) -> dict[str, Any] | None:
-    """A record, or None if that run has not been made.
+    """A record, or None if that run has not been made. It is read once and shared: whoever changes it copies it first.
 
     Raises:
         InputError: if the experiment is unknown, or the file is not a whole record.
@@ -246,6 +246,13 @@ def load_record(name: str, profile: Profile = "full", folder: Path | None = None
     path = (folder or results_folder()) / record_file(name, profile)
     if not path.exists():
         return None
+    file = path.stat()
+    return _whole_record(path, name, profile, (file.st_ino, file.st_size, file.st_mtime_ns))
+
+
+@lru_cache(maxsize=64)
+def _whole_record(path: Path, name: str, profile: Profile, version: tuple[int, int, int]) -> dict[str, Any]:
+    """What a file holds as long as it is the same version of it: tables ask for most records many times."""
     try:
         content = read_json(path, RECORD)
         _check_whole(content, name, profile)
