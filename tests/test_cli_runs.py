@@ -1,6 +1,7 @@
 """What train leaves, and the two commands that use it."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from PIL import Image
 from torch.testing import assert_close
 
 from sciformer import cli, data
+from sciformer.functional import InputError
 from sciformer.lab.runs import load_run
 
 SIZES = [
@@ -88,6 +90,18 @@ def test_what_cannot_be_done_is_one_line(words, says, runs, capsys):
     assert cli.main([word.replace("{runs}", str(runs)) for word in words]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert says.replace("{runs}", str(runs)) in line
+
+
+def test_a_run_of_an_earlier_version_lacks_newer_fields(runs, tmp_path):
+    shutil.copytree(runs / "mnist", tmp_path, dirs_exist_ok=True)
+    content = json.loads((tmp_path / "history.json").read_text())
+    del content["config"]["test_size"]
+    (tmp_path / "history.json").write_text(json.dumps(content))
+    assert load_run(tmp_path)[1] == load_run(runs / "mnist")[1]
+    del content["config"]["patch_size"]
+    (tmp_path / "history.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="a setting that this version does not know"):
+        load_run(tmp_path)
 
 
 def test_damaged_and_foreign_weights_are_named(runs, tmp_path, capsys):

@@ -14,6 +14,7 @@ from hand_made import write_record
 from sciformer import cli
 from sciformer.lab import records, settings
 from sciformer.lab.experiments import EXPERIMENTS
+from sciformer.lab.metrics import METRICS
 from sciformer.lab.records import describe_record, load_record, record, results_folder
 from sciformer.training import TrainConfig
 
@@ -37,10 +38,11 @@ def test_committed_records_are_whole_and_of_todays_setting(name, profile):
     assert list(recorded) == list(arms)
     for arm, setting in arms.items():
         # What a setting has got since the record was made had its default then.
-        # Whether it was compiled is how it was trained, not what.
+        # Whether it was compiled is how it was trained, not what; nor is how many digits it was judged on.
         as_today = {"betas": tuple(recorded[arm]["train"]["betas"]), "compile": setting.train.compile}
         train = TrainConfig(**(recorded[arm]["train"] | as_today))
-        assert as_json(type(setting)(**{**recorded[arm], "train": train})) == as_json(setting)
+        trained = {name: value for name, value in recorded[arm].items() if name != "test_size"}
+        assert as_json(type(setting)(**{**trained, "train": train})) == as_json(setting)
     assert content["name"], content["profile"] == (name, profile)
     for key in ("device", "versions", "commit", "seconds", "date"):
         assert content[key], f"{key} is missing"
@@ -92,6 +94,24 @@ def test_record_is_written_whole(tmp_path, jobs):
     assert [step for step, _ in losses[0]] == [1, 2, 3]
     assert losses[0] != losses[1]
     assert all(0 <= run["metrics"]["test accuracy"] <= 1 for run in content["runs"])
+
+
+@pytest.mark.parametrize(("at_hand", "size", "count"), [(True, "full", 10_000), (False, None, 2_000)])
+def test_where_all_test_digits_are_at_hand_a_record_is_judged_on_them(tmp_path, monkeypatch, at_hand, size, count):
+    sizes = []
+
+    def mnist(split, *, size):
+        sizes.append((split, size))
+        return real_mnist(split)  # the small set, whatever was asked for
+
+    real_mnist = settings.mnist
+    monkeypatch.setattr(settings, "mnist", mnist)
+    monkeypatch.setattr(records, "full_digits_at_hand", lambda: at_hand)
+    record(NAME, "quick", seeds=1, steps=1, out=tmp_path)
+    content = load_record(NAME, "quick", tmp_path)
+    assert (content["config"]["size"], content["config"]["test_size"]) == ("small", size)
+    assert set(sizes) == {("train", "small"), ("test", size or "small")}
+    assert METRICS["test accuracy"].examples(content["config"]) == count
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

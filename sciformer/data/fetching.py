@@ -117,6 +117,11 @@ def describe(root: str | Path | None = None) -> list[DataRow]:
     return small + [_describe(data_root(root), file, "whole") for file in (*MNIST_FILES, SHAKESPEARE_FILE)]
 
 
+def full_digits_at_hand(root: str | Path | None = None) -> bool:
+    """Whether all of MNIST lies whole in the data root, so that it can be read without a network."""
+    return all(_describe(data_root(root), file, "whole").state == "whole" for file in MNIST_FILES)
+
+
 def _describe(folder: Path, file: DataFile, state_if_intact: Literal["embedded", "whole"]) -> DataRow:
     state: Literal["embedded", "whole", "missing", "damaged"]
     try:

@@ -35,7 +35,7 @@ class Metric:
     def examples(self, setting: Mapping[str, Any]) -> int | None:
         """Of how many examples it is a share, in an experiment with this recorded setting; None if of none."""
         if self.share_of == "test digits":
-            return {"small": 2_000, "full": 10_000}.get(setting.get("size", ""))
+            return {"small": 2_000, "full": 10_000}.get(setting.get("test_size") or setting.get("size", ""))
         return setting.get("held_out") if self.share_of == "held-out digits" else self.share_of
 
     def describe(self, values: Sequence[float]) -> str:

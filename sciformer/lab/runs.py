@@ -1,6 +1,6 @@
 """What ``sciformer train`` wrote, read again: the setting, the model with its weights, and the history."""
 
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,8 @@ def setting_of(config: dict[str, Any], path: Path) -> ImageSetting | LanguageSet
     Raises:
         InputError: if it is none of this version's.
     """
-    kinds = (LanguageSetting, ImageSetting, PixelSetting)  # no two of them have the same fields
-    kind = next((kind for kind in kinds if {field.name for field in fields(kind)} == config.keys()), None)
+    kinds = (LanguageSetting, ImageSetting, PixelSetting)  # what fits the last two is plain images
+    kind = next((kind for kind in kinds if _fits(config, kind)), None)
     if kind is None:
         raise InputError(f"{path} has a setting that this version does not know, with {', '.join(sorted(config))}")
     try:
@@ -57,3 +57,10 @@ def setting_of(config: dict[str, Any], path: Path) -> ImageSetting | LanguageSet
         return kind(**(config | {"train": train}))
     except (TypeError, KeyError) as error:
         raise InputError(f"{path} has no such training as this version does: {error}") from error
+
+
+def _fits(config: dict[str, Any], kind: type) -> bool:
+    """Whether these are fields of a setting; a file of an earlier version lacks newer ones, which have defaults."""
+    known = fields(kind)
+    needed = {field.name for field in known if field.default is field.default_factory is MISSING}
+    return needed <= config.keys() <= {field.name for field in known}

@@ -74,6 +74,7 @@ class ImageSetting:
         score_options: arguments of the score's recipe.
         bias: whether the maps and norms of the blocks add one.
         held_out: so many of the training digits, the last ones, are not trained on: choices are made on them.
+        test_size: which MNIST's test digits it is judged on, if not those of ``size``.
     """
 
     size: Literal["small", "full"]
@@ -92,6 +93,7 @@ class ImageSetting:
     score_options: dict[str, Any] = field(default_factory=dict)
     bias: bool = True
     held_out: int = 0
+    test_size: Literal["small", "full"] | None = None
 
     def model(self) -> ImageTransformer:
         """A fresh model, random as torch's global generator has it.
@@ -128,7 +130,7 @@ class ImageSetting:
 
     def test_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
         """The test digits, once, as they are."""
-        images, labels = (tensor.to(device) for tensor in mnist("test", size=self.size))
+        images, labels = (tensor.to(device) for tensor in mnist("test", size=self.test_size or self.size))
         return list(zip(images.split(1000), labels.split(1000), strict=True))
 
     def held_out_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
@@ -141,6 +143,11 @@ class ImageSetting:
             raise InputError(f"there is nothing to choose by: held_out is {self.held_out}")
         images, labels = (tensor[-self.held_out :].to(device) for tensor in mnist("train", size=self.size))
         return list(zip(images.split(1000), labels.split(1000), strict=True))
+
+
+def on_all_test_digits(setting: Any) -> Any:
+    """A setting that is judged on all 10,000 test digits; one that is not about digits stays as it is."""
+    return replace(setting, test_size="full") if hasattr(setting, "test_size") else setting
 
 
 @dataclass(frozen=True)
@@ -304,6 +311,7 @@ class MaskedImageSetting:
         augmentation: arguments of :func:`sciformer.data.random_affine`.
         probe_copies: how many copies of each training digit, each moved a little, the probes are fitted on as well.
         probe_penalties: what they choose their penalty from.
+        test_size: which MNIST's test digits it is judged on, if not those of ``size``.
     """
 
     size: Literal["small", "full"]
@@ -321,6 +329,7 @@ class MaskedImageSetting:
     augmentation: dict[str, float] = field(default_factory=dict)
     probe_copies: int = 0
     probe_penalties: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1)
+    test_size: Literal["small", "full"] | None = None
 
     def model(self) -> MaskedImageModel:
         """A fresh model, random as torch's global generator has it.

@@ -255,7 +255,7 @@ def train_masked_images(
     torch.manual_seed(seed)
     model = setting.model().to(device)
     digits = setting.probe_digits(seed, device)
-    test_images, test_labels = (tensor.to(device) for tensor in mnist("test", size=setting.size))
+    test_images, test_labels = (tensor.to(device) for tensor in mnist("test", size=setting.test_size or setting.size))
     probe = partial(probe_accuracy, train=digits, test=(test_images, test_labels), penalties=setting.probe_penalties)
     metrics = {"probe accuracy of pixels": probe(nn.Flatten()), "probe accuracy untrained": probe(model.features)}
 
