@@ -16,7 +16,7 @@ from test_structure import modules
 from torch import Tensor, nn
 
 from sciformer import course
-from sciformer.data import dates, mnist, reversals
+from sciformer.data import batches, dates, mnist, reversals, text_batches
 from sciformer.lab import measuring, trainers
 from sciformer.lab.fake_cuda import can_fake_cuda
 from sciformer.lab.metrics import probe_accuracy
@@ -87,6 +87,11 @@ def short_probe_accuracy(encode: Any, train: tuple[Tensor, ...], test: tuple[Ten
     return probe_accuracy(encode, train, test, **options)
 
 
+def in_fours(stream: Callable) -> Callable:
+    """A stream of batches, which holds a few examples in each: training loops that stand open in a notebook take it."""
+    return lambda *data, batch_size, **options: stream(*data, batch_size=min(batch_size, FEW), **options)
+
+
 def fewer(make: Callable) -> Callable:
     """The maker of so many examples, which makes a few hundred at most."""
     return lambda count, **options: make(min(count, 300), **options)
@@ -117,6 +122,8 @@ replace(measuring.peak_bytes, lambda run, device: 1)
 replace(text_loss, short_text_loss)
 replace(probe_accuracy, short_probe_accuracy)
 replace(generate, short_generate)
+replace(batches, in_fours(batches))
+replace(text_batches, in_fours(text_batches))
 replace(reversals, fewer(reversals))
 replace(dates, fewer(dates))
 replace(course.verdict, record_verdict)

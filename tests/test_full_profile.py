@@ -15,7 +15,15 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 ON_THE_CPU = {"15_fast_attention"}  # torch.compile asks for a driver where it sees a GPU
 #: A training loop that stands open in a notebook takes no setting to shorten; where it is long, its text is.
-SHORTER = {"05_transformer_block": ("steps=80", "steps=20"), "07_distance_bias": ("steps=150", "steps=2")}
+SHORTER = {
+    "03_multi_head": ("steps=300", "steps=20"),
+    "04_positions": ("steps=250", "steps=10"),
+    "05_transformer_block": ("steps=80", "steps=20"),
+    "06_image_transformer": ("steps=800", "steps=40"),
+    "07_distance_bias": ("steps=150", "steps=2"),
+    "08_character_model": ("steps = setting.train.steps", "steps = 30"),
+    "18_heads_that_copy": ('"full": 2000', '"full": 200'),
+}
 
 
 @pytest.mark.rehearsal

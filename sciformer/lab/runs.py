@@ -1,6 +1,6 @@
 """What ``sciformer train`` wrote, read again: the setting, the model with its weights, and the history."""
 
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,9 @@ from sciformer.lab.forms import Form, read_json
 from sciformer.lab.settings import ImageSetting, LanguageSetting, PixelSetting
 from sciformer.training import History, TrainConfig
 from sciformer.training.weights import load_weights
+
+#: Fields of settings that runs of version 0.1.0 have not written down; they have their defaults.
+ADDED_SINCE = {"test_size"}
 
 HISTORY: Form = {
     "seed": int,
@@ -60,7 +63,6 @@ def setting_of(config: dict[str, Any], path: Path) -> ImageSetting | LanguageSet
 
 
 def _fits(config: dict[str, Any], kind: type) -> bool:
-    """Whether these are fields of a setting; a file of an earlier version lacks newer ones, which have defaults."""
-    known = fields(kind)
-    needed = {field.name for field in known if field.default is field.default_factory is MISSING}
-    return needed <= config.keys() <= {field.name for field in known}
+    """Whether these are the fields of a setting, or those that it had in an earlier version."""
+    known = {field.name for field in fields(kind)}
+    return known - ADDED_SINCE <= config.keys() <= known
