@@ -1688,7 +1688,7 @@ check.nucleus(nucleus)
 # to the tokens' positions in the whole text. `layers` is a list of functions. For each, `query, key, value = layer(x)`, each (B, L, E), is called for
 # the new tokens only; then comes causal attention of the new queries over all tokens so far, with scores divided by $\sqrt E$; and its output is added
 # to `x` before the next layer. Return the last `x`. `cache` is `{}` in the first call and the same dict in every later one; what you keep in it is up
-# to you. Chunks may have different lengths.
+# to you. Chunks may have different lengths, and no function stands in `layers` twice.
 
 # %%
 def read_piece(x, table, layers, cache):  # (B, L, E), (max_length, E), a list of functions, a dict

@@ -231,6 +231,7 @@ def _holm_cases(draw: Draw) -> Iterator[Case]:
 
     yield case("3 comparisons", 600, 700, 300)
     yield case("4 comparisons", 200, 10, 600, 15)
+    yield case("4 comparisons, three nearly alike", 210, 600, 200, 220)  # the first exceeds the third's product, too
     yield case("7 comparisons", 80, 300, 10, 15, 900, 60, 20)
 
 

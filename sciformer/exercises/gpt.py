@@ -16,7 +16,7 @@ from sciformer.blocks import SquaredReLU, TransformerBlock
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Draw, Exercise, WrongType
 from sciformer.check.modules import run_module
-from sciformer.positions import LearnedPositions
+from sciformer.positions import LearnedPositions, SinusoidalPositions
 
 _MODEL = "The model"
 _WRITING = "Writing is a loop"
@@ -79,6 +79,7 @@ def _call_gpt(
     norm: Tensor,
     heads: int,
     squared: bool,
+    sinusoidal: bool,
 ) -> Any:
     """The logits of a model whose weights are the inputs, each block's in one row."""
     (V, E), depth = embedding.shape, len(blocks)
@@ -89,6 +90,9 @@ def _call_gpt(
         for name, part in zip(like, parts, strict=True):
             weights[f"blocks.{n}.{name}"] = part.view(like[name].shape)
     options: dict[str, Any] = {"activation": SquaredReLU} if squared else {}
+    if sinusoidal:
+        options["positions"] = SinusoidalPositions
+        del weights["positions.table"]  # nothing in it is learned
 
     def build(*sizes: int) -> Any:
         return answer(*sizes, **options)
@@ -98,10 +102,11 @@ def _call_gpt(
 
 
 def _gpt_cases(draw: Draw) -> Iterator[Case]:
-    for name, batch, length, vocabulary, heads, width, depth, squared in (
-        ("1 text of 3 characters, 1 block", 1, 3, 4, 1, 2, 1, False),
-        ("2 texts of 3 characters, 2 blocks", 2, 3, 5, 2, 4, 2, False),
-        ("2 texts of 5 characters, 3 blocks, with activation=SquaredReLU", 2, 5, 7, 3, 6, 3, True),
+    for name, batch, length, vocabulary, heads, width, depth in (
+        ("1 text of 3 characters, 1 block", 1, 3, 4, 1, 2, 1),
+        ("2 texts of 3 characters, 2 blocks", 2, 3, 5, 2, 4, 2),
+        ("2 texts of 5 characters, 3 blocks, with activation=SquaredReLU", 2, 5, 7, 3, 6, 3),
+        ("1 text of 3 characters, 1 block, with positions=SinusoidalPositions", 1, 3, 4, 1, 4, 1),
     ):
         numbers = sum(weight.numel() for weight in TransformerBlock(width, heads, bias=False).parameters())
         yield Case(
@@ -113,7 +118,8 @@ def _gpt_cases(draw: Draw) -> Iterator[Case]:
                 "blocks": draw.normal(depth, numbers),
                 "norm": draw.normal(width),
                 "heads": heads,
-                "squared": squared,
+                "squared": "SquaredReLU" in name,
+                "sinusoidal": "SinusoidalPositions" in name,
             },
         )
 

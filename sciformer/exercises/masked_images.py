@@ -179,6 +179,7 @@ def _choose_visible_cases(draw: Draw) -> Iterator[Case]:
     yield case(2, 4, 0.75)
     yield case(3, 5, 0.75)
     yield case(3, 7, 0.6)  # rounded down
+    yield case(2, 5, 0.5)  # a half, which Python's round takes to the even number
     yield case(5, 11, 0.6)
     yield case(7, 23, 0.6)
     yield case(3, 4, 0.1)  # none is hidden

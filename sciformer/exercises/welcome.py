@@ -32,8 +32,8 @@ def _plain_new_vector(scores: Tensor, value: Tensor) -> Tensor:
 
 
 def _new_vector_cases(draw: Draw) -> Iterator[Case]:
-    for words, head_dim in ((2, 2), (3, 5), (7, 4)):
-        name = f"{words} words with {head_dim} features each"
+    for words, head_dim in ((2, 2), (3, 5), (7, 4), (3, 1), (1, 3)):
+        name = f"{words} word{'s' * (words > 1)} with {head_dim} feature{'s' * (head_dim > 1)} each"
         scores, value = draw.normal(words), draw.normal(words, head_dim)
         if torch.equal(value, value.T):
             value[0, 1] += 0.5  # rows and columns taken for each other have to show
