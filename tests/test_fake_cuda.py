@@ -32,7 +32,7 @@ from sciformer.lab.fake_cuda import _backward, can_fake_cuda, fake_cuda
 from sciformer.models import masked_image
 from sciformer.scores import WELLS
 
-pytestmark = pytest.mark.skipif(not can_fake_cuda(), reason="torch is built without CUDA")
+pytestmark = pytest.mark.skipif(not can_fake_cuda(), reason="this torch cannot play a GPU")
 
 
 @pytest.mark.parametrize(
