@@ -51,11 +51,34 @@ def test_there_are_notebooks():
     assert len(NOTEBOOKS) >= 6
 
 
-def test_pairs_are_in_step():
+@pytest.fixture(scope="module")
+def tool():
     spec = importlib.util.spec_from_file_location("notebooks_tool", ROOT / "tools" / "notebooks.py")
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pairs_are_in_step(tool):
     assert tool.drifted() == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process from /proc")
+def test_the_memory_of_a_notebook_is_the_peak_of_its_kernel_and_of_what_the_kernel_starts(
+    tool, tmp_path, monkeypatch, capsys
+):
+    """200 MB in the kernel, given back at once, and 300 MB in a process that it starts."""
+    script = tmp_path / "99_memory.py"
+    child = "import time; held = bytes(10**6) * 300; time.sleep(1)"
+    script.write_text(
+        "# %%\nimport subprocess, sys\nheld = bytes(10**6) * 200\ndel held\n"
+        f"done = subprocess.run([sys.executable, '-c', {child!r}], check=True)\n"
+    )
+    monkeypatch.setattr(tool, "MEMORY", 480e6)
+    assert not tool.fits(script, timeout=60)
+    monkeypatch.setattr(tool, "MEMORY", 900e6)
+    assert tool.fits(script, timeout=60)
+    assert re.fullmatch(r"(99_memory: 0\.[5-8]\d GB\n){2}", capsys.readouterr().out)
 
 
 def test_head(notebook):

@@ -3,6 +3,7 @@
     python tools/notebooks.py check              fail if a pair has drifted apart; writes nothing
     python tools/notebooks.py run [NN ...]       take the scripts as they are, run them, store outputs in the notebooks
     python tools/notebooks.py time [NN ...]      run them and print what each takes, slowest cells first; writes nothing
+    python tools/notebooks.py memory [NN ...]    run them and fail if one needs more memory than 4 GB; writes nothing
 
 The script is where a notebook is edited with a text editor. Edited in JupyterLab, with jupytext, both change together.
 Outputs are stored with the smallest possible diff: no widget state, no timings, no kernel's patch version.
@@ -11,17 +12,22 @@ Outputs are stored with the smallest possible diff: no widget state, no timings,
 import argparse
 import re
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
 import jupytext
 import nbformat
+import psutil  # which ipykernel brings
 from jupytext.combine import combine_inputs_with_outputs
 from jupytext.config import load_jupytext_configuration_file
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS, SCRIPTS = ROOT / "notebooks", ROOT / "notebooks_py"
+MEMORY = 4e9  # bytes that every notebook is to run within
 CONFIG = load_jupytext_configuration_file(str(ROOT / "pyproject.toml"))
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -63,6 +69,45 @@ def timed(script: Path, timeout: int, slowest: int = 8) -> None:
         print(f"{seconds:8.1f} s  {line}", flush=True)
 
 
+@contextmanager
+def memory_watched(seconds: float = 0.2) -> Iterator[list[int]]:
+    """Yield a list whose only number is the most memory, in bytes, of all processes that this one has started so far.
+
+    Linux keeps the peak of each process, so no short one is missed. The peaks of the processes that run at one time are
+    added up: where there are several, this is more than they ever held, as pages that they share count for each.
+    """
+    peak, ended = [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(seconds):
+            peak[0] = max(peak[0], sum(map(peak_of, psutil.Process().children(recursive=True))))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def peak_of(process: psutil.Process) -> int:
+    """The most bytes of memory that a process has held; 0 if it has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+        if found := re.search(r"^VmHWM:\s+(\d+) kB$", status, flags=re.M):
+            return 1024 * int(found[1])
+    return 0
+
+
+def fits(script: Path, timeout: int) -> bool:
+    """Print the most memory that a notebook's kernel and what it starts take; whether it is little enough."""
+    with memory_watched() as peak:
+        executed(script, timeout)
+    print(f"{script.stem}: {peak[0] / 1e9:.2f} GB", flush=True)
+    return peak[0] <= MEMORY
+
+
 def run(script: Path, timeout: int) -> None:
     """Execute a script as a notebook and store it; nothing is written if a cell fails."""
     path = NOTEBOOKS / f"{script.stem}.ipynb"
@@ -94,9 +139,9 @@ def coalesced(outputs: list) -> list:
 
 
 def main() -> int:
-    """Check, run or time; the exit status is 1 if a pair has drifted."""
+    """Check, run, time or weigh; the exit status is 1 if a pair has drifted or a notebook needs too much memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["check", "run", "time"])
+    parser.add_argument("command", choices=["check", "run", "time", "memory"])
     parser.add_argument("numbers", nargs="*", metavar="NN", help="which notebooks; all where none is named")
     parser.add_argument("--timeout", type=int, default=1800, help="seconds for one cell")
     options = parser.parse_args()
@@ -104,14 +149,20 @@ def main() -> int:
         bad = drifted()
         print("\n".join(bad) or "all pairs in step")
         return int(bool(bad))
+    if options.command == "memory" and sys.platform != "linux":
+        parser.error(f"the peak of a process's memory is read from Linux's /proc; this is {sys.platform}")
+    fit = True
     for script in sorted(SCRIPTS.glob("[0-9]*.py")):
-        if not options.numbers or script.stem[:2] in options.numbers:
-            if options.command == "time":
-                timed(script, options.timeout)
-                continue
+        if options.numbers and script.stem[:2] not in options.numbers:
+            continue
+        if options.command == "time":
+            timed(script, options.timeout)
+        elif options.command == "memory":
+            fit &= fits(script, options.timeout)
+        else:
             print("running", script.stem, flush=True)
             run(script, options.timeout)
-    return 0
+    return int(not fit)
 
 
 if __name__ == "__main__":
