@@ -26,11 +26,11 @@ def recipe(target):
 def test_the_workflow_runs_what_ci_runs_and_may_write_nothing():
     assert WORKFLOW["permissions"] == {"contents": "read"}
     commands = {"check": "bash .ci/run", "versions": "make check PYTHON=python TORCH=${{ matrix.torch }}"}
-    assert set(WORKFLOW["jobs"]) == set(commands)
-    for name, job in WORKFLOW["jobs"].items():
-        assert "permissions" not in job
+    assert not any("permissions" in job for job in WORKFLOW["jobs"].values())
+    for name, command in commands.items():
+        job = WORKFLOW["jobs"][name]
         assert job["timeout-minutes"] == 90
-        assert [step["run"] for step in job["steps"] if "run" in step] == [commands[name]]
+        assert [step["run"] for step in job["steps"] if "run" in step] == [command]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_workflows_pin_their_actions_and_keep_no_credentials(path):
     workflow = yaml.safe_load(path.read_text())
     assert workflow["permissions"] == {"contents": "read"}
     used = [step for job in workflow["jobs"].values() for step in job["steps"] if "uses" in step]
-    assert used
+    assert len(used) >= 2
     for step in used:
         action, _, commit = step["uses"].partition("@")
         assert re.fullmatch(r"[0-9a-f]{40}", commit), action
