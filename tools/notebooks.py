@@ -41,7 +41,9 @@ def drifted() -> list[str]:
     bad = [f"{stem}: only one of the pair exists" for stem in sorted(notebooks ^ scripts)]
     for stem in sorted(notebooks & scripts):
         notebook = jupytext.read(NOTEBOOKS / f"{stem}.ipynb", config=CONFIG)
-        if jupytext.writes(notebook, fmt="py:percent", config=CONFIG) != (SCRIPTS / f"{stem}.py").read_text():
+        if jupytext.writes(notebook, fmt="py:percent", config=CONFIG) != (SCRIPTS / f"{stem}.py").read_text(
+            encoding="utf-8"
+        ):
             bad.append(f"{stem}: notebook and script differ; python tools/notebooks.py run {stem[:2]}")
     return bad
 
@@ -70,17 +72,20 @@ def timed(script: Path, timeout: int, slowest: int = 8) -> None:
 
 
 @contextmanager
-def memory_watched(seconds: float = 0.2) -> Iterator[list[int]]:
-    """Yield a list whose only number is the most memory, in bytes, of all processes that this one has started so far.
+def memory_watched(seconds: float = 0.1) -> Iterator[list[int]]:
+    """Yield a list whose only number is the most memory, in bytes, that the processes started by this one have held.
 
-    Linux keeps the peak of each process, so no short one is missed. The peaks of the processes that run at one time are
-    added up: where there are several, this is more than they ever held, as pages that they share count for each.
+    Linux keeps the peak of each process, so that of a single one is never missed. What several hold together is read
+    ten times a second; a page that they share counts once.
     """
     peak, ended = [0], threading.Event()
 
     def watch() -> None:
         while not ended.wait(seconds):
-            peak[0] = max(peak[0], sum(map(peak_of, psutil.Process().children(recursive=True))))
+            ids = [process.pid for process in psutil.Process().children(recursive=True)]
+            together = sum(kilobytes(f"/proc/{pid}/smaps_rollup", "Pss") for pid in ids)
+            highest = max((kilobytes(f"/proc/{pid}/status", "VmHWM") for pid in ids), default=0)
+            peak[0] = max(peak[0], 1024 * together, 1024 * highest)
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -91,12 +96,11 @@ def memory_watched(seconds: float = 0.2) -> Iterator[list[int]]:
         watcher.join()
 
 
-def peak_of(process: psutil.Process) -> int:
-    """The most bytes of memory that a process has held; 0 if it has ended."""
+def kilobytes(path: str, name: str) -> int:
+    """A number of one of the kernel's files about a process; 0 if the process has ended."""
     with suppress(FileNotFoundError, ProcessLookupError):
-        status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
-        if found := re.search(r"^VmHWM:\s+(\d+) kB$", status, flags=re.M):
-            return 1024 * int(found[1])
+        if found := re.search(rf"^{name}:\s+(\d+) kB$", Path(path).read_text(encoding="utf-8"), flags=re.M):
+            return int(found[1])
     return 0
 
 
@@ -120,7 +124,7 @@ def run(script: Path, timeout: int) -> None:
     nbformat.validate(notebook)
     nbformat.write(notebook, path)
     # The script as jupytext would write it, so that the pair is in step to the letter.
-    script.write_text(jupytext.writes(notebook, fmt="py:percent", config=CONFIG))
+    script.write_text(jupytext.writes(notebook, fmt="py:percent", config=CONFIG), encoding="utf-8")
 
 
 def coalesced(outputs: list) -> list:
