@@ -84,6 +84,28 @@ def test_colab_is_rehearsed_with_one_torch():
     assert {"python": "3.13", "torch": rehearsed} in combinations
 
 
+RELEASE = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+
+
+def test_a_release_keeps_no_password_and_each_job_gets_one_right_at_most():
+    jobs = yaml.safe_load(RELEASE)["jobs"]
+    rights = {name: job.get("permissions") for name, job in jobs.items()}
+    assert rights == {"build": None, "publish": {"id-token": "write"}, "announce": {"contents": "write"}}
+    assert jobs["publish"]["environment"]["name"] == "pypi"
+    assert jobs["publish"]["needs"] == "build"
+    assert "secrets." not in RELEASE
+    assert "password" not in jobs["publish"]["steps"][-1]["with"]
+
+
+def test_a_tag_of_another_version_is_no_release():
+    refused = subprocess.run(
+        ["bash", ROOT / "tools" / "release.sh", "v0.0.0"], capture_output=True, text=True, check=False
+    )
+    version = PROJECT["project"]["version"]
+    assert refused.returncode == 1
+    assert refused.stderr == f"pyproject.toml has version {version}, so the tag must be v{version}; got v0.0.0\n"
+
+
 def test_ci_runs_lint_types_and_tests_once():
     script = (ROOT / ".ci" / "run").read_text()
     assert re.findall(r"^make (.+?)(?: #.*)?$", script, flags=re.M) == ["test", "lint types"]
