@@ -4,6 +4,8 @@
 # make types  the types of the package and of the benchmarks
 # make site   the course as a site, build/site/index.html, offline and without running a notebook
 # make check  everything that CI runs, the three above included: .ci/run
+#             make check PYTHON=python3.14 TORCH=newest: the tests and the notebooks alone, with other versions, in an
+#             environment of their own; TORCH is newest, lowest or a version: tools/versions.sh
 # make lock   requirements.lock anew: what .venv holds, with hashes
 # Each makes the virtual environment .venv first if it is not there. In a container, as root: make lab FLAGS=--allow-root
 
@@ -33,7 +35,7 @@ site: .venv/site-installed
 	$(BIN)/python tools/build_site.py
 
 check:
-	bash .ci/run
+	$(if $(TORCH),tools/versions.sh $(PYTHON) $(TORCH),bash .ci/run)
 
 # The constraints keep the versions that are installed; uv adds the hashes of every wheel of them.
 lock: .venv/dev-installed
@@ -58,4 +60,4 @@ lock: .venv/dev-installed
 	@touch $@
 
 clean:
-	rm -rf .venv .venv-colab build
+	rm -rf .venv .venv-colab .venv-versions build

@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
 def machine() -> dict[str, Any]:
     """The processor, its cores and the memory."""
     processors = Path("/proc/cpuinfo")
-    named = re.search(r"model name\s*: (.+)", processors.read_text()) if processors.exists() else None
+    named = re.search(r"model name\s*: (.+)", processors.read_text(encoding="utf-8")) if processors.exists() else None
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else None
     return {
         "processor": named[1] if named else platform.processor() or platform.machine(),
@@ -92,9 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser().parse_args(arguments)
     if options.write:
         made = report.section(report.load(options.out))
-        text = between_marks(options.write.read_text(), "benchmarks", made)
+        text = between_marks(options.write.read_text(encoding="utf-8"), "benchmarks", made)
         with written_whole(options.write) as beside:
-            beside.write_text(text)
+            beside.write_text(text, encoding="utf-8")
         return
     torch.set_num_threads(options.threads)
     for name, version in versions(PEERS).items():
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{name} is not installed and left out; pip install -e '.[bench]' brings it", file=sys.stderr)
     content = measure(options)
     with written_whole(options.out / report.RECORD) as beside:
-        beside.write_text(json.dumps(content, indent=1) + "\n")
+        beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     for name, (_, draw) in report.PICTURES.items():
         with written_whole(options.out / name) as beside:
             draw(content).savefig(beside, format="png", dpi=110)

@@ -21,7 +21,7 @@ DASHES = ((0, (6, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 3)))
 def load(folder: Path) -> dict[str, Any] | None:
     """What was measured, or None if nothing was."""
     path = folder / RECORD
-    return json.loads(path.read_text()) if path.exists() else None
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def label(measured: Mapping[str, Any]) -> str:

@@ -73,7 +73,7 @@ from sciformer.scores import (
     WindowedScore,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "POSITIONS",

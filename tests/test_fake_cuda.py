@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from solutions.nb03 import TemperedScore
 from torch import nn
 from torch.testing import assert_close
+from torch.torch_version import TorchVersion
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.checkpoint import checkpoint
@@ -31,7 +32,16 @@ from sciformer.lab.fake_cuda import _backward, can_fake_cuda, fake_cuda
 from sciformer.models import masked_image
 from sciformer.scores import WELLS
 
-pytestmark = pytest.mark.skipif(not can_fake_cuda(), reason="torch is built without CUDA")
+pytestmark = pytest.mark.skipif(not can_fake_cuda(), reason="this torch cannot play a GPU")
+
+
+@pytest.mark.parametrize(
+    ("version", "gpu", "can"), [("2.9.1+cu128", False, False), ("2.9.1+cu128", True, True), ("2.10.0", False, True)]
+)
+def test_old_versions_need_a_gpu_that_is_there(version, gpu, can, monkeypatch):
+    monkeypatch.setattr(torch, "__version__", TorchVersion(version))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    assert can_fake_cuda() is can
 
 
 class Doubled(torch.autograd.Function):

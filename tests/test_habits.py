@@ -1,6 +1,8 @@
 """What the project's own habits promise: one list of checks for everybody, and a lock file that fits the ranges."""
 
+import os
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -23,26 +25,85 @@ def recipe(target):
 
 def test_the_workflow_runs_what_ci_runs_and_may_write_nothing():
     assert WORKFLOW["permissions"] == {"contents": "read"}
-    (job,) = WORKFLOW["jobs"].values()
-    assert "permissions" not in job
-    assert job["timeout-minutes"] == 90
-    assert [step["run"] for step in job["steps"] if "run" in step] == ["bash .ci/run"]
-    assert recipe("check") == ["bash .ci/run"]
+    commands = {"check": "bash .ci/run", "versions": "make check PYTHON=python TORCH=${{ matrix.torch }}"}
+    assert not any("permissions" in job for job in WORKFLOW["jobs"].values())
+    for name, command in commands.items():
+        job = WORKFLOW["jobs"][name]
+        assert job["timeout-minutes"] == 90
+        assert [step["run"] for step in job["steps"] if "run" in step] == [command]
 
 
-def test_the_workflow_pins_its_actions_and_keeps_no_credentials():
-    (job,) = WORKFLOW["jobs"].values()
-    used = {step["uses"].partition("@")[0]: step for step in job["steps"] if "uses" in step}
-    assert set(used) == {"actions/checkout", "actions/setup-python"}
-    assert all(re.fullmatch(r"[0-9a-f]{40}", step["uses"].partition("@")[2]) for step in used.values())
-    assert used["actions/checkout"]["with"]["persist-credentials"] is False
+@pytest.mark.parametrize(
+    ("variables", "command"),
+    [
+        ([], "bash .ci/run"),
+        (["PYTHON=python3.12"], "bash .ci/run"),
+        (["PYTHON=python3.14", "TORCH=newest"], "tools/versions.sh python3.14 newest"),
+        (["TORCH=lowest"], "tools/versions.sh python3 lowest"),
+    ],
+)
+def test_make_check_is_ci_unless_a_torch_is_named(variables, command):
+    environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "PYTHON", "TORCH")}
+    planned = subprocess.run(
+        ["make", "--dry-run", "check", *variables],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert planned.stdout.splitlines() == [command]
 
 
-def test_the_workflow_covers_every_push_and_pull_request_and_the_oldest_python():
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name)
+def test_workflows_pin_their_actions_and_keep_no_credentials(path):
+    workflow = yaml.safe_load(path.read_text())
+    assert workflow["permissions"] == {"contents": "read"}
+    used = [step for job in workflow["jobs"].values() for step in job["steps"] if "uses" in step]
+    assert len(used) >= 2
+    for step in used:
+        action, _, commit = step["uses"].partition("@")
+        assert re.fullmatch(r"[0-9a-f]{40}", commit), action
+        if action == "actions/checkout":
+            assert step["with"]["persist-credentials"] is False
+
+
+def test_the_workflow_covers_every_push_and_pull_request_and_every_python():
     assert set(WORKFLOW[True]) == {"push", "pull_request"}  # YAML reads the key `on` as a truth value
-    (job,) = WORKFLOW["jobs"].values()
     oldest = PROJECT["project"]["requires-python"].removeprefix(">=")
-    assert job["strategy"]["matrix"]["python"] == [oldest, "3.13"]
+    assert WORKFLOW["jobs"]["check"]["strategy"]["matrix"]["python"] == [oldest, "3.13"]
+    combinations = WORKFLOW["jobs"]["versions"]["strategy"]["matrix"]["include"]
+    assert {"python": oldest, "torch": "lowest"} in combinations
+    named = {line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"] if re.search(r":: 3\.\d+$", line)}
+    assert {combination["python"] for combination in combinations} == named
+
+
+def test_colab_is_rehearsed_with_one_torch():
+    rehearsed = re.search(r"torch==([\d.]+)\.\*", (ROOT / "tools" / "colab.sh").read_text())[1]
+    combinations = WORKFLOW["jobs"]["versions"]["strategy"]["matrix"]["include"]
+    assert {"python": "3.13", "torch": rehearsed} in combinations
+
+
+RELEASE = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+
+
+def test_a_release_keeps_no_password_and_each_job_gets_one_right_at_most():
+    jobs = yaml.safe_load(RELEASE)["jobs"]
+    rights = {name: job.get("permissions") for name, job in jobs.items()}
+    assert rights == {"build": None, "publish": {"id-token": "write"}, "announce": {"contents": "write"}}
+    assert jobs["publish"]["environment"]["name"] == "pypi"
+    assert jobs["publish"]["needs"] == "build"
+    assert "secrets." not in RELEASE
+    assert "password" not in jobs["publish"]["steps"][-1]["with"]
+
+
+def test_a_tag_of_another_version_is_no_release():
+    refused = subprocess.run(
+        ["bash", ROOT / "tools" / "release.sh", "v0.0.0"], capture_output=True, text=True, check=False
+    )
+    version = PROJECT["project"]["version"]
+    assert refused.returncode == 1
+    assert refused.stderr == f"pyproject.toml has version {version}, so the tag must be v{version}; got v0.0.0\n"
 
 
 def test_ci_runs_lint_types_and_tests_once():

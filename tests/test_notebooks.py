@@ -51,11 +51,33 @@ def test_there_are_notebooks():
     assert len(NOTEBOOKS) >= 6
 
 
-def test_pairs_are_in_step():
+@pytest.fixture(scope="module")
+def tool():
     spec = importlib.util.spec_from_file_location("notebooks_tool", ROOT / "tools" / "notebooks.py")
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pairs_are_in_step(tool):
     assert tool.drifted() == []
+
+
+CHILD = "import time; held = bytes(10**6) * 300; time.sleep(1)"
+GIVEN_BACK = "held = bytes(10**6) * 500; del held"
+TOGETHER = f"import subprocess, sys; held = bytes(10**6) * 200; subprocess.run([sys.executable, '-c', {CHILD!r}])"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the memory of a process from /proc")
+@pytest.mark.parametrize("cell", [GIVEN_BACK, TOGETHER], ids=["given back at once", "by two processes together"])
+def test_the_memory_of_a_notebook_is_the_most_that_it_has_held(cell, tool, tmp_path, monkeypatch, capsys):
+    script = tmp_path / "99_memory.py"
+    script.write_text(f"# %%\n{cell}; done = True\n")
+    monkeypatch.setattr(tool, "MEMORY", 500e6)
+    assert not tool.fits(script, timeout=60)
+    monkeypatch.setattr(tool, "MEMORY", 800e6)
+    assert tool.fits(script, timeout=60)
+    assert re.fullmatch(r"(99_memory: 0\.[5-7]\d GB\n){2}", capsys.readouterr().out)
 
 
 def test_head(notebook):

@@ -1,16 +1,21 @@
 """What `pip install` gives: a wheel and an sdist that hold what the package needs, and nothing else."""
 
+import email
 import importlib.util
 import os
 import subprocess
 import sys
+import sysconfig
 import tarfile
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+NAME = f"sciformer-{PROJECT['version']}"
 MISSING = [name for name in ("build", "hatchling") if importlib.util.find_spec(name) is None]
 
 pytestmark = [
@@ -54,6 +59,21 @@ def installed(built, tmp_path_factory):
     return target
 
 
+@pytest.fixture(scope="module")
+def fresh(built, tmp_path_factory):
+    """A new environment with the wheel in it, which finds the packages that the wheel needs in this one."""
+    folder = tmp_path_factory.mktemp("fresh")
+    run(sys.executable, "-m", "venv", "--without-pip", folder, cwd=folder)
+    paths = sysconfig.get_paths("venv", vars={"base": str(folder), "platbase": str(folder)})
+    python = next(Path(paths["scripts"]).glob("python*"))
+    run(
+        *(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", built[0]),
+        cwd=folder,
+    )
+    (Path(paths["purelib"]) / "needs.pth").write_text(sysconfig.get_path("purelib"))
+    return paths
+
+
 def test_the_wheel_holds_the_package_and_the_records_and_nothing_else(built):
     names = {name for name in zipfile.ZipFile(built[0]).namelist() if ".dist-info/" not in name}
     package, records = tracked("sciformer"), {f"sciformer/{path}" for path in tracked("results/*.json")}
@@ -89,4 +109,25 @@ def test_the_wheel_alone_has_data_records_and_exercises(installed, tmp_path):
 def test_the_command_line_is_installed(installed, tmp_path):
     printed = run(sys.executable, "-m", "sciformer", "record", "--list", cwd=tmp_path, PYTHONPATH=str(installed))
     assert any("mnist-image-transformer" in line and "recorded yet" not in line for line in printed.splitlines())
-    assert (installed / "bin").exists() or (installed / "Scripts").exists()
+
+
+def test_a_fresh_environment_trains_and_shows_its_records_in_any_folder(fresh, tmp_path):
+    command = Path(fresh["scripts"]) / "sciformer"
+    environment = {"PYTHONPATH": "", "SCIFORMER_DATA": str(tmp_path / "no data")}
+    where = "import sciformer; print(sciformer.__file__)"
+    python = next(Path(fresh["scripts"]).glob("python*"))
+    assert Path(run(python, "-c", where, cwd=tmp_path, **environment).strip()).is_relative_to(fresh["purelib"])
+    listed = run(command, "record", "--list", cwd=tmp_path, **environment)
+    assert any("mnist-image-transformer" in line and "recorded yet" not in line for line in listed.splitlines())
+    run(command, "train", "mnist", "--profile", "quick", "--steps", "2", "--out", "model", cwd=tmp_path, **environment)
+    assert (tmp_path / "model" / "model.safetensors").exists()
+
+
+def test_the_metadata_say_what_an_index_shows(built):
+    metadata = email.message_from_string(zipfile.ZipFile(built[0]).read(f"{NAME}.dist-info/METADATA").decode())
+    assert metadata["Name"] == "sciformer"
+    assert metadata["Version"] == PROJECT["version"]
+    assert metadata["License-Expression"] == "MIT"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+    assert metadata.get_payload() == (ROOT / "README.md").read_text()
+    assert set(PROJECT["classifiers"]) == set(metadata.get_all("Classifier"))

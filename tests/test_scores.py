@@ -30,13 +30,33 @@ from sciformer import (
 )
 from sciformer.functional import Well, safe_root
 from sciformer.scores import WELLS, comparing_positions
-from sciformer.teach.properties import PROPERTIES, B, D, H, L, built, examine, knows_positions, random_mask, random_qkv
+from sciformer.teach.properties import (
+    PROPERTIES,
+    B,
+    D,
+    H,
+    L,
+    NotAsked,
+    built,
+    examine,
+    knows_positions,
+    random_mask,
+    random_qkv,
+)
+
+
+def assert_keeps(name, recipe):
+    """Ask one promise of a score, or skip where this torch cannot play the GPU that the promise is about."""
+    try:
+        PROPERTIES[name].test(recipe)
+    except NotAsked:
+        pytest.skip("this torch cannot play a GPU")
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
 def test_every_score_keeps_every_promise(recipe, name):
-    PROPERTIES[name].test(recipe)
+    assert_keeps(name, recipe)
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -283,7 +303,7 @@ def test_a_well_of_ones_own_keeps_every_promise(name, form):
     assert EnergyWellScore(1, 8, well=OwnWell(), form=form).alpha.item() == pytest.approx(
         1 if form == "field" else 1 / 8
     )
-    PROPERTIES[name].test(partial(EnergyWellScore, well=OwnWell(), form=form))
+    assert_keeps(name, partial(EnergyWellScore, well=OwnWell(), form=form))
 
 
 @pytest.mark.parametrize("recipe", [AdditiveScore, SeparableAdditiveScore])

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import json
 import os
 import pkgutil
 import re
@@ -177,4 +178,18 @@ def test_the_package_alone_is_light():
 
 def test_version_is_the_same_everywhere():
     assert sciformer.__version__ == PROJECT["version"]
-    assert f"version: {PROJECT['version']}" in (ROOT / "CITATION.cff").read_text()
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    archive = json.loads((ROOT / ".zenodo.json").read_text())
+    assert citation["version"] == archive["version"] == PROJECT["version"]
+    assert str(citation["date-released"]) == archive["publication_date"]
+    heading = f"## [{PROJECT['version']}] - {citation['date-released']}"
+    assert heading in (ROOT / "CHANGELOG.md").read_text().splitlines()
+
+
+def test_citation_archive_and_project_name_the_same_work_and_authors():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    archive = json.loads((ROOT / ".zenodo.json").read_text())
+    assert citation["authors"] == archive["creators"] == PROJECT["authors"]
+    assert citation["keywords"] == archive["keywords"] == PROJECT["keywords"]
+    assert (citation["title"], citation["abstract"]) == (archive["title"], archive["description"])
+    assert citation["license"] == archive["license"] == PROJECT["license"]

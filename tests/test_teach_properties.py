@@ -13,7 +13,7 @@ from sciformer.teach.properties import PROPERTIES, examine, name_of
 
 ON_A_GPU = {"makes no tensor on the wrong device", "works on a GPU under autocast"}
 #: Which a torch that is built without CUDA cannot try.
-needs_cuda_build = pytest.mark.skipif(not can_fake_cuda(), reason="torch is built without CUDA")
+needs_cuda_build = pytest.mark.skipif(not can_fake_cuda(), reason="this torch cannot play a GPU")
 
 
 class Own(nn.Module):

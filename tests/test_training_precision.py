@@ -15,7 +15,7 @@ from sciformer.training import TrainConfig, evaluate, fit, optimizers
 from sciformer.training.checkpoints import random_state, set_random_state
 from sciformer.training.precision import mixed_precision, tensor_float_32
 
-needs_cuda_build = pytest.mark.skipif(not can_fake_cuda(), reason="torch is built without CUDA")
+needs_cuda_build = pytest.mark.skipif(not can_fake_cuda(), reason="this torch cannot play a GPU")
 CPU, GPU = torch.device("cpu"), torch.device("cuda:0")
 
 

@@ -33,7 +33,7 @@ def as_a_cell(code: str, number: int) -> dict[str, Any]:
 
 def diagnoses(kind: str, exercises: list[str], seed: int) -> Iterator[tuple[int, dict[str, str], Diagnosis]]:
     """The answers of one kind to some exercises, each with its number and the diagnosis."""
-    for number, answer in enumerate(json.loads(ANSWERS.read_text())):
+    for number, answer in enumerate(json.loads(ANSWERS.read_text(encoding="utf-8"))):
         name = answer["exercise"]
         if answer["kind"] == kind and name in exercises:
             yield number, answer, EXERCISES[name].diagnose(as_a_cell(answer["code"], number)[name], seed=seed)

@@ -78,7 +78,7 @@ def main() -> int:
             if sys.argv[1:] != ["check"]:
                 nbformat.write(notebook, path)
                 script = jupytext.writes(notebook, fmt="py:percent", config=pairs.CONFIG)
-                (pairs.SCRIPTS / f"{path.stem}.py").write_text(script)
+                (pairs.SCRIPTS / f"{path.stem}.py").write_text(script, encoding="utf-8")
     print("\n".join(f"{stem}: the head is out of date" for stem in stale) or "all heads are up to date")
     return int(sys.argv[1:] == ["check"] and bool(stale))
 

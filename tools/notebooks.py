@@ -3,6 +3,7 @@
     python tools/notebooks.py check              fail if a pair has drifted apart; writes nothing
     python tools/notebooks.py run [NN ...]       take the scripts as they are, run them, store outputs in the notebooks
     python tools/notebooks.py time [NN ...]      run them and print what each takes, slowest cells first; writes nothing
+    python tools/notebooks.py memory [NN ...]    run them and fail if one needs more memory than 4 GB; writes nothing
 
 The script is where a notebook is edited with a text editor. Edited in JupyterLab, with jupytext, both change together.
 Outputs are stored with the smallest possible diff: no widget state, no timings, no kernel's patch version.
@@ -11,17 +12,22 @@ Outputs are stored with the smallest possible diff: no widget state, no timings,
 import argparse
 import re
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
 import jupytext
 import nbformat
+import psutil  # which ipykernel brings
 from jupytext.combine import combine_inputs_with_outputs
 from jupytext.config import load_jupytext_configuration_file
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS, SCRIPTS = ROOT / "notebooks", ROOT / "notebooks_py"
+MEMORY = 4e9  # bytes that every notebook is to run within
 CONFIG = load_jupytext_configuration_file(str(ROOT / "pyproject.toml"))
 METADATA = {
     "kernelspec": {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"},
@@ -35,7 +41,9 @@ def drifted() -> list[str]:
     bad = [f"{stem}: only one of the pair exists" for stem in sorted(notebooks ^ scripts)]
     for stem in sorted(notebooks & scripts):
         notebook = jupytext.read(NOTEBOOKS / f"{stem}.ipynb", config=CONFIG)
-        if jupytext.writes(notebook, fmt="py:percent", config=CONFIG) != (SCRIPTS / f"{stem}.py").read_text():
+        if jupytext.writes(notebook, fmt="py:percent", config=CONFIG) != (SCRIPTS / f"{stem}.py").read_text(
+            encoding="utf-8"
+        ):
             bad.append(f"{stem}: notebook and script differ; python tools/notebooks.py run {stem[:2]}")
     return bad
 
@@ -63,6 +71,47 @@ def timed(script: Path, timeout: int, slowest: int = 8) -> None:
         print(f"{seconds:8.1f} s  {line}", flush=True)
 
 
+@contextmanager
+def memory_watched(seconds: float = 0.1) -> Iterator[list[int]]:
+    """Yield a list whose only number is the most memory, in bytes, that the processes started by this one have held.
+
+    Linux keeps the peak of each process, so that of a single one is never missed. What several hold together is read
+    ten times a second; a page that they share counts once.
+    """
+    peak, ended = [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(seconds):
+            ids = [process.pid for process in psutil.Process().children(recursive=True)]
+            together = sum(kilobytes(f"/proc/{pid}/smaps_rollup", "Pss") for pid in ids)
+            highest = max((kilobytes(f"/proc/{pid}/status", "VmHWM") for pid in ids), default=0)
+            peak[0] = max(peak[0], 1024 * together, 1024 * highest)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        ended.set()
+        watcher.join()
+
+
+def kilobytes(path: str, name: str) -> int:
+    """A number of one of the kernel's files about a process; 0 if the process has ended."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        if found := re.search(rf"^{name}:\s+(\d+) kB$", Path(path).read_text(encoding="utf-8"), flags=re.M):
+            return int(found[1])
+    return 0
+
+
+def fits(script: Path, timeout: int) -> bool:
+    """Print the most memory that a notebook's kernel and what it starts take; whether it is little enough."""
+    with memory_watched() as peak:
+        executed(script, timeout)
+    print(f"{script.stem}: {peak[0] / 1e9:.2f} GB", flush=True)
+    return peak[0] <= MEMORY
+
+
 def run(script: Path, timeout: int) -> None:
     """Execute a script as a notebook and store it; nothing is written if a cell fails."""
     path = NOTEBOOKS / f"{script.stem}.ipynb"
@@ -75,7 +124,7 @@ def run(script: Path, timeout: int) -> None:
     nbformat.validate(notebook)
     nbformat.write(notebook, path)
     # The script as jupytext would write it, so that the pair is in step to the letter.
-    script.write_text(jupytext.writes(notebook, fmt="py:percent", config=CONFIG))
+    script.write_text(jupytext.writes(notebook, fmt="py:percent", config=CONFIG), encoding="utf-8")
 
 
 def coalesced(outputs: list) -> list:
@@ -94,9 +143,9 @@ def coalesced(outputs: list) -> list:
 
 
 def main() -> int:
-    """Check, run or time; the exit status is 1 if a pair has drifted."""
+    """Check, run, time or weigh; the exit status is 1 if a pair has drifted or a notebook needs too much memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=["check", "run", "time"])
+    parser.add_argument("command", choices=["check", "run", "time", "memory"])
     parser.add_argument("numbers", nargs="*", metavar="NN", help="which notebooks; all where none is named")
     parser.add_argument("--timeout", type=int, default=1800, help="seconds for one cell")
     options = parser.parse_args()
@@ -104,14 +153,20 @@ def main() -> int:
         bad = drifted()
         print("\n".join(bad) or "all pairs in step")
         return int(bool(bad))
+    if options.command == "memory" and sys.platform != "linux":
+        parser.error(f"the peak of a process's memory is read from Linux's /proc; this is {sys.platform}")
+    fit = True
     for script in sorted(SCRIPTS.glob("[0-9]*.py")):
-        if not options.numbers or script.stem[:2] in options.numbers:
-            if options.command == "time":
-                timed(script, options.timeout)
-                continue
+        if options.numbers and script.stem[:2] not in options.numbers:
+            continue
+        if options.command == "time":
+            timed(script, options.timeout)
+        elif options.command == "memory":
+            fit &= fits(script, options.timeout)
+        else:
             print("running", script.stem, flush=True)
             run(script, options.timeout)
-    return 0
+    return int(not fit)
 
 
 if __name__ == "__main__":

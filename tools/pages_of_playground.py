@@ -105,7 +105,7 @@ def break_it() -> str:
 
 def slopes() -> str:
     """Time and memory against length: here, and as recorded with torch."""
-    record = json.loads((RESULTS / "benchmarks.json").read_text())
+    record = json.loads((RESULTS / "benchmarks.json").read_text(encoding="utf-8"))
     names = {
         ("dot", "readable"): "dot product, as written",
         ("dot", "fast"): "dot product, fast path",

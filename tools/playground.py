@@ -64,7 +64,7 @@ def train(name: str) -> None:
     trained = run(setting, 0, checkpoint=RUNS / f"{name}.pt")
     cli.write_run(trained, setting, next(iter(trained.metrics)), RUNS / name)
     with written_whole(RUNS / name / "environment.json") as beside:
-        beside.write_text(json.dumps(where, indent=1) + "\n")
+        beside.write_text(json.dumps(where, indent=1) + "\n", encoding="utf-8")
 
 
 def pack(name: str) -> None:
@@ -72,7 +72,9 @@ def pack(name: str) -> None:
     dtype = PLAYGROUND[name][2]
     model, setting, history = load_run(RUNS / name)
     content = export.pack(model, history=history, setting=setting, dtype=dtype)
-    run, where = (json.loads((RUNS / name / f"{file}.json").read_text()) for file in ("history", "environment"))
+    run, where = (
+        json.loads((RUNS / name / f"{file}.json").read_text(encoding="utf-8")) for file in ("history", "environment")
+    )
     content["record"] = {key: run[key] for key in ("seed", "metrics", "seconds", "config")} | where
     if "validation loss" in run["metrics"]:
         text = data.shakespeare("val")[0]

@@ -7,5 +7,5 @@ from sciformer.lab.records import results_folder
 path = results_folder() / "predictions.json"
 predictions = predict_all(lambda name: print(name, flush=True))
 with written_whole(path) as beside:
-    beside.write_text(as_json(predictions) + "\n")
+    beside.write_text(as_json(predictions) + "\n", encoding="utf-8")
 print(f"written: {path}")

@@ -46,7 +46,7 @@ def _record_verdicts():
     from sciformer import course
     judge = course.verdict
     def verdict(name, value, *, above=None, below=None, **options):
-        with open(os.environ["SCIFORMER_VERDICTS"], "a") as file:
+        with open(os.environ["SCIFORMER_VERDICTS"], "a", encoding="utf-8") as file:
             file.write(json.dumps({"name": name, "value": float(value), "above": above, "below": below}) + "\\n")
         return judge(name, value, above=above, below=below, **options)
     course.verdict = verdict
@@ -70,7 +70,7 @@ def run(python: str, notebook: Path, environment: dict[str, str]) -> dict:
     """Validate one notebook strictly; the cells that failed, the verdicts' values, the seconds."""
     with tempfile.TemporaryDirectory() as folder:
         startup, verdicts, report = (Path(folder) / name for name in ("startup.py", "verdicts", "report.xml"))
-        startup.write_text(STARTUP)
+        startup.write_text(STARTUP, encoding="utf-8")
         verdicts.touch()
         command = [python, "-m", "pytest", "-q", "--nbval", str(notebook), f"--junitxml={report}"]
         settings = {"PYTHONSTARTUP": str(startup), "SCIFORMER_VERDICTS": str(verdicts), **environment}
@@ -86,7 +86,7 @@ def run(python: str, notebook: Path, environment: dict[str, str]) -> dict:
             for fault in case
             if fault.tag in ("failure", "error")
         }
-        values = [json.loads(line) for line in verdicts.read_text().splitlines()]
+        values = [json.loads(line) for line in verdicts.read_text(encoding="utf-8").splitlines()]
     here = machine()
     place = {"date": str(date.today()), "machine": f"{here['cores']} cores of {here['processor']}"}
     return place | {"seconds": round(seconds), "cells": len(cases), "failed": failed, "verdicts": values}
@@ -106,12 +106,12 @@ def conditions(options: argparse.Namespace) -> Iterator[tuple[str, int, dict[str
 
 def kept() -> dict[str, dict[str, dict]]:
     """What has been run: for each condition and notebook, its result."""
-    return json.loads(RUNS.read_text()) if RUNS.exists() else {}
+    return json.loads(RUNS.read_text(encoding="utf-8")) if RUNS.exists() else {}
 
 
 def keep(condition: str, notebook: str, result: dict) -> None:
     """Add one result, a line of its own in the file, to those kept; other processes may add theirs at the same time."""
-    with open(__file__) as lock:
+    with open(__file__, encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         results = kept()
         results.setdefault(condition, {})[notebook] = result
@@ -121,7 +121,7 @@ def keep(condition: str, notebook: str, result: dict) -> None:
             for name, runs in sorted(results.items())
         ]
         partial = RUNS.with_suffix(".partial")
-        partial.write_text("{\n" + "\n},\n".join(blocks) + "\n}\n}\n")
+        partial.write_text("{\n" + "\n},\n".join(blocks) + "\n}\n}\n", encoding="utf-8")
         partial.replace(RUNS)
 
 
@@ -242,7 +242,7 @@ def main() -> None:
     if options.command == "run":
         run_all(options)
     else:
-        TABLE.write_text(table())
+        TABLE.write_text(table(), encoding="utf-8")
         print(f"wrote {TABLE.relative_to(ROOT)}")
 
 

@@ -59,5 +59,5 @@ def read_report(path: Path) -> tuple[int, list[Grade]]:
 
 
 def _grade(entry: dict[str, list[dict[str, object]]]) -> Grade:
-    results = tuple(Result(**one | {"faults": tuple(one["faults"])}) for one in entry["results"])  # type: ignore
+    results = tuple(Result(**one | {"faults": tuple(one["faults"])}) for one in entry["results"])  # type: ignore[arg-type]
     return Grade(str(entry["file"]), results, tuple(map(str, entry["notes"])), str(entry["digest"]))

@@ -140,7 +140,7 @@ def memory_group(megabytes: int) -> Iterator[list[str]]:
 def _groups(megabytes: int) -> Iterator[tuple[list[Path], dict[str, int]]]:
     """The limits to set, and the groups of this process below which a group with them may be made."""
     with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
+        for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
             number, controllers, path = line.split(":", 2)
             own = path.lstrip("/")
             if number == "0" and (_GROUPS / "cgroup.controllers").exists():  # version 2
@@ -162,13 +162,13 @@ def _make(parent: Path, limits: Mapping[str, int]) -> list[Path]:
         return []
     try:
         for file, value in limits.items():
-            (group / file).write_text(str(value))
+            (group / file).write_text(str(value), encoding="utf-8")
     except OSError:
         group.rmdir()
         return []
     for file, limit in (("memory.swap.max", 0), ("memory.memsw.limit_in_bytes", limits.get("memory.limit_in_bytes"))):
         with suppress(OSError):  # where swap is counted
-            (group / file).write_text(str(limit))
+            (group / file).write_text(str(limit), encoding="utf-8")
     return [group]
 
 

@@ -156,7 +156,7 @@ def _limit(megabytes: int, *, alone: bool) -> None:
     if sys.platform == "linux":
         import resource
 
-        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
         limit = pages * resource.getpagesize() + megabytes * 2**20
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         resource.setrlimit(resource.RLIMIT_FSIZE, (SPACE * 2**20, SPACE * 2**20))

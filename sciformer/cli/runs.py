@@ -69,7 +69,7 @@ def write_run(run: Run, setting: Any, task: str, metric: str, folder: Path) -> N
     content = {"seed": run.seed, "config": asdict(setting), "metrics": run.metrics, "loss": run.history.loss}
     content |= {"curves": run.history.metrics, "seconds": run.history.seconds}
     with written_whole(history) as beside:
-        beside.write_text(json.dumps(content, indent=1) + "\n")
+        beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     series: dict[str, Any] = {"training loss": run.history.loss}
     if known_metric(metric).unit == known_metric("loss").unit:  # then one axis shows both
         series[metric] = run.history.metrics[metric]
@@ -77,7 +77,7 @@ def write_run(run: Run, setting: Any, task: str, metric: str, folder: Path) -> N
     with written_whole(picture) as beside:
         plotting.figure_of(loss).savefig(beside, dpi=150, format="png")
     with written_whole(card) as beside:
-        beside.write_text(_card(run, setting, task))
+        beside.write_text(_card(run, setting, task), encoding="utf-8")
     print(f"written to {folder}: {', '.join(RUN_FILES)}")
 
 

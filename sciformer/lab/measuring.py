@@ -46,6 +46,10 @@ def peak_bytes(run: Callable[[], object], device: torch.device | str) -> int:
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(trace))
-        events = [event for event in json.loads(trace.read_text())["traceEvents"] if event.get("name") == "[memory]"]
+        events = [
+            event
+            for event in json.loads(trace.read_text(encoding="utf-8"))["traceEvents"]
+            if event.get("name") == "[memory]"
+        ]
     first = min(events, key=lambda event: event["ts"])["args"]
     return max(e["args"]["Total Allocated"] for e in events) - (first["Total Allocated"] - first["Bytes"])

@@ -224,7 +224,7 @@ def as_json(predictions: dict[str, dict[str, Prediction]]) -> str:
 @cache
 def kept_predictions() -> dict[str, dict[str, Prediction]]:
     """What ``results/predictions.json`` holds."""
-    content = json.loads((results_folder() / "predictions.json").read_text())
+    content = json.loads((results_folder() / "predictions.json").read_text(encoding="utf-8"))
     return {name: {arm: Prediction(**counts) for arm, counts in arms.items()} for name, arms in content.items()}
 
 

@@ -132,7 +132,7 @@ def record(
         **where,
     }
     with written_whole(path) as beside:
-        beside.write_text(json.dumps(content, indent=1) + "\n")
+        beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     shutil.rmtree(kept)
     return path
 
@@ -175,7 +175,7 @@ def _attempt(
     except Exception as error:  # whatever it is, it must not cost what the other runs have found
         return error
     with written_whole(path) as beside:
-        beside.write_text(json.dumps({"known": known, "run": summary}) + "\n")
+        beside.write_text(json.dumps({"known": known, "run": summary}) + "\n", encoding="utf-8")
     checkpoint.unlink(missing_ok=True)
     return summary
 

@@ -392,7 +392,7 @@ def write_search(
     }
     path = folder / record_file("search", profile)
     with written_whole(path) as beside:
-        beside.write_text(json.dumps(content, indent=1) + "\n")
+        beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return path
 
 

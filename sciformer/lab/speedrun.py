@@ -200,7 +200,7 @@ def write_record(submission: Path, gained: str, attempts: Sequence[Attempt]) -> 
     content = {"submission": submission.name, "gained": gained, "attempts": [asdict(a) for a in attempts]}
     path = submission.with_suffix(".json")
     with written_whole(path) as beside:
-        beside.write_text(json.dumps(content | environment(), indent=1) + "\n")
+        beside.write_text(json.dumps(content | environment(), indent=1) + "\n", encoding="utf-8")
     return path
 
 
