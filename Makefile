@@ -3,6 +3,7 @@
 # make lint   format, rules, the import contract, and every notebook in step with its script; nothing is changed
 # make types  the types of the package and of the benchmarks
 # make site   the course as a site, build/site/index.html, offline and without running a notebook
+# make slides a deck of slides of each notebook, build/slides/index.html, offline as well
 # make check  everything that CI runs, the three above included: .ci/run
 # make lock   requirements.lock anew: what .venv holds, with hashes
 # Each makes the virtual environment .venv first if it is not there. In a container, as root: make lab FLAGS=--allow-root
@@ -10,7 +11,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: lab test lint types site check lock clean
+.PHONY: lab test lint types site slides check lock clean
 
 lab: .venv/installed
 	$(BIN)/jupyter lab --LabApp.app_settings_dir=tools/lab $(FLAGS) notebooks/00_welcome.ipynb
@@ -31,6 +32,9 @@ types: .venv/dev-installed
 
 site: .venv/site-installed
 	$(BIN)/python tools/build_site.py
+
+slides: .venv/site-installed
+	$(BIN)/python tools/slides.py
 
 check:
 	bash .ci/run
