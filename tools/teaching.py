@@ -53,8 +53,8 @@ FAMILIES = {
     "a wrong scale: √D, or the temperature": r"scale|√D|by D\b|temperature",
     "heads or patches mixed up when a tensor is reshaped": r"split|merge|interleaved|by columns|reshaped|channels as",
     "a residual or a norm missing or at the wrong place": r"\bnorm\b|residual",
-    "one position too early or too late": r"shifted|one too|counted from|from 1\b|offset|next|two back|two tokens back",
-    "queries, keys and values exchanged, or from the wrong input": r"quer|\bkeys?\b|values|exchanged|context",
+    "one position too early or too late": r"shifted|one too|counted from|from 1\b|offset|next|two tokens back|two back",
+    "two things exchanged, or queries, keys or values of the wrong input": r"quer|\bkeys?\b|values|exchanged|context",
     "a sign or a direction": r"sign|minus|no bars|wrong way|other way|reverse",
     "a test that asserts too little, or too much": r"asserted|to the last bit|shape only",
 }
