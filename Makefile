@@ -3,6 +3,7 @@
 # make lint   format, rules, the import contract, and every notebook in step with its script; nothing is changed
 # make types  the types of the package and of the benchmarks
 # make site   the course as a site, build/site/index.html, offline and without running a notebook
+# make slides a deck of slides of each notebook, build/slides/index.html, offline as well
 # make check  everything that CI runs, the three above included: .ci/run
 #             make check PYTHON=python3.14 TORCH=newest: the tests and the notebooks alone, with other versions, in an
 #             environment of their own; TORCH is newest, lowest or a version: tools/versions.sh
@@ -12,7 +13,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: lab test lint types site check lock clean
+.PHONY: lab test lint types site slides check lock clean
 
 lab: .venv/installed
 	$(BIN)/jupyter lab --LabApp.app_settings_dir=tools/lab $(FLAGS) notebooks/00_welcome.ipynb
@@ -33,6 +34,9 @@ types: .venv/dev-installed
 
 site: .venv/site-installed
 	$(BIN)/python tools/build_site.py
+
+slides: .venv/site-installed
+	$(BIN)/python tools/slides.py
 
 check:
 	$(if $(TORCH),tools/versions.sh $(PYTHON) $(TORCH),bash .ci/run)

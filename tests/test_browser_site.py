@@ -61,6 +61,8 @@ KINDS = (
     "results",
     "start",
     "instructors",
+    "paths",
+    "exam",
     "glossary",
     "06_image_transformer",
     "08_character_model",

@@ -53,10 +53,22 @@ def test_right_answers_are_accepted_and_no_wrong_one_is_called_correct(name):
     assert not [mistake for mistake, kind in wrong if kind == "correct"]
 
 
-@pytest.mark.parametrize("name", EXERCISES)
-def test_what_is_said_of_a_wrong_answer_can_be_taken_in_at_a_glance(name):
-    for mistake, diagnosis in diagnoses(name, "wrong"):
+@pytest.fixture(scope="module", params=EXERCISES)
+def told(request):
+    """The name of an exercise, and the diagnoses of its wrong answers."""
+    return request.param, diagnoses(request.param, "wrong")
+
+
+def test_what_is_said_of_a_wrong_answer_can_be_taken_in_at_a_glance(told):
+    for mistake, diagnosis in told[1]:
         for text in (diagnosis.message, diagnosis.symptom):
             assert len(text.splitlines()) <= LONGEST, (mistake, text)
         known = diagnosis.kind in ("known mistake", "likely mistake")
         assert not known or "does not recognize" not in " ".join(diagnosis.symptom.split()), "it is about to be told"
+
+
+def test_what_is_recognized_is_what_the_page_for_instructors_counts(told):
+    """`tools/teaching.py recognize` writes it anew."""
+    recognized = json.loads((Path(__file__).parent / "answers" / "recognized.json").read_text())
+    single = [diagnosis.faults[0] if len(diagnosis.faults) == 1 else None for _, diagnosis in told[1]]
+    assert single == recognized[told[0]]

@@ -16,7 +16,10 @@ from sciformer.check import EXERCISES
 from sciformer.lab.experiments import EXPERIMENTS, MNIST_IMAGE_TRANSFORMER
 
 ROOT = Path(__file__).parents[1]
-NAMES = ("CONTRIBUTING.md", "docs/architecture.md", "docs/glossary.md", "CHANGELOG.md")
+NAMES = (
+    *("CONTRIBUTING.md", "docs/architecture.md", "docs/glossary.md", "CHANGELOG.md"),
+    *("docs/paths.md", "docs/instructors.md", "docs/exam.md"),
+)
 PAGES = {path: (ROOT / path).read_text() for path in NAMES}
 #: Where a page stands for whatever the reader puts there.
 PLACEHOLDER = re.compile(r"NN|NAME|TOPIC|…|\bmy_file\b|MyScore")

@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,7 +21,6 @@ import site_words
 from address import HOST, present_address
 
 from sciformer.check import EXERCISES
-from sciformer.exercises.museum import PIECES
 from sciformer.lab.claims import CLAIMS
 from sciformer.lab.claims.tables import bake_off_table, claims_table, margins_table, references_list
 from sciformer.teach.diagrams.course_map import PARTS
@@ -33,6 +31,13 @@ REPOSITORY = HOST + present_address(ROOT)
 COLAB_BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
 #: Pages of the repository that are pages of the site too, by the name that they have here.
 PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "results/README.md": "records.md"}
+#: Those of them for learners and instructors, in the order of the site.
+TEACHING = {
+    "docs/paths.md": "paths.md",
+    "docs/instructors.md": "instructors.md",
+    **{f"docs/assignments/{number}.md": f"assignment-{number}.md" for number in (1, 2, 3)},
+    "docs/exam.md": "exam.md",
+}
 #: What a visitor of a page can do there.
 INVITATIONS = {
     "draw": "The image transformer of notebook 06 reads while you draw, and shows where each patch looks.",
@@ -89,7 +94,12 @@ def notebooks() -> list[Path]:
 
 def repository_pages() -> dict[str, str]:
     """Each page of the repository that the site shows, and its name here."""
-    return PAGES | {f"docs/{path.name}": path.name for path in sorted((ROOT / "docs").glob("*.md"))}
+    return PAGES | TEACHING | {f"docs/{path.name}": path.name for path in sorted((ROOT / "docs").glob("*.md"))}
+
+
+def reference_pages() -> set[str]:
+    """The pages of the repository that stand under no other heading of the site."""
+    return set(repository_pages().values()) - {*TEACHING.values(), "records.md"}
 
 
 def section(text: str, heading: str) -> str:
@@ -128,37 +138,22 @@ def filled(text: str) -> str:
     parts: dict[str, Callable[[], str]] = {
         "count": lambda: str(len(notebooks())),
         "exercises": lambda: str(len(EXERCISES)),
-        "mistakes": lambda: f"{sum(len(exercise.faults) for exercise in EXERCISES.values()):,}",
-        "museum": lambda: str(len(PIECES)),
         "claims": lambda: str(len(CLAIMS)),
         "claims_table": claims_table,
         "margins": margins_table,
         "references": references_list,
         "bake_off": bake_off_table,
         "map": course_map,
-        "syllabus": syllabus,
         "playground": playground_cards,
         "models": lambda: "\n".join(model_rows()),
         "notebooks": lambda: "\n".join(f"notebooks/{path.stem}" for path in notebooks()),
-        "reference": lambda: "\n".join(sorted(Path(n).stem for n in repository_pages().values() if n != "records.md")),
+        "teaching": lambda: "\n".join(Path(name).stem for name in TEACHING.values()),
+        "reference": lambda: "\n".join(sorted(Path(name).stem for name in reference_pages())),
         "blob": lambda: f"{REPOSITORY}/blob/main",
         "repository": lambda: REPOSITORY,
         "colab": lambda: f"https://colab.research.google.com/github/{present_address(ROOT)}/blob/main",
     }
-    text = re.sub(rf"\{{\{{({'|'.join(parts)})\}}\}}", lambda gap: parts[gap[1]](), text)
-
-    def quoted(gap: re.Match[str]) -> str:
-        return textwrap.indent(with_links(passage(gap[2], gap[3]), Path()), gap[1])
-
-    return re.sub(r"^( *)\{\{README: (.+?) … (.+?)\}\}$", quoted, text, flags=re.M)
-
-
-def passage(begin: str, end: str) -> str:
-    """What stands in the README from one phrase up to another, which stays out."""
-    found = re.search(rf"^{re.escape(begin)}.*?(?=^{re.escape(end)})", readme(), flags=re.M | re.S)
-    if found is None:
-        raise ValueError(f"the README has no lines that begin with {begin!r} and, after them, with {end!r}")
-    return found[0].rstrip()
+    return re.sub(rf"\{{\{{({'|'.join(parts)})\}}\}}", lambda gap: parts[gap[1]](), text)
 
 
 def rows_of_notebooks() -> list[tuple[str, str, str, str, str]]:
@@ -182,18 +177,6 @@ def course_map() -> str:
         link = f'<a href="{path.replace(".ipynb", ".html")}">{number} {inline(name)}</a>'
         out.append(f"<li>{picture}{link}{about}{times}</li>")
     return "\n".join([*out, "</ul>"])
-
-
-def syllabus() -> str:
-    """A row for each notebook: what it builds, what it needs, its times, its exercises and their minutes."""
-    rows = []
-    for number, name, path, builds, _ in rows_of_notebooks():
-        asked = [exercise for exercise in EXERCISES.values() if exercise.notebook == number]
-        minutes = sum(exercise.minutes for exercise in asked)
-        head = site_notebooks.head(ROOT / path)
-        tasks = f"{len(asked)}, about {minutes} minutes"
-        rows.append(f"| {number} | [{name}]({path}) | {builds} | {head.needs} | {head.times} | {tasks} |")
-    return "\n".join(["| no. | notebook | builds | needs | times | exercises |", "|---|---|---|---|---|---|", *rows])
 
 
 def readme() -> str:

@@ -65,6 +65,11 @@ class Picture:
     data: bytes
     alt: str | None
 
+    @property
+    def suffix(self) -> str:
+        """How a file with it ends."""
+        return ".gif" if self.data.startswith(b"GIF8") else ".png"
+
 
 @cache
 def read(path: Path) -> Any:
@@ -96,11 +101,16 @@ def with_running_time_named(source: str) -> str:
 def pictures(path: Path) -> Iterator[Picture]:
     """All pictures of a notebook, in their order, animations among them."""
     for cell in read(path)["cells"]:
-        for output in cell.get("outputs", []):
-            for kind in ("image/gif", "image/png"):
-                if kind in (data := output.get("data", {})):
-                    content = base64.b64decode("".join(data[kind]))
-                    yield Picture("".join(cell["source"]), content, alternative(output))
+        yield from pictures_of(cell)
+
+
+def pictures_of(cell: dict[str, Any]) -> Iterator[Picture]:
+    """The pictures of a cell; where an animation comes with a still picture, both."""
+    for output in cell.get("outputs", []):
+        for kind in ("image/gif", "image/png"):
+            if kind in (data := output.get("data", {})):
+                content = base64.b64decode("".join(data[kind]))
+                yield Picture("".join(cell["source"]), content, alternative(output))
 
 
 def alternative(output: dict[str, Any]) -> str | None:

@@ -10,8 +10,20 @@ import importlib
 from sciformer.check import progress, settings
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise
+from sciformer.check.graded_later import GradedLater
 
-__all__ = ["EXERCISES", "Case", "Diagnosis", "Draw", "Exercise", "Fault", "progress", "review", "settings"]
+__all__ = [
+    "EXERCISES",
+    "Case",
+    "Diagnosis",
+    "Draw",
+    "Exercise",
+    "Fault",
+    "GradedLater",
+    "progress",
+    "review",
+    "settings",
+]
 
 #: Every exercise of the course by name, in the order of the notebooks.
 EXERCISES: dict[str, Exercise]

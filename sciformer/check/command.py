@@ -35,6 +35,7 @@ def run_grade(options: argparse.Namespace) -> None:
                 options.files,
                 seed,
                 module=options.exercises,
+                answers=options.answers,
                 seconds=options.seconds,
                 memory=options.memory,
                 jobs=options.jobs,

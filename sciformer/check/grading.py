@@ -18,7 +18,9 @@ from tqdm import tqdm
 
 from sciformer.check import EXERCISES
 from sciformer.check.exercise import Exercise, Observation, Problem
+from sciformer.check.graded_later import GradedLater
 from sciformer.check.running import Runner
+from sciformer.check.sandbox import is_shown
 from sciformer.check.submission import Submission, read
 from sciformer.functional import InputError
 
@@ -72,14 +74,31 @@ class Grade:
         return sum(result.out_of for result in self.results)
 
 
-def known_exercises(module: Path | None = None) -> dict[str, Exercise]:
+def known_exercises(module: Path | None = None, answers: Path | None = None) -> dict[str, Exercise]:
     """The course's exercises, and those of a module of one's own.
 
+    Args:
+        answers: a module with the right answers to those that are graded later; it imports the other one by its name.
+
     Raises:
-        ValueError: if the module cannot be imported or has no exercise.
+        InputError: if a module cannot be imported or has no exercise, or the answers are not kept from submissions.
     """
-    if module is None:
-        return EXERCISES
+    own: dict[str, Exercise] = {}
+    if answers is not None:
+        if module is None:
+            raise InputError(f"{answers} answers the exercises of --exercises, which is not given")
+        if is_shown(answers):
+            raise InputError(
+                f"every submission can read {answers}, which lies among the files of Python or of the system; "
+                "keep the answers in a folder of your own"
+            )
+    for path in filter(None, (module, answers)):
+        own |= _exercises_of(path)
+    return EXERCISES | own
+
+
+def _exercises_of(module: Path) -> dict[str, Exercise]:
+    """The exercises of a module, which can be imported by its name from now on."""
     spec = importlib.util.spec_from_file_location(module.stem, module)
     if spec is None or spec.loader is None or not module.is_file():
         raise InputError(f"{module} is no Python file")
@@ -91,7 +110,7 @@ def known_exercises(module: Path | None = None) -> dict[str, Exercise]:
     own = {thing.name: thing for thing in vars(loaded).values() if isinstance(thing, Exercise)}
     if not own:
         raise InputError(f"{module} has no Exercise")
-    return EXERCISES | own
+    return own
 
 
 def grade(
@@ -99,6 +118,7 @@ def grade(
     seed: int,
     *,
     module: Path | None = None,
+    answers: Path | None = None,
     seconds: float = 120.0,
     memory: int = 4096,
     jobs: int = 1,
@@ -113,7 +133,8 @@ def grade(
 
     Args:
         seed: of the inputs.
-        module: a file with exercises of one's own.
+        module: a file with exercises of one's own, which submissions can read.
+        answers: a file with the right answers to those that are graded later, which they cannot.
         seconds: for the statements of one submission; each answer has its exercise's own few seconds besides.
         memory: MB that a submission may use beside the libraries; only Linux can limit it.
         jobs: how many submissions run at a time.
@@ -122,16 +143,19 @@ def grade(
         report: told all grades before the first submission is run, and after each.
 
     Raises:
-        ValueError: if no file has an exercise, the module cannot be used, or there is no sandbox.
+        ValueError: if no file has an exercise, a module cannot be used, a right answer is missing, or there is no
+            sandbox.
         ChildProcessError: if the process that runs submissions does not start.
     """
-    exercises = known_exercises(module)
+    exercises = known_exercises(module, answers)
     submissions = [read(path) for path in files]
     variables = [submission.variables(exercises) for submission in submissions]
     wanted = set().union(*variables, *(submission.announced for submission in submissions))
     names = [name for name in exercises if name in wanted]
     if not names:
         raise InputError(f"there is no exercise in {', '.join(visible(str(path)) for path in files)}")
+    if unanswered := [name for name in names if isinstance(exercises[name], GradedLater)]:
+        raise InputError(f"there is no right answer to {', '.join(unanswered)}; name the file that has it by --answers")
     before = {(one.file, one.digest): one for one in known if [r.exercise for r in one.results] == names}
     grades = [before.get((one.file, one.digest), Grade(one.file, (), (NOT_GRADED,), one.digest)) for one in submissions]
     report(grades)
@@ -140,8 +164,8 @@ def grade(
     runner.check()
 
     def one(n: int) -> int:
-        answers = {name: variables[n].get(name, name) for name in names}
-        grades[n] = _grade(submissions[n], answers, exercises, runner)
+        held_by = {name: variables[n].get(name, name) for name in names}
+        grades[n] = _grade(submissions[n], held_by, exercises, runner)
         return n
 
     with ThreadPoolExecutor(jobs) as pool:

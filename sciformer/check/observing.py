@@ -148,11 +148,15 @@ class Task:
         draw = Draw(seed, dtype, device)
         with _usual_dtype():
             cases = list(self.cases(draw))
-            if cases and isinstance(self.numbers(self.reference, cases[0], seed), bool):
+            if cases and self.is_yes_or_no(cases[0], seed):
                 while len(cases) < _YES_OR_NO_CASES:
                     cases += self.cases(draw)
                 cases = [cases[n] for n in draw.permutation(len(cases)).tolist()]
         return cases
+
+    def is_yes_or_no(self, first: Case, seed: int) -> bool:
+        """Whether the right answer to the first case is True or False."""
+        return isinstance(self.numbers(self.reference, first, seed), bool)
 
     def observe(self, answer: Any, cases: list[Case], seed: int) -> Observation:
         """Call an answer on every case, for ``seconds`` at most, and keep what it does."""

@@ -96,6 +96,12 @@ def _python() -> list[str]:
     return [folder for folder in dict.fromkeys(found) if not Path(folder).is_relative_to("/usr")]
 
 
+def is_shown(path: Path) -> bool:
+    """Whether every sandbox shows a file, as one of the system's, of Python's or of this package's."""
+    folders = [*_SYSTEM, *_python(), str(Path(__file__).parents[1])]
+    return any(path.resolve().is_relative_to(Path(folder).resolve()) for folder in folders)
+
+
 @contextmanager
 def refused_calls() -> Iterator[int]:
     """A file descriptor from which bubblewrap reads which system calls to refuse, as a program of the kernel's filter.

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import Any, get_args
 import torch
 
 from sciformer import data
-from sciformer.check import grading
+from sciformer.check import EXERCISES, GradedLater, grading
 from sciformer.check.assignment import write_assignment
 from sciformer.check.command import run_grade
 from sciformer.cli.classes import add_class, add_progress
@@ -190,6 +191,9 @@ def _add_grade(commands: Any) -> argparse.ArgumentParser:
     grade.add_argument("--seed", type=torch_seed, help="of the inputs; a fresh one if not given")
     grade.add_argument("--jobs", type=Whole(1, PROCESSES), default=1, help="how many submissions run at a time")
     grade.add_argument("--resume", action="store_true", help="grade only what the report lacks, or what has changed")
+    grade.add_argument(
+        "--answers", type=Path, metavar="FILE.py", help="right answers to --exercises, kept from students"
+    )
     grade.add_argument("--unsandboxed", action="store_true", help="run submissions with all rights that you have")
     grade.set_defaults(command=run_grade)
     return grade
@@ -419,6 +423,10 @@ def run_assignment(options: argparse.Namespace) -> None:
         check_regular(notebook)
         path, count = write_assignment(notebook, options.out, exercises, nbgrader=options.nbgrader)
         print(f"written: {path}, {count} exercises")
+    own = [exercise for name, exercise in exercises.items() if EXERCISES.get(name) is not exercise]
+    if own and all(isinstance(exercise, GradedLater) for exercise in own):  # the file holds no right answer
+        shutil.copy(options.exercises, options.out)
+        print(f"written: {options.out / options.exercises.name}, which the notebook imports")
 
 
 def run_data(options: argparse.Namespace) -> None:
