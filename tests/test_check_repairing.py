@@ -85,6 +85,16 @@ def test_the_line_of_a_known_mistake():
     assert "In place of" not in text
 
 
+def test_no_line_of_a_known_mistake_is_told_where_either_of_two_may_hold_it():
+    def seed_spread(values):
+        deviation = values.std(dim=1, unbiased=True)
+        return values.mean(dim=1), deviation / (values.shape[1] - 1) ** 0.5
+
+    text = message(check.seed_spread, seed_spread)
+    assert "The deviation is divided by √(n − 1)." in text
+    assert "in your line" not in text
+
+
 def test_a_mistake_under_a_condition_is_not_the_condition():
     def mine(query, key, value, attn_mask=None):
         if attn_mask is not None:

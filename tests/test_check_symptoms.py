@@ -142,7 +142,6 @@ def test_of_two_results_the_right_one_is_told():
         (({"m": None}, {"m": torch.ones(2, 2)}), "only where `m` is None"),
         (({"m": torch.ones(2, 2).bool()}, {"m": torch.eye(2).bool()}), "only where `m` hides nothing"),
         (({"x": torch.ones(1, 2, 3)}, {"x": torch.ones(2, 2, 3)}), "only where the first axis of `x` has size 1"),
-        (({"x": torch.ones(3, 3)}, {"x": torch.ones(2, 3)}), "the last two sizes of `x` are equal"),
         (
             ({"q": torch.ones(4, 3), "k": torch.ones(4, 3)}, {"q": torch.ones(2, 3), "k": torch.ones(4, 3)}),
             "`q` and `k` are equally long",
@@ -153,6 +152,29 @@ def test_where_it_is_right_is_told(cases, words):
     right = numbers(2, 3)
     says = symptom(list(cases), [right, right], [right, right + numbers(2, 3, seed=5)], R)[1]
     assert words in says
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "words"),
+    [
+        ([torch.ones(3, 3), torch.ones(2, 2)], torch.ones(2, 3), "the last two sizes of `x` are equal"),
+        ([5, 5], 3, "only where `x` is 5"),
+    ],
+)
+def test_what_may_be_chance_is_told_from_two_cases_on(right, wrong, words):
+    results = [numbers(2, 3)] * 3
+    got = [*results[:2], numbers(2, 3, seed=5)]
+    cases = [{"x": x} for x in (*right, wrong)]
+    assert words in symptom(cases, results, got, R)[1]
+    assert words not in symptom(cases[1:], results[1:], got[1:], R)[1]
+
+
+def test_an_input_that_counts_elsewhere_has_an_effect():
+    inputs = {"a": numbers(2, 3), "flag": True}
+    run = lambda case: case["a"] * (not case["flag"])  # noqa: E731
+    reference = lambda case: case["a"] * 2  # noqa: E731
+    assert probes(run, reference, inputs) == "`a` has no effect on the result, and should have one."
+    assert probes(run, reference, inputs, [inputs | {"flag": False}]) is None
 
 
 def test_an_input_without_effect_is_told():

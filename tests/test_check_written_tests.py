@@ -160,6 +160,16 @@ def test_a_test_that_expects_a_mistake_is_told_which():
     assert "mask inverted: The mask is the wrong way round" in message
 
 
+def test_the_line_that_rejects_a_right_version_is_told():
+    def mine(holm):
+        corrected = holm(torch.tensor([0.01, 0.9, 0.02]))
+        assert corrected[1] <= 1
+        assert corrected[0] > 1, "too strict"
+
+    message = check.test_holm.diagnose(mine, seed=0).message
+    assert '\n  by your line: assert corrected[0] > 1, "too strict"\n  right versions that it rejects' in message
+
+
 def test_where_a_right_version_stops_the_test_is_told_what_it_takes():
     kind, message = told(lambda attention: attention(torch.randn(3), 7, "no tensor"))
     assert kind == "raises"

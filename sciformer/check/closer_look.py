@@ -1,6 +1,6 @@
 """What only further calls of an answer can tell: a smaller input, an input without effect, a line, extreme inputs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from textwrap import fill
@@ -37,8 +37,8 @@ def seen_closer(
             _if_contiguous(exercise, diagnosis, answer, cases, seed) or diagnosis
         )
     if diagnosis.kind in _OF_NUMBERS or diagnosis.kind == "raises":
-        change = _change(exercise, answer, cases, seed)
-        told = _told(change, known=diagnosis.kind in ("known mistake", "likely mistake"))
+        known = diagnosis.kind in ("known mistake", "likely mistake")
+        told = _told(_change(exercise, answer, cases, seed, known=known), known=known)
         if diagnosis.kind in _OF_NUMBERS and SMALLEST in diagnosis.message:
             return _located(exercise, diagnosis, answer, cases, seen, seed, told)
         at = diagnosis.message.rindex("\n  read again")
@@ -102,18 +102,26 @@ def _if_contiguous(
     return None
 
 
-def _change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> Change | None:
-    """The one change of the student's own program that makes it right, if there is one."""
+def _change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int, *, known: bool) -> Change | None:
+    """The one change of the student's own program that makes it right, there and on inputs of other seeds, if any.
+
+    Args:
+        known: whether the mistake has its name already, which a line that may be right must not contradict.
+    """
     expected = [exercise.numbers(exercise.reference, case, seed) for case in cases]
+    others = [case for n in range(1, 4) for case in exercise.draw(seed + n)]
 
     def is_right(candidate: Any) -> bool:
         try:
             numbers = (exercise.numbers(candidate, case, seed) for case in cases)
-            return all(same(got, right) for got, right in zip(numbers, expected, strict=True))
+            return all(same(got, right) for got, right in zip(numbers, expected, strict=True)) and all(
+                same(exercise.numbers(candidate, case, seed), exercise.numbers(exercise.reference, case, seed))
+                for case in others
+            )
         except Exception:
             return False
 
-    return exercise.safely(lambda: one_change(answer, is_right))
+    return exercise.safely(lambda: one_change(answer, is_right, in_one_line=known))
 
 
 def _located(
@@ -142,6 +150,7 @@ def _located(
             partial(exercise.plainly, exercise.reference, seed=seed),
             case.inputs,
             last.inputs if diagnosis.kind == "wrong numbers" else None,
+            [case.inputs for n, case in enumerate(cases) if n not in wrong],
         )
     )
     if look is None:
@@ -243,6 +252,7 @@ def look_closer(
     reference: Callable[[Inputs], Any],
     first: Inputs,
     last: Inputs | None,
+    right: Sequence[Inputs] = (),
 ) -> Look:
     """Call an answer that gives wrong numbers again.
 
@@ -251,8 +261,9 @@ def look_closer(
         reference: the right one, likewise.
         first: the first inputs on which the two differ.
         last: the last of them, to be probed; None where the mistake is known already.
+        right: inputs on which the answer is right.
     """
-    found = probes(run, reference, last) if last is not None else None
+    found = probes(run, reference, last, right) if last is not None else None
     inputs = shrunk(first, lambda cut: _still_differs(run, reference, cut))
     return Look(found, inputs, reference(inputs), run(inputs))
 

@@ -29,6 +29,7 @@ class Condition:
         plain: whether it is about a shape, a mask or a missing input, which is believed before what is about values.
         axes: the axes of inputs that it is about.
         explains: whether a student is told so. A size below 4 or the lack of ties separates few cases by chance.
+        fewest: in how many cases an answer has to be right before a student is told so; one of them may be chance.
     """
 
     says: str
@@ -37,6 +38,7 @@ class Condition:
     plain: bool = True
     axes: tuple[tuple[str, int], ...] = ()
     explains: bool = True
+    fewest: int = 1
 
     def holds(self, inputs: Inputs) -> bool | None:
         """Whether these inputs have the property; None where it makes no sense for them."""
@@ -66,7 +68,7 @@ def separating(right: Sequence[Inputs], wrong: Sequence[Inputs]) -> str | None:
     for plain in (True, False):
         found: dict[tuple[Any, ...], str] = {}
         for condition in conditions(right[0]):
-            if condition.plain is not plain or not condition.explains:
+            if condition.plain is not plain or not condition.explains or len(right) < condition.fewest:
                 continue
             if all(condition.holds(x) for x in right) and all(condition.holds(x) is False for x in wrong):
                 values = tuple(_hashable(condition.quantity(x)) for x in (*right, *wrong))
@@ -84,7 +86,10 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
     yield Condition(f"only where `{name}` is None", lambda case: case[name] is None)
     yield Condition(f"only where `{name}` is given", lambda case: case[name] is not None)
     if isinstance(x, bool | int | str):
-        yield Condition(f"only where `{name}` is {x}", lambda case: case[name], lambda value: bool(value == x), False)
+        fewest = 1 if isinstance(x, bool | str) or x in (0, 1) else 2
+        yield Condition(
+            f"only where `{name}` is {x}", lambda case: case[name], lambda value: bool(value == x), False, fewest=fewest
+        )
     if isinstance(x, float) or (isinstance(x, Tensor) and x.dim() == 0 and x.is_floating_point()):
         yield Condition(f"only where `{name}` is 1", lambda case: float(case[name]), lambda value: value == 1, False)
         says = f"only where `{name}` is at least 1"
@@ -99,7 +104,11 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
     if x.dim() >= 2:
         shape = f"only where the last two sizes of `{name}` are equal"
         yield Condition(
-            shape, lambda case: tuple(sorted(case[name].shape[-2:])), _all_equal, axes=((name, -1), (name, -2))
+            shape,
+            lambda case: tuple(sorted(case[name].shape[-2:])),
+            _all_equal,
+            axes=((name, -1), (name, -2)),
+            fewest=2,
         )
         says = f"only where the last axis of `{name}` is shorter than 4"
         yield Condition(

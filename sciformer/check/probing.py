@@ -1,6 +1,6 @@
 """What an answer does not look at, and whether it mixes up the sequences of a batch: it is called with other inputs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,20 +11,23 @@ from sciformer.check.values import same
 Inputs = dict[str, Any]
 
 
-def probes(run: Callable[[Inputs], Any], reference: Callable[[Inputs], Any], inputs: Inputs) -> str | None:
+def probes(
+    run: Callable[[Inputs], Any], reference: Callable[[Inputs], Any], inputs: Inputs, elsewhere: Sequence[Inputs] = ()
+) -> str | None:
     """What an answer does not look at, and whether it mixes up sequences of a batch.
 
     Args:
         run: the student's answer as a function of a case's inputs; plain values.
         reference: the right one, likewise.
         inputs: of a case on which the answer is wrong.
+        elsewhere: of other cases; an input that counts in one of them does have an effect.
     """
     generator = torch.Generator().manual_seed(0)
     mine, right = run(inputs), reference(inputs)
     for name, x in inputs.items():
         others = [inputs | {name: other} for other in _others(x, generator)]
         seen = [other for other in others if _is_another(reference, other, right)]
-        if seen and all(same(run(other), mine) for other in others):
+        if seen and all(same(run(other), mine) for other in others) and not _counts(run, name, elsewhere, generator):
             return f"`{name}` has no effect on the result, and should have one."
     for name, x in inputs.items():
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() < 3 or len(x) < 2:
@@ -50,8 +53,17 @@ def _others(x: Any, generator: torch.Generator) -> list[Any]:
     return []
 
 
+def _counts(run: Callable[[Inputs], Any], name: str, cases: Sequence[Inputs], generator: torch.Generator) -> bool:
+    """Whether an input changes what an answer gives in some of these cases."""
+    return any(
+        _is_another(run, inputs | {name: other}, run(inputs))
+        for inputs in cases
+        for other in _others(inputs[name], generator)
+    )
+
+
 def _is_another(reference: Callable[[Inputs], Any], inputs: Inputs, right: Any) -> bool:
-    """Whether the right answer can be computed for these inputs, and is another one."""
+    """Whether an answer can be computed for these inputs, and is another one."""
     try:
         return not same(reference(inputs), right)
     except Exception:

@@ -33,12 +33,16 @@ class Change:
         return f"\n  With one change it would be right. In place of your line\n    {self.old}\n  write\n    {self.new}"
 
 
-def one_change(answer: Callable[..., Any], is_right: Callable[[Callable[..., Any]], bool]) -> Change | None:
+def one_change(
+    answer: Callable[..., Any], is_right: Callable[[Callable[..., Any]], bool], *, in_one_line: bool = False
+) -> Change | None:
     """The one line to change, or None where no single small change helps.
 
     Args:
         is_right: whether a changed program is right on every input.
+        in_one_line: None also where a change of another line would help as well, so that either may hold the mistake.
     """
+    found: Change | None = None
     try:
         before = ast.unparse(program_of(answer)).splitlines()
         programs = mutants.__wrapped__(answer)
@@ -51,6 +55,12 @@ def one_change(answer: Callable[..., Any], is_right: Callable[[Callable[..., Any
         if len(changed) != 1 or max(map(len, changed[0])) > _LONGEST_LINE:
             continue
         old, new = (line.strip() for line in changed[0])
+        if found and old == found.old:
+            continue
         if not new.startswith(_NO_REPAIR) and is_right(mutant.answer):
-            return Change(old, "" if new == "pass" else new)
-    return None
+            if found:
+                return None
+            found = Change(old, "" if new == "pass" else new)
+            if not in_one_line:
+                break
+    return found

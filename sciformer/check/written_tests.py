@@ -5,6 +5,7 @@ This is mutation testing turned round (DeMillo, Lipton & Sayward 1978): the vers
 
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Observation, Problem, WrongType
+from sciformer.check.observing import own_line
 from sciformer.check.values import kind_of, plain
 
 #: Of so many survivors the mistake is told in full; of the others, the name.
@@ -119,4 +121,15 @@ class WrittenTest(Exercise):
         return Problem("raises", f"{problem.says}\n{says}")
 
     def closer(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
-        return diagnosis  # what is wrong with a test is not in its numbers
+        """The diagnosis with the line by which a test rejects a right version; a test has no numbers to look at."""
+        if diagnosis.kind != "false alarm":
+            return diagnosis
+        rejected = next(n for n, case in enumerate(cases) if case.name in self.right and not seen.calls[n].output)
+        try:
+            answer(cases[rejected].inputs["version"])
+        except Exception as error:
+            line = own_line(error)
+            mark = "\n  right versions that it rejects"
+            told = diagnosis.message.replace(mark, f"\n  by your line: {line}{mark}", 1)
+            return replace(diagnosis, message=told, symptom=told) if line else diagnosis
+        return diagnosis

@@ -77,6 +77,12 @@ _SEED_SPREAD_FAULTS = (
         root=lambda variance: variance,
     ),
     Fault(
+        "variance of the mean",
+        "It is the variance over n, the square of the standard error. Take its root.",
+        root=lambda variance: variance,
+        over=lambda values, axis: values.shape[axis],
+    ),
+    Fault(
         "no mean in the deviations",
         "It takes the root mean square of the values themselves. Subtract their mean first.",
         square=lambda values, axis: values.square().sum(axis) / (values.shape[axis] - 1),

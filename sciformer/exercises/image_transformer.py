@@ -800,7 +800,8 @@ _ORDER_MATTERS_FAULTS = (
     ),
     Fault(
         "pixels shuffled",
-        "What it shuffles are no patches. Each is a square of P × P pixels with all channels, and has to stay whole.",
+        "The patches do not stay whole: where they are cut, or where they are put together again, pixels of several "
+        "patches mix. Each is a square of P × P pixels with all channels.",
         see=_CUT,
         shuffle=lambda images, p, move: images.flatten(2)[:, :, torch.randperm(images[0, 0].numel())].view_as(images),
     ),

@@ -82,7 +82,7 @@ _PLAIN_ATTENTION_FAULTS = (
     Fault(
         "softmax down the columns",
         "The columns of the weights sum to 1 instead of the rows. The softmax runs over the words that are looked at, "
-        "the last axis: dim=-1.",
+        "the last axis: dim=-1. By hand, the sum needs keepdim=True.",
         see=_BREAK,
         normalize=lambda scores, x: scores.softmax(dim=0),
     ),
