@@ -592,14 +592,14 @@ print("cut off:", round((1 - heated.softmax(dim=-1).topk(5).values.sum()).item()
 # ### When is a rung a gain?
 #
 # Train the same model with another [**seed**](../docs/glossary.md#s), which decides its first weights and the order of the chunks, and the loss
-# comes out different. A change that is smaller than this spread may be luck. So every rung has been recorded with five seeds, the same five on all
-# rungs, and of each change we take the five differences, seed by seed. The **standard error** of their mean is their standard deviation divided by
-# $\sqrt 5$. Around the mean we draw an interval of ± 2.78 standard errors; the output writes it as *between … and …*, while a ± in the output is
-# one standard error. If the five differences are normally distributed, such an interval misses the true change in only 5 % of all experiments;
+# comes out different. A change that is smaller than this spread may be luck. So every rung has been recorded with ten seeds, the same ten on all
+# rungs, and of each change we take the ten differences, seed by seed. The **standard error** of their mean is their standard deviation divided by
+# $\sqrt{10}$. Around the mean we draw an interval of ± 2.26 standard errors; the output writes it as *between … and …*, while a ± in the output is
+# one standard error. If the ten differences are normally distributed, such an interval misses the true change in only 5 % of all experiments;
 # notebook 16 derives the number. We call a rung a gain only if its whole interval lies below 0.
 #
 # You train with one seed. The *ok* under each rung says no more than that your run is of the recorded kind: its bound is wider than the smallest
-# change, so that what a rung gains is read off the five recorded seeds, not off your one.
+# change, so that what a rung gains is read off the ten recorded seeds, not off your one.
 
 # %%
 record = records.load_record("shakespeare-ladder", "quick")
@@ -608,10 +608,10 @@ spread = max(recorded["plain"]) - min(recorded["plain"])
 print(f"plain: {', '.join(f'{loss:.3f}' for loss in sorted(recorded['plain']))}; largest minus smallest {spread:.3f}")
 
 
-def change_of(rung):  # against the rung below: the mean of five differences, and how far its interval reaches
+def change_of(rung):  # against the rung below: the mean of ten differences, and how far its interval reaches
     below = list(recorded)[list(recorded).index(rung) - 1]
     mean, error = metrics.mean_and_error([b - a for a, b in zip(recorded[below], recorded[rung], strict=True)])
-    return mean, 2.78 * error
+    return mean, 2.26 * error
 
 
 def settle(rung):  # what the record says of it, and whether the live run belongs to it
@@ -620,7 +620,7 @@ def settle(rung):  # what the record says of it, and whether the live run belong
     print(f"trained with {made['optimizer']}, learning rate {made['lr']:g}")
     if rung != "plain":
         change, reach = change_of(rung)
-        verdict = "a gain" if change < -reach else "a loss" if change > reach else "no difference that five seeds can see"
+        verdict = "a gain" if change < -reach else "a loss" if change > reach else "no difference that ten seeds can see"
         print(f"change: {change:+.3f}, between {change - reach:+.3f} and {change + reach:+.3f}: {verdict}")
     far = max(0.05, 6 * torch.tensor(recorded[rung]).std().item())
     course.verdict(f"your {rung} minus the recorded mean", live[rung] - mean, above=-round(far, 2), below=round(far, 2))
@@ -813,7 +813,7 @@ print("with the norm:   ", largest_scores(model, unit))
 # Between the two maps of the feed-forward network stands a GELU, notebook 05's smooth form of $\max(x, 0)$. So et al. (2021) let a computer search
 # for better transformers. Of the changes that it found, two made most of the difference. This is the simpler one: take the [**squared
 # ReLU**](../docs/glossary.md#s), $\max(x, 0)^2$. A unit that is twice as active then counts four times as much. Would you have bet on it? A gain, a
-# loss, or nothing that five seeds can see?
+# loss, or nothing that ten seeds can see?
 
 # %% tags=["nbval-ignore-output"]
 class SquaredReLU(nn.Module):
@@ -1018,7 +1018,7 @@ settle("token shift")
 # %% [markdown]
 # ### The whole ladder
 #
-# Each dot is one of the five recorded seeds, each star your own run. The bars are the means; their standard errors are hardly larger than the line.
+# Each dot is one of the ten recorded seeds, each star your own run. The bars are the means; their standard errors are hardly larger than the line.
 # The dashed lines are the tables that count.
 
 # %%
@@ -1036,7 +1036,7 @@ course.verdict("your last rung minus your first, in spreads", (live["token shift
 
 # %%
 changes = {"": {rung: change_of(rung) for rung in list(recorded)[1:]}}
-plotting.with_errors(changes, title="five seeds, ± 2.78 standard errors", xlabel="change of the validation loss")
+plotting.with_errors(changes, title="ten seeds, ± 2.26 standard errors", xlabel="change of the validation loss")
 plotting.show("Five changes with their intervals: rotary lies farthest left of 0, then Muon; QK-norm alone lies right of it.")
 
 # %% [markdown]
@@ -1445,7 +1445,7 @@ course.verdict("loss at the first position minus that of counted pairs", first -
 #   between how many characters it is torn, and counting gives the numbers to beat.
 # - Writing is a loop: logits of the last position, temperature, draw, append. As long as the text fits into the window, keys and values of old
 #   tokens do not change, so a cache keeps them; in Llama 3.1 8B that takes 128 KiB a token.
-# - Of five ingredients, each measured with five seeds on top of those before it, rotary positions and Muon (with its own learning rate) gained most at this size and in
+# - Of five ingredients, each measured with ten seeds on top of those before it, rotary positions and Muon (with its own learning rate) gained most at this size and in
 #   this order, and QK-norm lost a little. A gain is a change whose interval lies below 0.
 # - In the longer run, about half of the gap between training and validation was there before anything had been read twice. Later the training loss
 #   fell in steps at the beginnings of passes, which looks like memory; how much of the other half this explains is open.
@@ -1453,15 +1453,15 @@ course.verdict("loss at the first position minus that of counted pairs", first -
 # %% [markdown]
 # ## Check yourself
 #
-# 1. You add a sixth rung. Your own run improves by 0.02. Over five seeds, the same with and without the rung, the interval of the change reaches
+# 1. You add a sixth rung. Your own run improves by 0.02. Over ten seeds, the same with and without the rung, the interval of the change reaches
 #    from −0.05 to +0.01. Is it a gain? And would an interval from −0.03 to −0.01 tell you what the same ingredient gains as the *first* rung?
 # 2. Two models have validation losses 1.60, measured on chunks of 64 characters, and 1.55, on chunks of 256. Which is better?
 # 3. Why may a model that is not causal not use this cache? And when may a causal one no longer use it?
 #
 # <details><summary>Answers</summary>
 #
-# 1. Not by our rule: the interval contains 0, so that five seeds cannot tell the change from luck. Your one run tells even less: its 0.02 is about
-#    as large as the spread between seeds on the plain rung. The second interval is a gain, but only on top of the five rungs before it. What it
+# 1. Not by our rule: the interval contains 0, so that ten seeds cannot tell the change from luck. Your one run tells even less: its 0.02 is about
+#    half of the spread between the ten seeds on the plain rung. The second interval is a gain, but only on top of the five rungs before it. What it
 #    gains elsewhere has to be measured there.
 # 2. Nobody knows. At 256 fewer characters stand near the beginning of a chunk, where there is little to go by, and that alone lowers the loss. Cut
 #    the text alike for both.

@@ -625,7 +625,7 @@ for name, (written, iso) in tests.items():
 # A new day in a known form is new in its digits only, and each of them was seen at its position. A new form can put
 # parts side by side that never stood so. Which of the two a test holds out decides what it finds.
 #
-# The live run and the record differ here. On new forms the record is right in 99.6 % of the cases, over three
+# The live run and the record differ here. On new forms the record is right in 99.7 % of the cases, over five
 # [seeds](../docs/glossary.md#s); the one live run of the same setting can be some points below, since rounding on
 # another machine is enough to make it another run. Where it is, look at the shapes of its mistakes: if nearly all have
 # one shape, then what differs between the runs is a single form.
