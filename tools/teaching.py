@@ -112,12 +112,16 @@ def path_table(name: str) -> str:
 
 def notebooks_table(rows: str) -> str:
     """The README's table of notebooks, with the hours of study and the time of a run from each notebook's head."""
+    runs = {number: head(ROOT / "notebooks" / name).runs for number, name in FILES.items()}
 
     def timed(row: re.Match[str]) -> str:
-        study, runs = hours(minutes(READ[row[2]])), head(ROOT / "notebooks" / FILES[row[2]]).runs
-        return f"{row[1]} {study} | {runs} |"
+        return f"{row[1]} {hours(minutes(READ[row[2]]))} | {runs[row[2]]} |"
 
-    return re.sub(r"^(\| (\d\d) \|.+\|)[^|]+\|[^|]+\|$", timed, rows, flags=re.M)
+    whole = hours(sum(map(minutes, READ.values())))
+    seconds = sum(int(n) * (60 if unit == "minutes" else 1) for n, unit in map(str.split, runs.values()))
+    rows = re.sub(r"^(\| (\d\d) \|.+\|)[^|]+\|[^|]+\|$", timed, rows, flags=re.M)
+    together = f"| | **together** | | | **{whole}** | **{seconds / 60:.0f} minutes** |"
+    return re.sub(r"^\| \| \*\*together.+$", together, rows, flags=re.M)
 
 
 def syllabus_table(name: str) -> str:
