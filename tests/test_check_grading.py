@@ -374,8 +374,8 @@ def test_the_table_has_a_line_for_each_and_a_sum(graded):
 
 # The commands.
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
-(HOMEWORK,) = (block for block in re.findall(r"```python\n(.*?)```", README, flags=re.S) if "Fault(" in block)
+PAGE = (Path(__file__).parents[1] / "docs" / "homework.md").read_text(encoding="utf-8")
+(HOMEWORK,) = (block for block in re.findall(r"```python\n(.*?)```", PAGE, flags=re.S) if "Fault(" in block)
 
 
 def test_exercises_of_one_s_own_from_the_command_line(tmp_path, capsys):

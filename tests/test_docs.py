@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 NAMES = (
     *("CONTRIBUTING.md", "docs/architecture.md", "docs/glossary.md", "CHANGELOG.md"),
     *("docs/paths.md", "docs/instructors.md", "docs/exam.md"),
+    *("docs/command_line.md", "docs/homework.md", "docs/measured.md", "docs/mechanisms.md"),
 )
 PAGES = {path: (ROOT / path).read_text() for path in NAMES}
 #: Where a page stands for whatever the reader puts there.
@@ -72,7 +73,7 @@ def test_every_make_target_and_command_exists():
     makefile = (ROOT / "Makefile").read_text()
     for target in set(re.findall(r"(?:`|^)make (\w+)", PAGES["CONTRIBUTING.md"], flags=re.M)):
         assert re.search(rf"^{target}:", makefile, flags=re.M), target
-    for command in set(re.findall(r"-m sciformer (\w+)", PAGES["CONTRIBUTING.md"] + PAGES["docs/architecture.md"])):
+    for command in set(re.findall(r"-m sciformer ([a-z]+)", "".join(PAGES.values()))):
         subprocess.run([sys.executable, "-m", "sciformer", command, "--help"], check=True, capture_output=True)
 
 

@@ -110,7 +110,7 @@ def test_everything_is_as_before_afterwards():
 
 
 class NegativeDistance(nn.Module):
-    """The README's."""
+    """The one of docs/homework.md."""
 
     def __init__(self, num_heads, head_dim):
         super().__init__()

@@ -71,7 +71,7 @@ def test_it_records_every_full_profile_once_and_says_what_is_predicted(played):
     lines = (played / "asked").read_text().splitlines()
     assert f"record {FULL[0]} --profile full --out results --device cuda" in lines
     assert lines[-2] == "search --profile full --out results --device cuda"
-    assert lines[-1] == "claims --write README.md results/README.md"
+    assert lines[-1] == "claims --write docs/measured.md results/README.md"
     assert sorted(asked(played)[:-2]) == sorted(FULL)
     for name in FULL:
         assert f"  {name}: not recorded yet; predicted: 7 min on T4" in result.stdout
@@ -111,20 +111,24 @@ def test_what_fails_keeps_nothing_else_from_its_record_and_leaves_the_tables_for
 
 
 def test_its_rehearsal_records_into_its_own_folder(tmp_path):
-    """The real thing, for the one experiment that is not there yet; README and tables are written beside it."""
+    """The real thing, for the one experiment that is not there yet; the pages with tables are written beside it."""
     folder = tmp_path / "rehearsal"
     folder.mkdir()
     missing = "mnist-image-transformer"
     for path in (ROOT / "results").glob("*.quick.json"):
         if path.name != f"{missing}.quick.json":
             shutil.copy(path, folder)
-    before = {path: path.read_bytes() for path in [ROOT / "README.md", *(ROOT / "results").glob("*")] if path.is_file()}
+    before = {
+        path: path.read_bytes()
+        for path in [ROOT / "docs" / "measured.md", *(ROOT / "results").glob("*")]
+        if path.is_file()
+    }
     result = gpu_day(sys.executable, "--rehearse", folder)
     assert result.returncode == 0, result.stderr
     record = load_record(missing, "quick", folder)
     assert (record["seeds"], record["config"]["train"]["steps"]) == ([0], 1)
     assert result.stdout.count("is recorded in") == len(FULL)  # the others, and the search
     assert result.stdout.count(" predicted: ") >= len(FULL)
-    for table in ("README.md", "results/README.md"):
+    for table in ("docs/measured.md", "results/README.md"):
         assert f"written: {folder / table}" in result.stdout
     assert all(path.read_bytes() == content for path, content in before.items())

@@ -31,11 +31,11 @@ from sciformer.lab.records import describe_record, load_record
 from sciformer.lab.settings import SequenceSetting
 from sciformer.scores import SCORES
 
-README = Path(__file__).parents[1] / "README.md"
-RESULTS = README.parent / "results" / "README.md"
+ROOT = Path(__file__).parents[1]
+MEASURED, RESULTS = ROOT / "docs" / "measured.md", ROOT / "results" / "README.md"
 NAME = "additive-2x2"
 ON = {
-    README: ("claims in short", "bake-off", "predictions"),
+    MEASURED: ("claims in short", "bake-off", "predictions"),
     RESULTS: ("claims", "margins", "references", "records"),
 }
 
@@ -78,7 +78,7 @@ def test_every_claim_is_whole():
         conditions = [finding.condition for finding in findings]
         assert len(set(conditions)) == len(conditions)
         assert len(findings) == 1 or all(conditions)
-        assert list((README.parent / "notebooks").glob(f"{claim.notebook:02}_*.ipynb"))
+        assert list((ROOT / "notebooks").glob(f"{claim.notebook:02}_*.ipynb"))
         for finding, decision in zip(findings, decisions(findings), strict=True):
             for name in re.findall(r"`([\w-]+)`", finding.setting):
                 recorded = any(load_record(name, profile) for profile in EXPERIMENTS[name].settings)
@@ -91,7 +91,7 @@ def test_every_work_that_is_cited_exists_and_every_entry_is_cited():
     for reference in references().values():
         assert re.fullmatch(r"https://\S+", reference.url)
         assert re.fullmatch(r"\d{4}|n\.d\.", reference.year)
-        for page in (README, RESULTS):
+        for page in (MEASURED, RESULTS):
             assert f"[{reference.key}]({reference.url})" in page.read_text()
     with pytest.raises(ValueError, match="no reference 'nobody2020'; there are sarker2024"):
         claims.cited("nobody2020")

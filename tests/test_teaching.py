@@ -22,11 +22,11 @@ from sciformer import masked_softmax  # noqa: E402
 from sciformer.check import EXERCISES  # noqa: E402
 from sciformer.cli import main  # noqa: E402
 
-PATHS, INSTRUCTORS = ((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("paths", "instructors"))
+README, PATHS, INSTRUCTORS = (page.read_text(encoding="utf-8") for page in teaching.PAGES)
 ASSIGNMENTS = {n: (ROOT / "docs" / "assignments" / f"{n}.md").read_text(encoding="utf-8") for n in (1, 2, 3)}
 
 
-@pytest.mark.parametrize("page", [PATHS, INSTRUCTORS], ids=["paths", "instructors"])
+@pytest.mark.parametrize("page", [README, PATHS, INSTRUCTORS], ids=["readme", "paths", "instructors"])
 def test_tables_and_programs_are_those_of_today(page):
     """`tools/teaching.py` writes them anew."""
     assert teaching.written(page) == page
@@ -38,6 +38,13 @@ def test_tables_and_programs_are_those_of_today(page):
 def test_stale_hours_are_noticed(monkeypatch):
     monkeypatch.setattr(teaching, "minutes", lambda notebook: 2 * minutes(notebook))
     assert teaching.written(PATHS) != PATHS
+    assert teaching.written(README) != README
+
+
+def test_a_stale_running_time_is_noticed(monkeypatch):
+    head = site_notebooks.Head("nothing", "7 s", "one hour")
+    monkeypatch.setattr(teaching, "head", lambda path: head)
+    assert teaching.written(README).count(" | 7 s |") == len(NOTEBOOKS)
 
 
 def test_every_path_is_on_the_page_and_the_longest_has_every_notebook():

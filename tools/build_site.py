@@ -180,8 +180,8 @@ def course_map() -> str:
 
 
 def readme() -> str:
-    """The README."""
-    return (ROOT / "README.md").read_text(encoding="utf-8")
+    """The README, its links relative again: they have a whole address, for a package index shows the page as well."""
+    return re.sub(rf"{REPOSITORY}/(?:blob|raw)/main/", "", (ROOT / "README.md").read_text(encoding="utf-8"))
 
 
 def inline(text: str) -> str:

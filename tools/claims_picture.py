@@ -1,4 +1,4 @@
-"""Draw the README's forest plot of the claims from the records: python tools/claims_picture.py"""
+"""Draw the forest plot of the claims for docs/measured.md from the records: python tools/claims_picture.py"""
 
 from pathlib import Path
 

@@ -19,7 +19,7 @@ experiments=(
 )
 profile=full folder=results
 record=(--device cuda) search=(--device cuda)
-tables=(README.md results/README.md)
+tables=(docs/measured.md results/README.md)
 if [ "${1:-}" = --rehearse ]; then
     mkdir -p "${2:?a folder to write to}"
     profile=quick folder=$2

@@ -1,4 +1,4 @@
-"""Pictures of what was measured, for the site and the README: the bake-off, and the claims as a forest plot."""
+"""Pictures of what was measured, for the site and docs/measured.md: the bake-off, and the claims as a forest plot."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

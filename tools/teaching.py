@@ -1,6 +1,6 @@
-"""Write what the pages for learners and instructors take from elsewhere: hours, syllabus, mistakes, the example.
+"""Write what pages for learners and instructors take from elsewhere: hours, minutes, syllabus, mistakes, the example.
 
-    python tools/teaching.py             write it into docs/paths.md and docs/instructors.md
+    python tools/teaching.py             write it into README.md, docs/paths.md and docs/instructors.md
     python tools/teaching.py check       fail if a page is out of date; writes nothing
     python tools/teaching.py recognize   ask the checkers which mistakes they see in the wrong answers of tests/answers:
                                          minutes, and only needed when answers or mistakes change
@@ -18,11 +18,14 @@ from pathlib import Path
 import nbformat
 from answers import ANSWERS, diagnoses
 from heads import NOTEBOOKS, minutes
+from site_notebooks import head
 from slides import objectives, plain
 
 from sciformer.check import EXERCISES
 
 ROOT = Path(__file__).resolve().parents[1]
+#: The pages that are written.
+PAGES = [ROOT / name for name in ("README.md", "docs/paths.md", "docs/instructors.md")]
 RECOGNIZED = ANSWERS.with_name("recognized.json")
 READ = {path.stem[:2]: nbformat.read(path, as_version=4) for path in NOTEBOOKS}
 FILES = {path.stem[:2]: path.name for path in NOTEBOOKS}
@@ -107,6 +110,20 @@ def path_table(name: str) -> str:
     return table("| session | notebooks | exercises | main line | with exercises and optional parts |", rows)
 
 
+def notebooks_table(rows: str) -> str:
+    """The README's table of notebooks, with the hours of study and the time of a run from each notebook's head."""
+    runs = {number: head(ROOT / "notebooks" / name).runs for number, name in FILES.items()}
+
+    def timed(row: re.Match[str]) -> str:
+        return f"{row[1]} {hours(minutes(READ[row[2]]))} | {runs[row[2]]} |"
+
+    whole = hours(sum(map(minutes, READ.values())))
+    seconds = sum(int(n) * (60 if unit == "minutes" else 1) for n, unit in map(str.split, runs.values()))
+    rows = re.sub(r"^(\| (\d\d) \|.+\|)[^|]+\|[^|]+\|$", timed, rows, flags=re.M)
+    together = f"| | **together** | | | **{whole}** | **{seconds / 60:.0f} minutes** |"
+    return re.sub(r"^\| \| \*\*together.+$", together, rows, flags=re.M)
+
+
 def syllabus_table(name: str) -> str:
     """The weeks of a syllabus with the learning objectives of their notebooks."""
     rows = []
@@ -178,6 +195,8 @@ def written(page: str) -> str:
     """A page with its tables and programs made anew, each between ``<!-- NAME -->`` and ``<!-- end of NAME -->``."""
     tables = {f"path: {name}": path_table for name in PATHS} | {f"syllabus: {name}": syllabus_table for name in PATHS}
     parts = {name: make(name.partition(": ")[2]) for name, make in tables.items() if f"<!-- {name} -->" in page}
+    for rows in re.findall("<!-- notebooks -->\n\n(.*?)\n\n<!-- end of notebooks -->", page, flags=re.S):
+        parts["notebooks"] = notebooks_table(rows)
     if "<!-- mistakes -->" in page:
         parts["mistakes"] = f"{totals()}\n\n{mistakes_table()}"
     for name in re.findall(r"^<!-- (examples/\S+) -->$", page, flags=re.M):
@@ -193,13 +212,13 @@ def main() -> int:
     if sys.argv[1:] == ["recognize"]:
         recognize()
     stale = []
-    for path in (ROOT / "docs" / "paths.md", ROOT / "docs" / "instructors.md"):
+    for path in PAGES:
         page = path.read_text(encoding="utf-8")
         if written(page) != page:
             stale.append(path.name)
             if sys.argv[1:] != ["check"]:
                 path.write_text(written(page), encoding="utf-8")
-    print("\n".join(f"{name}: out of date" for name in stale) or "both pages are up to date")
+    print("\n".join(f"{name}: out of date" for name in stale) or "all pages are up to date")
     return int(sys.argv[1:] == ["check"] and bool(stale))
 
 

@@ -168,7 +168,7 @@ def _add_search(commands: Any) -> argparse.ArgumentParser:
 def _add_claims(commands: Any) -> None:
     claims = commands.add_parser("claims", help="the claims, what was measured, and the verdicts, as Markdown")
     claims.add_argument(
-        "--write", type=Path, nargs="+", metavar="README.md", help="renew the tables of these files instead"
+        "--write", type=Path, nargs="+", metavar="PAGE.md", help="renew the tables of these files instead"
     )
     claims.set_defaults(command=run_claims)
 

@@ -1,4 +1,4 @@
-"""The tables of the READMEs, made from findings and records."""
+"""The tables of the pages of records, made from findings and records."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -71,7 +71,7 @@ def short_claims_table() -> str:
     everything = [list(claim.findings()) for claim in CLAIMS]
     for number, (claim, found) in enumerate(zip(CLAIMS, everything, strict=True), start=1):
         path = notebook_path(claim.notebook)
-        link = f"[{claim.notebook:02}]({path})" if path else f"{claim.notebook:02}"
+        link = f"[{claim.notebook:02}](../{path})" if path else f"{claim.notebook:02}"
         lines.append(row([f"{number}", claim.claimed, cited(claim.source), short_verdict(found), link]))
     return "\n".join([*lines, "", many_comparisons(everything)])
 
@@ -254,7 +254,7 @@ def ladder_table() -> str:
     return "\n".join(lines)
 
 
-#: The tables of the READMEs by the name between whose marks each stands.
+#: The tables of these pages by the name between whose marks each stands.
 TABLES: dict[str, Callable[[], str]] = {
     "claims": claims_table,
     "claims in short": short_claims_table,

@@ -1,4 +1,4 @@
-"""Take the README's picture from notebook 06, where it was drawn: python tools/readme_picture.py"""
+"""Take the picture of docs/mechanisms.md from notebook 06, where it was drawn: python tools/attention_picture.py"""
 
 import base64
 from pathlib import Path

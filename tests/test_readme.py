@@ -1,0 +1,56 @@
+"""The README at first sight: the length of its beginning, its picture, and findings with their verdicts."""
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from sciformer.lab.claims import CLAIMS, short_verdict
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+FINDINGS = re.findall(r"^\| (\d+) \| (.+?) \| (\*\*.+?) \| \[(\d\d)\]", README, flags=re.M)
+RESULTS = (ROOT / "results" / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_text_before_the_first_command_s_result_fits_on_two_screens():
+    """Beside the picture, at 100 characters a line."""
+    before = README.partition("make lab ")[0]
+    shown = re.sub(r"!\[.*?\]\(.*?\)", "", before)
+    shown = re.sub(r"\[([^\]]+)\]\([^)]*\)", r"\1", shown)
+    paragraphs = re.split(r"\n(?=[\n#>|`-]|[a-z]+ = )", shown)
+    assert sum(max(1, len(textwrap.wrap(paragraph, 100))) for paragraph in paragraphs) <= 60
+
+
+def test_five_findings_have_the_verdicts_of_their_claims():
+    assert len(FINDINGS) == 5
+    for number, _, verdict, notebook in FINDINGS:
+        claim = CLAIMS[int(number) - 1]
+        assert verdict == short_verdict(list(claim.findings())), claim.claimed
+        assert int(notebook) == claim.notebook
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=[finding[0] for finding in FINDINGS])
+def test_the_figures_of_a_finding_are_those_of_the_records(finding):
+    number, text, *_ = finding
+    (row,) = re.findall(rf"^\| {number} \| .+", RESULTS.partition("<!-- claims -->")[2], flags=re.M)
+    for figure in re.findall(r"\d+\.\d+(?: ± \d+\.\d+)? %", text):
+        assert figure.removesuffix(" %") in row, figure
+
+
+def test_the_moving_picture_moves_and_is_small():
+    path = ROOT / "docs" / "draw.gif"
+    assert path.stat().st_size <= 1.5e6
+    with Image.open(path) as picture:
+        assert picture.n_frames > 20
+        assert picture.info["loop"] == 0
+    (alternative,) = re.findall(r"!\[(.*?)\]\(\S+docs/draw\.gif\)", README)
+    assert len(alternative) > 50
+
+
+def test_the_counts_are_those_of_today():
+    notebooks = list((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    assert f"{len(notebooks)} notebooks" in README
+    assert f"{len(CLAIMS)} claims" in README
