@@ -5,7 +5,7 @@
 #
 # the map of the course is below · [01 Weighted sums](01_weighted_sums.ipynb) →
 #
-# Needs: some Python, and what a matrix product is · runs in about 20 s on two CPU cores · about one hour of study
+# Needs: some Python, and what a matrix product is · runs in about 20 s on two CPU cores · about 1½ hours of study
 
 # %% [markdown]
 # ## What is inside ChatGPT, and can I build it?
@@ -15,23 +15,26 @@
 # writes, *pre-trained* because it has read a lot before you met it, and *transformer* is the name of the machine inside.
 #
 # That machine is younger than you may think. In 2014 [Bahdanau, Cho and Bengio](https://arxiv.org/abs/1409.0473) let a
-# translator look back at the whole sentence and choose where to look; they called the choice *attention*. In 2017
-# [Vaswani and seven colleagues](https://arxiv.org/abs/1706.03762) built a translator that relied on attention almost alone, and named it
+# translation program look back at the whole sentence and choose where to look; they called the choice *attention*. In 2017
+# [Vaswani and seven colleagues](https://arxiv.org/abs/1706.03762) built one that relied on attention almost alone, and named it
 # the [**transformer**](../docs/glossary.md#t). The large models since then repeat the same few parts, with more of them and
 # more text to learn from.
 #
-# And yes, you can build it. A model of the size of ChatGPT is trained in a data centre, but its parts are small, and each of them
-# fits into a few lines that you will write yourself, run on your own computer, and understand.
+# And yes, you can build the machine inside. A model of the size of ChatGPT is trained in a data centre, but its parts are
+# small, and each of them fits into a few lines that you will write yourself, run on your own computer, and understand. Apart
+# from its size, ChatGPT has something that this course leaves out: further training on example answers and on people's
+# judgements of its own answers ([Ouyang et al. 2022](https://arxiv.org/abs/2203.02155)), which turns a model that continues
+# texts into one that follows instructions.
 #
 # After this notebook you can
 #
-# - let two trained transformers read and write, and say what kind of numbers they are made of;
-# - write down the three lines that all attention shares;
+# - let two trained transformers read and write, and say where one of them keeps nearly all its parameters;
+# - explain the three lines that all attention shares, and write two of them;
 # - train a first small transformer, in a loop that you can read;
 # - use the course: its data, its exercises, and the map of what builds on what.
 
 # %% [markdown]
-# The first code cell is the same in every notebook. Where the package is installed, it does nothing.
+# The first code cell is the same in every notebook. It installs the package where it is missing, as on Colab.
 
 # %%
 # Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.
@@ -60,8 +63,8 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% [markdown]
 # ## The first minute: one model reads, another writes
 #
-# Two small transformers come with the package, already trained. The first has learned from 10,000 handwritten digits. Here
-# are ten others, which it has never seen.
+# Two small transformers come with the package, already trained. The first, the *reader*, has learned from 10,000 handwritten
+# digits. Here are ten others, which it has never seen.
 
 # %%
 reader = trained.load("reader")
@@ -81,9 +84,11 @@ plotting.show("Ten handwritten digits, each with what the model takes it for; th
 print(f"{(read == test_labels).float().mean():.1%} of {len(test_labels):,} digits read as they are labelled")
 
 # %% [markdown]
-# The second model was shown one long text, Shakespeare's plays, and had to guess every next character. To let it write, we
-# give it the beginning of a text, take the character that it considers most likely, append it, and ask again. In the code,
-# `temperature=0` means exactly that: always the most likely character, and no chance.
+# The second model, the *writer*, was shown one long text, Shakespeare's plays, and had to guess every next character. To let it
+# write, we give it the beginning of a text, take the character that it considers most likely, append it, and ask again. Each
+# time it sees the whole text so far, as long as that has at most 256 characters; of a longer text it sees only the end. In the
+# code, `vocabulary` turns characters into numbers and numbers into characters, and `temperature=0` means: always the most
+# likely character, and no chance.
 #
 # **Predict.** If it always writes the likeliest next character, will the result look like Shakespeare? Make up your mind
 # before you read on.
@@ -97,7 +102,7 @@ print(vocabulary.decode(likeliest[0]))
 
 # %% [markdown]
 # The first line is nearly good English. Did the model copy it? Let us search the text that it learned from, and the part that
-# was held back:
+# was held back from training for checks like this one, `val`, short for *validation*:
 
 # %%
 line = "I will not so much a soldier of the sea"
@@ -105,12 +110,12 @@ held_back, _ = shakespeare("val")
 print(line in vocabulary.decode(text), line in vocabulary.decode(held_back))
 
 # %% [markdown]
-# No: the line as a whole stands in neither, though shorter pieces of it may. And what happens after it? From the third line
-# on, the model repeats itself.
+# No: the line as a whole stands in neither, though shorter pieces of it may. And the lines after it? Look at them again: what
+# do you notice, and what could be the cause?
 #
-# One usually draws the next character at random instead, the likely ones more often. The **temperature** sets how much chance
-# there is: near 0 the most likely character nearly always wins, and at higher values the others get their turn more often.
-# Run the next cell several times, and compare the texts:
+# Instead of taking the most likely character, one usually draws the next one at random, the likely ones more often. The
+# **temperature** sets how much chance there is: near 0 the most likely character nearly always wins, and at higher values the
+# others get their turn more often. Run the next cell several times, and compare the texts:
 
 # %% tags=["nbval-ignore-output"]
 drawn = writer.generate(beginning, 300, temperature=0.8)
@@ -123,8 +128,8 @@ print(vocabulary.decode(drawn[0]))
 # %% [markdown]
 # ## What is inside?
 #
-# A trained model consists of numbers, called **parameters**, and of a rule how to compute with them. Here is how many
-# numbers each part of the writer has:
+# A trained model consists of numbers, called **parameters**, and of a rule for computing with them. Here is how many parameters
+# each part of the writer has:
 
 # %%
 for name, part in writer.named_children():
@@ -132,16 +137,19 @@ for name, part in writer.named_children():
 print(f"{len(writer.blocks)} blocks with {writer.blocks[0].attention.num_heads} heads each")
 
 # %% [markdown]
-# The *embedding* makes a vector of each character, *positions* tells the model in which order they stand, and *read_out* gives
-# a number to every possible next character. Parts with 0 parameters, such as *norm*, compute without having learned anything;
-# *dropout* is at work in training only. Later notebooks build all of them.
+# The *embedding* makes a vector of each character, and *read_out* gives a number to every possible next character. Nearly all
+# parameters are in the *blocks* between them. The blocks are built alike, and each has parameters of its own. A block contains
+# attention, which lets a character take something over from other characters, several times side by side; each of these is
+# called a [**head**](../docs/glossary.md#h). GPT-3, a predecessor of the models behind ChatGPT, is a stack of blocks as
+# well: 96 blocks with 96 heads each, and 175 billion parameters ([Brown et al. 2020](https://arxiv.org/abs/2005.14165),
+# table 2.1).
 #
-# Nearly all parameters are in the *blocks*. Each block has the same parts as the next, with numbers of its own. It contains
-# attention, several times side by side, and each of these is called a [**head**](../docs/glossary.md#h). GPT-3, the family
-# from which ChatGPT came, is a stack of blocks as well: 96 blocks with 96 heads each, and 175 billion parameters
-# ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), table 2.1).
+# Parts with 0 parameters have learned nothing. *norm* brings every vector to the same length. *positions* and *dropout* do
+# nothing in this model: others add the position of each character there, while the writer uses the order of the characters
+# inside its blocks, and *dropout*, which sets random numbers to 0 during training, was switched off. Later notebooks build all
+# of these parts.
 #
-# How long did it take? Every trained model names the run that made it:
+# How long did the training take? The package keeps a record of each training. A *step* is one small change of all parameters:
 
 # %%
 for name in ("reader", "writer"):
@@ -149,12 +157,12 @@ for name in ("reader", "writer"):
     print(f"{name}: {run['config']['train']['steps']:,} steps in {run['seconds'] / 60:.0f} minutes on {run['device']}")
 
 # %% [markdown]
-# Inside each block sits [**attention**](../docs/glossary.md#a): every character looks back at all characters before it, and
-# takes more from some of them than from others. How much it takes is a number, called a weight, and numbers can be drawn.
+# Now look at [**attention**](../docs/glossary.md#a) itself: every character looks at itself and at all characters before it,
+# and takes more from some of them than from others. How much it takes is a number, called a weight, and numbers can be drawn.
 # Below is one of the 25 heads, reading the first 24 characters of the text above. Read the picture row by row: the row belongs
 # to the character that looks, the columns to the characters that it may look at, and the weights of a row sum to 1.
 #
-# **Predict.** At which character will most rows look most?
+# **Predict.** At which character will most rows look most? Decide before you read the next cell.
 
 # %%
 shown = likeliest[:, :24]
@@ -169,18 +177,27 @@ after = weights[7:].argmax(dim=-1)  # for each character after "ROMEO:⏎", the 
 print(f"{(after == 6).sum()} of {len(after)} characters after the line break give it their largest weight")
 
 # %% [markdown]
-# Nobody told this head to look at the line break behind the speaker's name. In the last rows that weight is smaller, but it is
-# still the largest. You have seen one head of 25; the others may look elsewhere. The upper triangle is empty by a rule of the game:
-# a character may not look at what comes after it, or guessing would be too easy.
+# The printed line counts the 17 rows below the row of the line break, from *I* to the last *c*. Which of them is the exception?
+# In the last rows the weight of the line break is smaller, but it is still the largest.
+#
+# Nobody told this head to look at the line break behind the speaker's name. But this is one head of 25, reading one text:
+# whether it looks for the end of a name, for any line break or for something else, one picture cannot tell, and other heads may
+# look elsewhere.
+#
+# The triangle above the diagonal is dark throughout. What could be the reason? The section on the mask has the answer.
 
 # %% [markdown]
 # ## The map of the course
 #
-# You will build this machine in the order of the arrows. An arrow leads from a notebook to one that needs it.
+# You will build this machine in the order of the arrows. An arrow leads from a notebook to one that needs it. The boxes carry
+# the names of the notebooks; you need not know these terms yet, since each notebook explains its own.
 
 # %%
 course_map(here=0)
 plotting.show("A map of 18 boxes, one for each notebook, joined by arrows, in five colours for the five parts.")
+
+# %% [markdown]
+# If you have no other plan, go in the order of the numbers: every notebook then comes after those that it needs.
 
 # %% [markdown]
 # ## The data
@@ -193,11 +210,14 @@ print("pictures", tuple(images.shape), " how many of each digit:", labels.bincou
 print(f"among those to be tested on, {(test_labels == 1).float().mean():.1%} are a 1")
 
 # %% [markdown]
-# Keep the last number in mind. A model that answers 1, the commonest digit, without looking at the picture reaches exactly that
-# accuracy. Only a model that reaches more has learned something from the pictures.
+# Keep the last number in mind. A model that always answers 1, the commonest digit, without looking at the picture reaches
+# exactly that accuracy. The accuracy of a model has to be higher before it can show that the model has learned something from
+# the pictures.
 #
-# The text is a list of [**tokens**](../docs/glossary.md#t), the pieces that a model reads. Here a token is one character, and what
-# the model gets is its number in the [**vocabulary**](../docs/glossary.md#v), the list of all characters that occur.
+# The text is a list of [**tokens**](../docs/glossary.md#t), the pieces that a model reads. Here a token is one character, and
+# what the model gets is its number in the [**vocabulary**](../docs/glossary.md#v), the list of all characters that occur.
+# Further down, the tokens are words and then squares cut from a picture. Attention treats all tokens alike, because it only
+# sees their vectors.
 
 # %%
 print(f"{len(text):,} tokens, {len(vocabulary)} different ones; 'First' is {vocabulary.encode('First').tolist()}")
@@ -209,19 +229,21 @@ print(vocabulary.decode(text[:97]))
 #
 # > *The animal didn't cross the street because it was too tired.*
 #
-# You knew at once that *it* is the animal. Replace *tired* by *wide*, and *it* becomes the street, though nothing about the word
-# *it* has changed. How could a machine know? When the transformer was
-# [first presented](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/), this
-# was the example, with pictures in which a head of the translator gave *it* a large weight on the right noun. Our writer was
-# trained on nothing but plays, one character at a time, and nobody has tested it on this sentence. You will know what a machine
-# needs for it when you have seen notebook 02.
+# You knew at once that *it* is the animal. Replace *tired* by *wide*, and *it* becomes the street, though nothing about the
+# word *it* has changed. How could a machine know? When the transformer was
+# [first presented](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/),
+# this was the example, with pictures in which a head of the translation model gave the right noun a large weight in the row of
+# *it*. Our writer was trained on nothing but plays, one character at a time, and this notebook does not test it on the
+# sentence. Notebook 02 returns to the question, and to what a machine needs to answer it.
 
 # %% [markdown]
 # ## The one idea
 #
-# Every mechanism that you will meet in this course is a variant of the same three lines. They say what happens when one word
-# looks at the others. The **query** is the vector of the word that looks, a **key** is the vector by which another word is found,
-# and a **value** is the vector that this word contributes. In this notebook all three are simply the vector of the word itself.
+# The course claims that all its attention mechanisms are variants of the same three lines; the later notebooks show it, each
+# for its own mechanism. The lines say what happens when one word looks at all words, itself included. The **query** is the
+# vector of the word that looks. Each word that it looks at has two vectors: a **key**, which is compared with the query, and a
+# **value**, which the word contributes to the result. In this notebook the query, the key and the value of a word are all the
+# same vector.
 #
 # ```
 # scores  = score(query, key)        # how well does the key of each word fit the query?
@@ -239,8 +261,9 @@ print(vocabulary.decode(text[:97]))
 #
 # ### Exercise 1 · easy · 3 minutes
 #
-# One word looks at S words. Give its new vector: the average of theirs, weighted by the softmax of its scores. There is at least
-# one word, and the result has D features, like each of the vectors.
+# One word looks at S words, of which it is one itself, and has a score for each of them. Each of the S words has a vector of D
+# numbers. Give the new vector of the word that looks: the average of the S vectors, weighted by the softmax of the S scores. S
+# is at least 1, and the new vector has D numbers, too.
 
 # %%
 def new_vector(scores, value):  # (S,) the word's scores, (S, D) the vectors
@@ -271,9 +294,9 @@ new_vector = check.new_vector.use(new_vector)
 # </details>
 
 # %% [markdown]
-# Now put it to work. Each word of a sentence gets a random vector of 8 numbers, called
-# [**features**](../docs/glossary.md#f); where a word occurs twice, it gets the same vector twice. The score of two words is their
-# **dot product**: the sum of the products of their features, which is large when two vectors are long and point the same way.
+# Now put it to work. Each different word of a sentence gets a random vector of 8 numbers, called
+# [**features**](../docs/glossary.md#f). The score of two words is the **dot product** of their vectors: the sum of the products
+# of their features, which is large when two vectors are long and point the same way.
 
 # %%
 words = ["the", "cat", "sat", "on", "the", "mat"]
@@ -293,12 +316,14 @@ plotting.show("Six by six weights: a row for each word that looks, and a column 
 print(f"the first 'the' gives {weights[0, 0]:.2f} to itself and {weights[0, 4]:.2f} to the other 'the'")
 
 # %% [markdown]
-# Both have the same vector, and so the same score. Equal words find each other without any training. What training adds is
-# *which* similarity counts.
+# Both have the same vector, and so the same score: whatever vectors are drawn, two equal words get equal weights without any
+# training. That these weights are the largest of the row is so in this draw; another word with a longer vector could get a
+# larger score. What training adds is *which* similarity counts.
 #
-# The package does the same in two calls. Its tensors have four axes, (texts, heads, words, features), so that many texts can be
-# treated at once; `[None, None]` adds the first two, each of size 1. `scale=1.0` leaves the dot products as they are, and
-# `attend` returns the weights as a second result.
+# The package does the same in one line: `dot_product_scores` computes the scores, and `attend` makes weights of them and
+# averages the values. The tensors have four axes, (texts, heads, words, features), so that many texts can be treated at once;
+# `[None, None]` adds the first two, each of size 1. The dot products are multiplied by `scale`, so 1.0 leaves them as they are;
+# notebook 02 explains why one usually makes them smaller. `attend` returns the weights as a second result.
 
 # %%
 package_output, _ = attend(dot_product_scores(x[None, None], x[None, None], scale=1.0), x[None, None])
@@ -308,8 +333,9 @@ print("your new_vector and the package agree")
 # %% [markdown]
 # ### A mask
 #
-# A model that writes must not see the words to come. Such a model is called **causal**. A [**mask**](../docs/glossary.md#m) says
-# who may look where. Row $i$ is the word that looks, column $j$ the word that it looks at, and True means *may attend*.
+# While a model learns to write, it has to guess each next word, so it must not see that word. A model whose words look only at
+# themselves and at what comes before them is called **causal**. A [**mask**](../docs/glossary.md#m) says who may look where.
+# Row $i$ is the word that looks, column $j$ the word that it looks at, and True means *may look*; the code says *may attend*.
 
 # %%
 mask = causal_mask(6)
@@ -322,15 +348,17 @@ print("largest weight above the diagonal:", masked[~mask].max().item())
 print("sums of the rows:", [round(total, 3) for total in masked.sum(dim=-1).tolist()])
 
 # %% [markdown]
-# Above the diagonal every weight is exactly 0, as in the picture of the writer; 0.00 below it is a small weight, rounded. Every row
-# still sums to 1.
+# The first printed line says that every weight above the diagonal is exactly 0, which the rounded numbers in the picture cannot
+# show: a 0.00 below the diagonal is a small weight, rounded. Every row still sums to 1. The same mask is why the triangle in
+# the picture of the writer is dark.
 
 # %% [markdown]
 # ## Train a first transformer
 #
 # This one is a single block. Each picture is cut into 16 squares of 7 × 7 pixels, called [**patches**](../docs/glossary.md#p),
-# and the patches look at one another as the words did. Notebook 06 builds the model from its parts and explains the settings; for
-# now it is a box with parameters, untrained.
+# and the patches look at one another as the words did. The first four numbers say that a picture has 28 pixels a side, a patch
+# 7, that a pixel has one value (its grey), and that there are ten possible answers. `embed_dim` is the number of features of
+# each patch. Notebook 06 builds the model from its parts; for now it is a box with parameters, untrained.
 
 # %%
 torch.manual_seed(0)
@@ -341,16 +369,21 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters, untrained")
 # Training means to change the parameters a little, again and again, so that the answers get better. Each step
 #
 # 1. takes 64 digits, a [**batch**](../docs/glossary.md#b), and lets the model answer;
-# 2. measures how wrong the answers are, as one number, the **loss** (`cross_entropy` computes it; notebook 06 explains how);
+# 2. measures how wrong the answers are, as one number, the **loss**;
 # 3. asks torch for the **gradient**: how the loss would change with each parameter;
 # 4. moves every parameter a little in the direction that lowers the loss.
 #
-# The last point is the job of an [**optimiser**](../docs/glossary.md#o). Adam
-# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)) is the best known: it makes the steps of a parameter
-# smaller where its gradients have been large lately, and larger where they have been small.
+# The loss here is the *cross-entropy*: the mean of $-\log p$ (natural logarithm) over the batch, where $p$ is the probability
+# that the model gives to the right digit. A model that gives each of the ten digits the probability 1/10 has the loss
+# $\log 10 \approx 2.3$. Torch adds new gradients to those of the step before, unless `zero_grad` clears them first.
 #
-# **Predict.** How often does the model see each of the 10,000 digits in 400 steps? And how many of 100 new digits will it then read
-# correctly? Write a number down.
+# Point 4 is the job of an [**optimiser**](../docs/glossary.md#o), here Adam
+# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It divides the gradient of each parameter by the size that its
+# gradients have had lately. So a parameter whose gradients are always large does not jump too far, and one whose gradients are
+# always small moves as well.
+#
+# **Predict.** How often does the model see each of the 10,000 digits in 400 steps? And how many of 100 new digits will it then
+# read correctly? Write a number down before you read the next cells.
 
 # %%
 optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)  # lr, the learning rate: how large the steps are
@@ -376,12 +409,13 @@ course.verdict("accuracy on new digits", accuracy, above=0.85)
 
 # %% [markdown]
 # Compare this with your guess, and with the share of the commonest digit. In the picture, each point of the dark line is a mean
-# over 20 steps. The model saw 400 × 64 = 25,600 digits, so each of the 10,000 two or three times.
+# over 20 steps. The model saw 400 × 64 = 25,600 digits, so each of the 10,000 about 2.6 times on average.
 #
-# The line above is a [**verdict**](../docs/glossary.md#v). Results of training can differ a little from machine to machine, so a
-# notebook states a bound that the value must keep, prints the value beside it, and stops if the bound is broken.
+# The line above is a [**verdict**](../docs/glossary.md#v). Results of training can differ a little from machine to machine, so
+# a notebook states a bound within which the value must lie, here above 0.85, prints the value beside it, and stops if the value
+# lies outside.
 #
-# These are digits that *your* model gets wrong:
+# These are the first ten digits that *your* model gets wrong, in the order of the 2,000. Do you know some of them already?
 
 # %% tags=["nbval-ignore-output"]
 wrong = (predicted != test_labels).nonzero().flatten()[:10]
@@ -391,11 +425,16 @@ plotting.show("Digits that the model reads wrongly, each with its label and with
 
 
 # %% [markdown]
+# In the run shown here, the second, the fourth and the ninth digit of the first picture are among them, which the larger model
+# read correctly. The doubtful fifth is not: this model read it as 1, as it is labelled. Is it the better reader for that?
+
+# %% [markdown]
 # ## How each notebook goes
 #
-# A notebook opens with a question, asks you to **predict** what will come out, and lets you **build** the mechanism: first with loops,
-# then with matrices, then proved equal to the package's. It **breaks** the mechanism with a classic mistake, **trains** it, and
-# **looks** at what it has learned, mistakes included. Some results come from longer runs, which are recorded with the package.
+# A notebook opens with a question, asks you to **predict** what will come out, and lets you **build** the mechanism, first with
+# loops and then with matrices. A test compares the numbers that your version computes with those of the package. The notebook
+# **breaks** the mechanism with a classic mistake, **trains** it, and **looks** at what it has learned, mistakes included. Some
+# results come from longer runs, which are recorded with the package.
 #
 # Exercises look like the first one above, and each has a checker. Here is its answer to a mistake made on purpose: this function
 # takes the scores themselves as weights.
@@ -409,9 +448,9 @@ check.new_vector(without_softmax, seed=0)  # with a seed the numbers are not fre
 
 
 # %% [markdown]
-# The checker says first what is wrong, then shows the smallest input on which it is, and then names the section to read again. Hints and
-# a solution are folded away under each exercise. Here are two more, about the mask. Nothing later depends on them, so they are only
-# checked, without `use`. As before, rows belong to the word that looks.
+# The checker first says what is wrong, then shows the smallest input that it has found on which the result is wrong, and then
+# names the section to read again. Hints and a solution are folded away under each exercise. Here are two more, about the mask.
+# Nothing later depends on them, so they are only checked, without `use`. As before, each row belongs to a word that looks.
 #
 # ### Exercise 2 · middle · 6 minutes
 #
@@ -452,9 +491,9 @@ check.recent_words(recent_words)
 #
 # ### Exercise 3 · hard · 10 minutes
 #
-# Somebody has computed the weights without a mask and has thrown the scores away. From these weights alone, compute those that the
-# softmax of the same scores would have given under `attn_mask`: exactly 0 where the mask is False, and rows that sum to 1. All given
-# weights are above 0, and every word may see itself, so that no row is left empty.
+# Somebody has computed the weights without a mask and has thrown the scores away. Compute, from these weights alone, the masked
+# weights: what the softmax of the same scores would have given under `attn_mask`. They are exactly 0 where the mask is False,
+# and each row sums to 1. All given weights are above 0, and every word may see itself, so that no row is left empty.
 
 # %%
 def mask_afterwards(weights, attn_mask):  # (L, L) rows that sum to 1, (L, L) True = may attend
@@ -489,16 +528,19 @@ check.mask_afterwards(mask_afterwards)
 # %% [markdown]
 # ## Is your machine ready?
 #
-# The doctor lists versions, device, threads and data. If something goes wrong later, paste its output into your question. Files
-# that it calls missing are the larger, complete data sets; you don't need them, since the smaller ones come with the package.
+# The doctor lists the versions of the libraries; whether torch can use a GPU of NVIDIA (*cuda*) or of an Apple computer
+# (*mps*); on how many threads it computes, and whether a thread without work sleeps, so that other programs can use its core;
+# and the files of data. An *embedded* file comes with the package. Those that are *missing* are larger, complete data sets,
+# which you don't need. *nbval* and *jupytext* serve those who change the course: the one tests notebooks, the other keeps each
+# in step with a script. If something goes wrong later, paste the output into your question.
 
 # %% tags=["nbval-ignore-output"]
 _ = cli.main(["doctor"])
 
 # %% [markdown]
-# The [**profile**](../docs/glossary.md#p) decides how large the experiments are: *quick* is made for two CPU cores, *full* for a
-# GPU. It is the same code with other sizes, and the environment variable `SCIFORMER_PROFILE` chooses. Where a text names
-# a result, it means the quick profile.
+# The [**profile**](../docs/glossary.md#p) decides how large the experiments are: *quick* is made for two CPU cores, *full* for
+# a GPU. The code is the same and only the sizes differ; the environment variable `SCIFORMER_PROFILE` chooses. Results named in
+# the text are those of the quick profile.
 
 # %%
 course.profile()
@@ -512,7 +554,8 @@ course.profile()
 # - **Llama 2** (Touvron et al. 2023, [2307.09288](https://arxiv.org/abs/2307.09288)): the same, with parts of 04, 05 and 08 exchanged.
 # - **BERT** (Devlin et al. 2018, [1810.04805](https://arxiv.org/abs/1810.04805)): no causal mask; it learns by filling gaps, as in 12.
 # - **ViT** (Dosovitskiy et al. 2020, [2010.11929](https://arxiv.org/abs/2010.11929)): patches of a picture, as in 06.
-# - **Whisper** (Radford et al. 2022, [2212.04356](https://arxiv.org/abs/2212.04356)): sound in, text out, by the two halves of 11.
+# - **Whisper** (Radford et al. 2022, [2212.04356](https://arxiv.org/abs/2212.04356)): sound in, text out, by an encoder and
+#   a decoder, as in 11.
 # - **AlphaFold 2** (Jumper et al. 2021, [Nature 596](https://doi.org/10.1038/s41586-021-03819-2)): pairs of amino acids in a protein.
 
 # %% [markdown]
@@ -520,9 +563,9 @@ course.profile()
 #
 # - Two trained transformers came with the package: one read digits, one wrote lines in the manner of Shakespeare, character by
 #   character.
-# - A model is a list of parameters and a rule; nearly all parameters of the writer sit in its blocks.
-# - Attention is score, softmax, weighted average. Without training it already links equal words.
-# - Training repeats four lines: answer, loss, gradient, step.
+# - A model consists of parameters and of a rule for computing with them; nearly all parameters of the writer sit in its blocks.
+# - Attention is score, softmax, weighted average. Equal words with equal vectors get equal weights, even without training.
+# - Training repeats four things: let the model answer, measure the loss, compute the gradients, move the parameters.
 
 # %% [markdown]
 # ## Three questions
@@ -531,9 +574,10 @@ course.profile()
 #
 # <details><summary>Answer</summary>
 #
-# At temperature 0 there is no chance: the text so far decides the next character. As long as the model considers the repetition
-# most likely, it goes on, and each repetition makes the text that it reads more like the text one line before. Drawing at random
-# can lead out of it. (That it would go on for ever, 240 characters do not show.)
+# The line *That shall be so stand the seat of the sea* comes again and again. At temperature 0 there is no chance: the text
+# that the model sees, here all of the text so far, decides the next character. As long as the model considers the repetition
+# most likely, it goes on, and each repetition makes the text that it reads more like the text one line before. Drawing at
+# random can lead out of it. (Whether it would go on for ever, 240 characters do not show.)
 #
 # </details>
 #
@@ -562,8 +606,10 @@ course.profile()
 # - Vaswani et al. 2017, *Attention is all you need*, [1706.03762](https://arxiv.org/abs/1706.03762): look at figure 1 now, and once
 #   more after notebook 11, when you will know every box in it.
 # - Karpathy 2015, [*The unreasonable effectiveness of recurrent neural networks*](https://karpathy.github.io/2015/05/21/rnn-effectiveness/):
-#   where letting a network write Shakespeare one character at a time became popular, with the machine that came before ours.
+#   where letting a network write Shakespeare one character at a time became popular, with a recurrent network, which reads one
+#   character after the other and carries what it remembers along. Such networks were the usual choice before the transformer.
 # - [The glossary](../docs/glossary.md): every term of the field that the course uses.
 #
-# **Next.** The new vector of a word was an average of all the words, and the weights came from the words themselves. What is the smallest
-# thing that deserves the name *attention*? Notebook 01 starts from the plain mean.
+# **Next.** The new vector of a word was a weighted average of the vectors of all words, and the weights came from the words
+# themselves. In our sentence most words gave nearly all their weight to themselves. What is the smallest thing that deserves
+# the name *attention*? Notebook 01 starts from the plain mean, in which all weights are equal.
