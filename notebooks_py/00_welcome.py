@@ -194,7 +194,7 @@ print(f"{(after == 6).sum()} of {len(after)} characters after the line break giv
 
 # %%
 course_map(here=0)
-plotting.show("A map of 18 boxes, one for each notebook, joined by arrows, in five colours for the five parts.")
+plotting.show("A map of 19 boxes, one for each notebook, joined by arrows, in six colours for the six parts.")
 
 # %% [markdown]
 # If you have no other plan, go in the order of the numbers: every notebook then comes after those that it needs.
