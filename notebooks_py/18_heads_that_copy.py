@@ -7,26 +7,26 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart **18**
 #
-# Needs: notebooks 04, 08 and 09 · runs in about 60 s on two CPU cores · about 1½ hours of study
+# Needs: notebooks 04, 08 and 09; for the comparison of scores also 07, 10 and 16 · runs in about 60 s on two CPU cores · about 2 hours of study
 
 # %% [markdown]
-# Write to a chat program: *In my village a blick is a small boat. We went fishing in our b…* It goes on with *blick*, a word that it has
-# never been trained on. None of its weights changed while you typed. **How can a frozen model learn from its prompt?** We take apart a model that
-# does the simplest case: it copies what stood in its prompt before.
+# Write to a chat program: *In my village a plonnet is a small boat. We went fishing in our pl…* It goes on with *plonnet*, a word that we have
+# just made up. None of its weights changed while you typed. **How can a frozen model learn from its prompt?** The program reads an unknown word as
+# a sequence of tokens that it knows; what is new to it is their order. We take apart the simplest case, a model that copies from its prompt: all
+# of its 48 tokens occur in training, and only their order is new each time.
 #
 # In 2020 [Brown and colleagues](https://arxiv.org/abs/2005.14165) showed that GPT-3 picks up new tasks from a few examples in its prompt, and
 # called this **[in-context learning](../docs/glossary.md#i)**. In 2021 [Elhage and
-# colleagues](https://transformer-circuits.pub/2021/framework/index.html) found two heads that work together in transformers with attention alone:
-# the first notes, at every token, which token stood before it, and the second uses these notes to find what came next the last time. In 2022
-# [Olsson and colleagues](https://arxiv.org/abs/2209.11895) followed such pairs through the training of many models, where they appear at the
-# moment at which the models suddenly become better at using their context.
+# colleagues](https://transformer-circuits.pub/2021/framework/index.html) found, in transformers with attention alone, two kinds of heads that copy
+# by working together. In 2022 [Olsson and colleagues](https://arxiv.org/abs/2209.11895) asked when such pairs appear in the training of many
+# models, and what the models can do from then on.
 #
 # After this notebook you can
 #
-# - train a model of attention alone, and see its loss drop while the two kinds of heads form;
-# - recognise these heads by their maps and by a number for each kind;
-# - show that they cause what they are believed to cause, with hooks of a few lines;
-# - say why one layer is not enough, and which attention scores can never form such heads.
+# - train a model of attention alone, and follow its loss and its heads through the training;
+# - recognise the two kinds of heads by their maps and by a number for each kind;
+# - test what a trained model needs these heads for, by silencing them and by exchanging single tensors;
+# - say what depends on the number of layers and on the attention score, and why.
 
 # %%
 # Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.
@@ -70,8 +70,12 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 #
 # We want a task on which nothing helps but the context. Each sequence is a block of 12 to 32 distinct random tokens, repeated until 65 tokens
 # are there. The length of the block is its **period**. Inside the first block the next token is random, and only those already read are ruled
-# out. As soon as a token is read for the second time, whoever remembers the first block knows every next token. No pair of tokens is more
+# out. After the last token of the block the first one returns, and nobody can foresee exactly when. As soon as a token is read for the second time, whoever
+# remembers the first block knows every next token. No pair of tokens is more
 # frequent than another, so there is nothing to memorise, and the period varies, so that it does not help to look a fixed number of steps back.
+#
+# How long we train depends on the [profile](../docs/glossary.md#p), the size of the experiments: the *quick* profile, made for two CPU cores,
+# takes 400 steps.
 
 # %%
 V, L, E, H = 48, 64, 64, 4
@@ -88,10 +92,12 @@ print(f"{again.float().mean():.0%} of the tokens can be copied; guessing is righ
 # %% [markdown]
 # ## The model
 #
-# How could attention solve this? Suppose that the model has just read *A*, and that *A B* stood somewhere before. It has to find the token that
-# came **after** the earlier *A*. Attention compares what two tokens carry. *B* carries its own name and its position, but not that an *A* stood
-# before it; and the position does not help, since the last *A* does not know the period. So it takes two steps, and two layers (the arrows show
-# where information flows; a head looks against its arrow):
+# How could attention solve this? Write five letters on paper, *A B C D A*. The model has just read the last *A*, and should predict *B*. Attention
+# compares what two tokens carry, and at first a token carries its own name and its position. By what could the last *A* recognise the right
+# token to look at? Look for a way before you go on.
+#
+# In the text and in the pictures we count layers from 1; the code counts them from 0, as Python does, so that layer 1 is `attentions[0]`. Heads are
+# counted from 0 everywhere. In the picture an arrow shows where information flows; a head looks against its arrow.
 
 # %%
 two_heads(["A", "B", "C", "D", "A"])
@@ -101,9 +107,13 @@ plotting.show(
 )
 
 # %% [markdown]
-# In layer 1 a **[previous-token head](../docs/glossary.md#p)** lets every token look one step back and write down what it saw. In layer 2 an
-# **[induction head](../docs/glossary.md#i)** asks: *which token has written down that it comes right after an A?* It finds *B*, and hands *B* on
-# as the prediction. Elhage et al. call this **[composition](../docs/glossary.md#c)**: the keys of one head are made of the output of another.
+# The last *A* has to find the token that came **after** the earlier *A*. But *B* carries its own name and its position, and not that an *A* stood
+# before it; and its position does not help, since the last *A* does not know the period. So this way takes two steps, and two layers.
+#
+# In layer 1 a **[previous-token head](../docs/glossary.md#p)** (blue arrows) lets every token look one step back and write down what it saw: the box
+# of *B* then says that *B* comes right after an *A*. In layer 2 an **[induction head](../docs/glossary.md#i)** (the orange arrow) asks: *which
+# token has written down that it comes right after an A?* It finds *B*, and hands *B* on as the prediction. That one head works with what another
+# has written is what Elhage et al. call **[composition](../docs/glossary.md#c)**.
 #
 # To see this and nothing else, we leave the feed-forward networks out, as Elhage et al. did. So a layer is small:
 
@@ -115,13 +125,21 @@ print(f"{sum(p.numel() for p in LearnedPositions(E, L).parameters()):,} paramete
 # %% [markdown]
 # ### Exercise 1 · middle · 10 minutes
 #
-# Build the model from parts that you have built before. Its attributes, in this order: `embedding`, an `nn.Embedding`; `positions`,
-# `LearnedPositions(embed_dim, max_length)`; `norms` and `attentions`, each an `nn.ModuleList` with one `nn.LayerNorm(embed_dim)` or one
-# `MultiHeadAttention(embed_dim, num_heads, score=score)` for each layer; `norm`, one more layer norm; `read_out`, an `nn.Linear` with bias to
-# the vocabulary. `forward` embeds the tokens and adds the positions (`positions(x)` returns the sum). Every layer then adds
-# $\text{attention}(\text{norm}(x))$ to $x$. Call attention with this one tensor, `is_causal=True` and `need_weights=need_weights`; it returns its
-# output and its weights (`None` where they are not asked for). Return two things: the logits `read_out(norm(x))`, (B, L, V), and a list of the
-# weights, first layer first.
+# Build the model from parts that you have built before. Its attributes, in this order:
+#
+# - `embedding`: an `nn.Embedding`;
+# - `positions`: `LearnedPositions(embed_dim, max_length)`;
+# - `norms`: an `nn.ModuleList` with one `nn.LayerNorm(embed_dim)` for each layer;
+# - `attentions`: an `nn.ModuleList` with one `MultiHeadAttention(embed_dim, num_heads, score=score)` for each layer;
+# - `norm`: one more layer norm;
+# - `read_out`: an `nn.Linear` with bias to the vocabulary.
+#
+# What `forward` does:
+#
+# - It embeds the tokens and adds the positions (`positions(x)` returns the sum).
+# - Every layer then adds $\text{attention}(\text{norm}(x))$ to $x$. Call attention with this one tensor, `is_causal=True` and
+#   `need_weights=need_weights`; it returns its output and its weights (`None` where they are not asked for).
+# - It returns two things: the logits `read_out(norm(x))`, (B, L, V), and a list of the weights, first layer first.
 
 # %%
 class AttentionOnly(nn.Module):
@@ -190,8 +208,9 @@ print("same: logits, and the weights of both layers")
 # ## Train it, and watch
 #
 # The embeddings start with a standard deviation of 0.02, as learned positions do; notebook 04 showed that otherwise one drowns the other. The
-# optimiser is AdamW (notebook 08) with a warm-up. In every step we keep two losses apart: on tokens that could be copied and on those that
-# stand in the first block. Every ten steps we keep a copy of the parameters as well, for later.
+# optimiser is AdamW (notebook 08) with a warm-up. In every step we keep two losses apart: after the first 12 tokens, which stand in the first block
+# of every sequence, and after tokens 32 to 63, which are repetitions in every sequence. The tokens between them are trained on as well, but enter
+# neither of the two losses, since they are repetitions in some sequences only. Every ten steps we keep a copy of the parameters, for later.
 
 # %%
 def train(num_layers):
@@ -229,16 +248,17 @@ parts = {"the first 12 tokens: nothing to copy": losses[:, 0].tolist(), "tokens 
 ax = plotting.curves(parts, smooth=5, ylabel="loss", title="two layers of attention")
 for level in (math.log(V), floor):
     ax.axhline(level, color="0.6", ls=":")
-plotting.show("The loss on the first tokens stays above two dotted lines. That on repeated tokens falls slowly, and then drops to nearly 0.")
+plotting.show("The loss on the first tokens stays above two dotted lines, two ways of guessing. That on repeated tokens falls slowly, and then drops to nearly 0.")
 course.verdict("two layers: share right on what can be copied", share_right(model), above=0.5)
 
 # %% [markdown]
 # Your first prediction: nearly at one moment. The loss on repeated tokens sinks slowly for about 200 steps, and then drops within some fifty. A
 # drop of this kind is called a **phase change**; Olsson et al. saw one in every model with two or more layers that they trained.
 #
-# The loss on the first tokens stays a little above the upper dotted line, a guess among all tokens. A model that rules out what it has read would
-# reach the lower line; ours does not, and around the drop it gets even worse. Perhaps the new heads vote for tokens that have occurred, which is
-# always wrong within the first block; we did not test it.
+# The two dotted lines are the two losses printed above the picture: the upper one is a guess among all tokens, the lower one a guess among those
+# that have not been read. (The lower one neglects that a block of 12 ends with the twelfth token, and that the first token then returns.) The loss on
+# the first tokens stays a little above the upper line: our model does not rule out what it has read, and around the drop it gets even worse. Perhaps
+# the new heads vote for tokens that have occurred, which is wrong within the first block except after its last token; we did not test it.
 
 # %% [markdown]
 # ## Look at the maps
@@ -253,13 +273,13 @@ plotting.show("Layer 1: in several heads a bright line runs just below the diago
 
 # %%
 plotting.heads(maps[1][one], titles=[f"layer 2, head {h}" for h in range(H)])
-plotting.show("Layer 2: dark until the block repeats; then bright lines parallel to the diagonal, one period behind it.")
+plotting.show("Layer 2: until the block repeats, the first column or the diagonal is bright; then lines parallel to the diagonal, to its left.")
 
 
 # %% [markdown]
 # In layer 1 all four heads have a band near the diagonal: they look at the tokens just before. In layer 2, lines parallel to the diagonal begin
-# where the block begins to repeat; the second of them, another period away, belongs to the copy before the last. As long as there is nothing to
-# copy, three of these heads look mainly at the first token of all, and one at the token that is just read.
+# where the block begins to repeat; the second of them, one more period to the left, belongs to the copy before the last. As long as there is nothing
+# to copy, three of these heads look mainly at the first token of all, and one at the token that is just read.
 #
 # Pictures persuade easily, and cannot tell 19 columns from 20. Let us turn both observations into numbers. The field calls each of them a
 # *score* too; this has nothing to do with attention scores.
@@ -311,9 +331,14 @@ course.verdict("layer 1, highest previous-token score over that of uniform weigh
 
 
 # %% [markdown]
-# Each head of layer 1 looks back with a part of its weight only, but far more than with uniform weights.
+# Each head of layer 1 puts between 23 and 30 % of its weight on the token before, about four to five times as much as with uniform weights (0.06).
+# Bounds of verdicts, such as twice or ten times the value of uniform weights, are set by hand in this notebook, clearly beyond what uniform weights
+# reach; where a theorem gives the bound, we say so.
 #
-# ## A head that looks behind the last copy
+# ## A head that looks after the last copy
+#
+# An induction head looks for a key whose **prefix**, the token just before it, is the token that the query has read. Olsson et al. call this
+# **[prefix matching](../docs/glossary.md#p)**.
 #
 # ### Exercise 3 · hard · 12 minutes
 #
@@ -367,9 +392,8 @@ course.verdict("layer 2, lowest prefix-matching score over the weight on the cop
 
 
 # %% [markdown]
-# Olsson et al. call this **[prefix matching](../docs/glossary.md#p)**. The heads of layer 2 look at the token *after* the earlier copy, much less
-# at the copy itself. The score understates them: where a block has stood more than twice, a head may share its weight among several copies, and
-# we count the last one only.
+# The heads of layer 2 look at the token *after* the earlier copy, much less at the copy itself. The score understates them: where a token has stood
+# there more than once before, a head may share its weight among several copies, and we count the last one only.
 #
 # ### Does it copy?
 #
@@ -424,18 +448,21 @@ print("half way at step", {name: half_way(points) for name, points in history.it
 _, (above, below) = plt.subplots(2, 1, figsize=(6.0, 5.0), layout="constrained", sharex=True)
 plotting.curves({name: points for name, points in history.items() if "loss" in name}, xlabel="", ylabel="loss on repeated tokens", ax=above)
 plotting.curves({name: points for name, points in history.items() if "loss" not in name}, ylabel="highest of four heads", ax=below)
-plotting.show("Above, the loss on repeated tokens, which drops; below, in the same steps, both scores rise from nearly 0.")
+plotting.show("Above, the loss on repeated tokens, which drops; below, both scores rise in the same steps, layer 1's a little before.")
 halves = [half_way(points) for points in history.values()]
 course.verdict("steps between the first and the last of three half-way points", max(halves) - min(halves), below=50, measured="quick")
 
 
 # %% [markdown]
-# Both scores stay low during the slow decline, and rise in the steps in which the loss drops, in this one training. Whether the heads *cause* the
-# drop, the curves do not say.
+# In this one training the prefix-matching score stays low during the slow decline, while the previous-token score begins earlier: it rises from
+# about 0.06, the value of uniform weights, to 0.10 before the drop. Both rise most in the steps in which the loss drops. Whether the heads *cause*
+# the drop, the curves do not say.
 #
-# ## Do they cause it?
+# ## Does the trained model copy by these heads?
 #
-# A head that looks the right way might still not matter. The test is to take it away. A **[hook](../docs/glossary.md#h)** is a function that torch
+# We ask the trained model, not the training: does it need these heads in order to copy? (To learn whether they cause the drop, one has to
+# change the training, as Olsson et al. did, who moved the drop to another time.) A head that looks the right way might still not matter. The test is
+# to take it away. A **[hook](../docs/glossary.md#h)** is a function that torch
 # calls on what goes into a module (a *pre*-hook, which gets a tuple) or comes out of it; what it returns, if anything, takes that place. In our
 # attention the
 # outputs of all heads stand side by side in front of `out_proj`. Our hook replaces those of the chosen heads by their mean over all sequences and
@@ -474,20 +501,25 @@ for layer in (1, 2):
 
 
 # %% [markdown]
-# Without the heads of either layer hardly anything is right. Without any single head most still is, and without the best two of a layer (by
-# the score of that layer) about half. Two together cost far more than the sum of what each costs alone: the heads of a layer share the work, and
-# one makes up for another.
+# Without the heads of either layer hardly anything is right. Without any single head most still is, and without the two heads of a layer that have
+# the highest scores (the previous-token score in layer 1, the prefix-matching score in layer 2) about half. Two together cost far more than the sum of
+# what each costs alone: the heads of a layer share the work, and one makes up for another.
+#
+# Two things stay open. The scores of layer 1 do not put its heads into the order of what their silence costs: head 0 has the second highest score,
+# and costs least. We silenced no other pair either, so we do not know whether one with lower scores costs less. And silence takes all that
+# a head says, also the 70 to 77 % of its weight in layer 1 that is not on the previous token. So the model needs these heads; that it needs them
+# for looking one token back, this test does not show.
 #
 # ### Along which path?
 #
-# The story says more: layer 1 speaks to layer 2 through the **keys**, since each key must say what stood before it. We can test that alone, with
-# **[path patching](../docs/glossary.md#p)**:
+# Layer 2 makes its queries, its keys and its values from what layer 1 has written. Through which of the three does the note reach the induction heads?
+# **[Path patching](../docs/glossary.md#p)** tests one path alone: a *patch* is a tensor that one run of a model has computed, put into another run.
 #
-# 1. Run the model with the best two heads of layer 1 silenced, and keep the damaged tensor that enters one projection of layer 2: to the queries,
-#    to the keys or to the values.
-# 2. Run the intact model, but put the damaged tensor in at that one place.
+# 1. Run the model with the best two heads of layer 1 silenced, and keep the damaged tensor that goes into one projection of layer 2: the one that
+#    makes the queries (`q_proj`), the keys (`k_proj`) or the values (`v_proj`).
+# 2. Run the intact model, but give the damaged tensor to that one projection.
 #
-# Guess before you run it: which projection costs most?
+# Guess before you run it, with the picture of the five letters in mind: which projection costs most?
 
 # %%
 def patch(name, heads):
@@ -510,12 +542,15 @@ print(f"share right that is lost in all {intact - silenced[0, -2].item():.3f}, t
 course.verdict("lost through the keys minus lost through queries or values", paths["k_proj"] - max(paths["q_proj"], paths["v_proj"]), above=0)
 
 # %% [markdown]
-# Most of it is lost through the keys, as the story says. [TransformerLens](https://transformerlensorg.github.io/TransformerLens/) gives such
+# Most of it is lost through the **keys**. This fits the mechanism: each key must say which token stood before it, and it is layer 1 that has written
+# this down. [TransformerLens](https://transformerlensorg.github.io/TransformerLens/) gives such
 # places the same names in many published models, so that the same hooks work in all of them.
 #
-# ## One layer is not enough
+# ## With one layer
 #
-# The same training, the same number of steps, one layer:
+# The same training, the same number of steps, one layer. Below the curves we print what a **[record](../docs/glossary.md#r)** says, a file with
+# the results of trainings that were run before, with several seeds. Each kind of model in a record is called an *arm*, like the groups of a clinical
+# trial: the arm *dot* is our model of two layers with the dot product, and *one layer* is the same model with one.
 
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
@@ -551,7 +586,8 @@ course.verdict("share right with one layer, the best of five seeds", max(right["
 
 # %% [markdown]
 # Your second prediction: one time in ten. The head of a single layer has keys that are made of tokens and positions alone, and none of them says
-# which token stood before. What else one layer learns, to be right more often than by guessing, we did not measure.
+# which token stood before. So no head of it can find *B* by the *A* before it. Whether one layer could learn the task in another way, if it were wider or
+# were trained for more than 600 steps, we did not try; nor did we measure what it has learned, to be right more often than by guessing.
 #
 # ## Which attention scores can do it?
 #
@@ -561,6 +597,9 @@ course.verdict("share right with one layer, the best of five seeds", max(right["
 # at $p$ different keys, one for each query, all of them at positions up to $T$. So
 #
 # $$\sum_{i=T}^{T+p-1} w_{i,\,i-p+1} \;\le\; \frac{\sum_{\text{these keys}} a_j}{\sum_{k \le T} a_k} \;\le\; 1.$$
+#
+# The first step holds since query $i \ge T$ divides by the sum over all keys up to $i$, which include all those up to $T$, and no $a$ is negative. The
+# second holds since these keys are all different, so that the numerator is a part of the denominator.
 #
 # The $L - p$ queries of a sequence fill at most $\lceil (L-p)/p \rceil$ such blocks, and each adds at most 1. The number of blocks in all sequences,
 # divided by the number of queries, is therefore the highest prefix-matching score of any head whose weights do not depend on the query.
@@ -578,7 +617,8 @@ print(f"at most {most:.3f}, whatever the query-free weights")
 course.verdict("random separable heads: highest prefix-matching score", drawn.max().item(), below=most)
 
 # %% [markdown]
-# The record has models of two layers with several scores, all trained alike. Which of them form induction heads?
+# The record has models of two layers with several attention scores, all trained alike. Which of them form induction heads? The dashed line is the
+# ceiling that we have just computed.
 
 # %%
 heads_of = {arm: records.recorded_metric(record, "prefix-matching score", arm) for arm in record["arms"]}
@@ -598,17 +638,21 @@ course.verdict("separable: highest prefix-matching score", max(heads_of["separab
 # %% [markdown]
 # Your third prediction: not in these trainings. Models with the separable score are right on 22 % after 600 steps, more than with one layer. But
 # their heads stay below the ceiling, as they must, and no higher than our random ones: they are no induction heads. That no such model can solve
-# the task in another way is not proved. The dot product and the distance-biased score (notebook 07) form induction heads in every seed.
+# the task in another way is not proved. The dot product and the distance-biased score (*distance*, notebook 07) form induction heads in every seed.
+# With the dot product the best head of the record has 0.61 to 0.65, and ours has 0.51. The record trains for
+# 600 steps, and we trained for 400; whether this is the whole difference, we did not test.
 #
 # Two results are less tidy. The Gaussian energy well (`gaussian_well`, notebook 10) forms them in four of five seeds; the fifth has none after 600
-# steps. And Bahdanau's additive score, whose weights *do* depend on the query, is right on a third of the tokens only, and its best heads lie near
-# the ceiling, which does not bind it. This says no more than that 600 steps, at a learning rate chosen for the dot product, were not enough.
+# steps. And models with Bahdanau's additive score (*additive*) are right on a third of the tokens only, and their best heads lie near the ceiling. But
+# their weights *do* depend on the query, so the ceiling does not hold for them: the theorem does not forbid them better heads. This says no
+# more than that 600 steps, at a learning rate chosen for the dot product, were not enough.
 #
 # ## In a model that was not trained for this
 #
-# Did the character model of notebook 08, with five layers of five heads, form such heads by itself? We take passages of the validation text, of 20
-# to 60 characters, and repeat them until 129 are there. Each repetition jumps back in the middle of a word, which is hard to predict; so we
-# compare the losses without the first ten characters of each reading.
+# The *writer* is the trained character model of notebook 08, with five layers of five heads. Did it form such heads by itself? We take passages of the
+# validation text, of 20 to 60 characters, and repeat them until 129 are there. A repetition usually jumps back in the middle of a word, which is hard to
+# predict. So we leave out the jump itself and the first ten characters after it, and in the first reading the first ten characters of the passage.
+# The number ten is our choice, so that the word that was cut is mostly over; how much depends on it, we did not test.
 
 # %%
 writer, text = trained.load("writer").requires_grad_(False), shakespeare("val")[0]
@@ -633,8 +677,9 @@ print(f"loss when read for the first time {once.mean():.2f}, when read again {tw
 course.verdict("gain by having read the passage before, upper end of the interval", high.item(), below=0)
 
 # %% [markdown]
-# No head of the writer is above the ceiling, and having read a passage before did not lower its loss, even away from the jumps. So we found no sign
-# of induction heads. Our score looks at the place one period back, and in a play the same letter often stands in between; but a model that copied
+# No head of the writer is above the ceiling. Having read a passage before did not lower its loss, even away from the jumps: the loss is a little
+# *higher* at the second reading, 1.50 against 1.46, and the 95 % interval of the difference excludes 0. Why it is higher, we did not test. So we
+# found no sign of induction heads. Our score looks at the place one period back, and in a play the same letter often stands in between; but a model that copied
 # in another way would have gained from the repetition.
 
 # %% [markdown]
@@ -651,7 +696,7 @@ course.verdict("gain by having read the passage before, upper end of the interva
 # ## Takeaways
 #
 # - A frozen model can copy from its prompt, if one head notes what stood before and another looks it up. In-context learning is more than that.
-# - In our training the scores of both kinds rose in the steps in which the loss dropped.
+# - In our training the scores of both kinds rose most in the steps in which the loss dropped.
 # - A map is an observation, a score is a measurement, ablation and path patching are experiments.
 # - One layer did not do it in any of five trainings. Heads whose weights do not depend on the query cannot be induction heads.
 #
