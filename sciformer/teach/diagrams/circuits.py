@@ -23,7 +23,7 @@ def two_heads(tokens: Sequence[str]) -> Figure:
     read = [sheet.box(left + _STEP * n, heights[0], _WIDTH, 0.44, one, size=12) for n, one in enumerate(tokens)]
     noted = []
     for n, token in enumerate(tokens):
-        note = f"{token}, behind {tokens[n - 1]}" if n else token
+        note = f"{token}, after {tokens[n - 1]}" if n else token
         fill = "key" if n == found else "query" if n == last else "plain"
         noted.append(sheet.box(left + _STEP * n, heights[1], _WIDTH, 0.44, note, fill=fill))
         sheet.arrow(read[n]["top"], noted[n]["bottom"], color="0.7")
@@ -36,7 +36,7 @@ def two_heads(tokens: Sequence[str]) -> Figure:
     sheet.arrow(noted[found]["top"], answer["left"], bend=-0.2, color="#D55E00")
     sheet.text(left, 3.75, "blue: the previous-token head notes what stood before", align="left", color="#0072B2")
     sheet.text(
-        left, 3.5, f"red: the induction head asks who stands behind {tokens[-1]}, and copies it", align="left",
+        left, 3.5, f"orange: the induction head asks who stands after {tokens[-1]}, and copies it", align="left",
         color="#D55E00",
     )  # fmt: skip
     return sheet.done()
