@@ -18,16 +18,17 @@
 # cannot do that: in it, *bank* is *bank*. Somehow the other words of the sentence have to change it.
 #
 # The tool for this is older than it looks. In 1964 [Nadaraya](https://doi.org/10.1137/1109020) and, in the same year,
-# [Watson](https://www.jstor.org/stable/25049340) estimated an unknown value as an average of known ones in which near ones weigh
-# more. In 2014 [Bahdanau, Cho and Bengio](https://arxiv.org/abs/1409.0473) let a translator form such an average over the words of
-# a sentence, with weights that a small trained network computed from the words. They called it *attention*. This notebook shows how
-# small the step is from an average over near points to the simplest attention, which needs no trained network.
+# [Watson](https://www.jstor.org/stable/25049340) estimated the unknown value at a point as an average of known values, in which
+# those measured near that point weigh more. In 2014 [Bahdanau, Cho and Bengio](https://arxiv.org/abs/1409.0473) let a translator
+# form such an average over the words of a sentence. The weights came from a small neural network that read the words and whose
+# **parameters**, the numbers inside it, had been learned from examples. They called this *attention*. This notebook shows how small
+# the step is from an average over near points to the simplest attention, which has no parameters and learns nothing.
 #
 # After it you can
 #
-# - see the mean, a filter that smooths a signal, an old method of statistics and attention as one thing, a weighted sum;
+# - see the mean, a filter that smooths a signal, an old method of statistics, and attention, all four as one thing: a weighted sum;
 # - write attention without parameters, in loops and in three lines;
-# - say over which axis the softmax runs, and why its outputs cannot leave a certain region;
+# - say which of its weights sum to 1, and why its outputs cannot leave a certain region;
 # - tell what attention costs as the text grows.
 
 # %%
@@ -88,8 +89,8 @@ plotting.show("Five points in the plane, since both 'the' coincide; 'mat' is the
 # %% [markdown]
 # ## All the same: the mean
 #
-# The simplest weighted sum gives every word the same weight, $1/L$. Written as a matrix, row $i$ holds the weights from which output
-# $i$ is mixed.
+# The simplest weighted sum of $L$ words gives every word the same weight, $1/L$. We write the weights as a matrix: row $i$ holds the
+# weights with which the words are mixed into output $i$.
 
 # %%
 uniform = torch.full((6, 6), 1 / 6, dtype=torch.float64)  # (L, L)
@@ -114,7 +115,8 @@ signal = truth + 0.25 * torch.randn(L, generator=torch.Generator().manual_seed(0
 
 
 # %% [markdown]
-# A [**kernel**](../docs/glossary.md#k) says how strongly two positions are related. Dividing each row by its sum turns it into the
+# A [**kernel**](../docs/glossary.md#k) is a function that says how strongly two positions are related; here it depends on their
+# distance alone. Its values for all pairs of positions form a matrix, and dividing each row by its sum turns that row into the
 # weights of an average. The *box* gives the same weight to every neighbour up to 4 positions away, and none to the others; the
 # weights of the *Gaussian* fade out with the distance.
 
@@ -143,7 +145,7 @@ plotting.dots_and_curves(position, signal, smoothed, title="fixed kernels: less 
 plotting.show("Noisy samples around minus one, then around one, and a curve for each of the two kernels.")
 
 # %% [markdown]
-# The noise is averaged away, and so is the edge. Before we mend that, look at the Gaussian once more. It is a **softmax** in disguise:
+# There is less noise, but the edge is smeared. Before we mend that, look at the Gaussian once more. It is a **softmax** in disguise:
 # take $e$ to the power of a [**score**](../docs/glossary.md#s), then divide by the row's sum. The score here is minus the squared
 # distance, divided by twice the square of the width.
 
@@ -154,14 +156,15 @@ torch.testing.assert_close(score.softmax(dim=-1), gauss)
 # %% [markdown]
 # ## Nadaraya and Watson, 1964
 #
-# Nothing forces us to ask at the positions where we have samples. With a kernel $K$ we can ask at any point $q$:
+# So far there was one output for each sample. With a kernel $K$ we can estimate the value at any point $q$, also between the samples:
 #
 # $$\hat f(q) = \sum_j \frac{K(q - k_j)}{\sum_m K(q - k_m)}\, v_j$$
 #
 # Here $q$ is the **query**, the point at which we ask; the **keys** $k_j$ are the points at which something was measured, and the
 # **values** $v_j$ are what was measured there. These are the words of attention, and the formula is called
-# [**Nadaraya–Watson regression**](../docs/glossary.md#n). To try it out, we measure a sine at 40 random points, with some noise. From
-# here on, $L$ is the number of queries and $S$ the number of keys.
+# [**Nadaraya–Watson regression**](../docs/glossary.md#n). To try it out, we measure a sine at 40 random points, with some noise, and
+# take the Gaussian as the kernel. The comments in the next cells write $L$ for the number of queries and $S$ for the number of keys.
+# In the rest of the notebook every token is both a query and a key; then the two numbers are equal, and we write $L$ for both.
 
 # %%
 keys = torch.rand(40, generator=torch.Generator().manual_seed(1))  # (S,) where we measured
@@ -181,10 +184,14 @@ plotting.dots_and_curves(keys, values, widths, at=queries, xlabel="query", title
 plotting.show("Forty noisy samples of a sine and three curves, one for each width.")
 
 # %% [markdown]
+# The narrow kernel leaps from sample to sample and follows their noise. The wide one flattens the sine. The one between
+# them smooths the noise and still keeps the two bends of the sine.
+
+# %% [markdown]
 # ## Weights from content
 #
-# Positions know nothing of the jump, but the samples do: those on the same side are alike. So let us compare *values* instead of
-# positions.
+# Back to the signal with the jump. Positions know nothing of the jump, but the samples do: those on the same side are alike. So let
+# us compare the samples themselves, their **content**, instead of their positions.
 
 # %%
 content = normalised((-((signal[:, None] - signal) ** 2) / (2 * 0.4**2)).exp())  # (L, L)
@@ -195,9 +202,9 @@ plotting.dots_and_curves(position, signal, smoothed, title="content keeps the ju
 plotting.show("Left, the kernel of content: two blocks on the diagonal. Right, the samples with the curves of both kernels.")
 
 # %% [markdown]
-# Two blocks have taken the place of the band. Nobody told the kernel where the jump is; we only chose its width, and it helps that the
-# jump is much larger than the noise. The next cell prints two mean errors for each kernel: one over the 8 positions around the jump,
-# and one over the first 30 positions, which are far from it.
+# Two blocks have taken the place of the band. Nobody told the kernel where the jump is; we only chose its width. In this signal the
+# jump is much larger than the noise, and we do not test what happens where it is not. The next cell prints two mean errors for each
+# kernel: one over the 8 positions around the jump, and one over the first 30 positions, which are far from it.
 
 # %%
 for name, weights in (("box", box), ("Gaussian", gauss), ("content", content)):
@@ -205,16 +212,26 @@ for name, weights in (("box", box), ("Gaussian", gauss), ("content", content)):
     print(f"{name:9} near the jump {error[36:44].mean():.2f}   far from it {error[:30].mean():.2f}")
 
 # %% [markdown]
-# Near the jump, the kernel of content has by far the smallest error here; far from it the three differ little. Image filters use both
-# kinds of weight at once: the
-# bilateral filter multiplies the two kernels ([Tomasi and Manduchi 1998](https://doi.org/10.1109/ICCV.1998.710815)). Notebook 07 does
+# Near the jump, the kernel of content has by far the smallest error; over the first 30 positions the three differ little. These are
+# numbers of one signal. In the picture, its other half speaks against the kernel of content: there its curve follows single samples
+# that the Gaussian smooths. And since this kernel does not know positions, it has no reason to be better near the jump than far from
+# it: that 0.03 is smaller than 0.06 is likely luck.
+#
+# Image filters use both kinds of weight at once: the bilateral filter multiplies the two kernels ([Tomasi and Manduchi 1998](https://doi.org/10.1109/ICCV.1998.710815)). Notebook 07 does
 # the same to attention. From here on we keep content alone, and go back to words.
 
 # %% [markdown]
 # ## What we are about to build
 #
-# One word asks. Its dot product with every word is the score, the softmax makes weights of the scores, and the new word is the weighted
-# sum of all words. For the first word, *the*:
+# The kernel of content compared samples by their squared distance. Words are vectors, and for two vectors $x$ and $y$
+#
+# $$|x - y|^2 = |x|^2 + |y|^2 - 2\, x \cdot y .$$
+#
+# Among vectors of equal length, the nearest is therefore the one with the largest dot product. Attention takes the dot product
+# alone, also where the lengths differ.
+#
+# One word asks. Its dot products with the six words are six scores, the softmax turns them into six weights, and the new word is the
+# weighted sum of all words. For the first word, *the*:
 
 # %%
 scores_of_the = x @ x[0]  # (L, E) @ (E,) = (L,)
@@ -223,7 +240,7 @@ weighted_average(tokens, x, 0, scores_of_the, weights_of_the, weights_of_the @ x
 plotting.show("Data flow from left to right: six vectors, six scores, six weights, and one new vector for the word 'the'.")
 
 # %% [markdown]
-# ## Naive attention, by hand
+# ## Attention without parameters, by hand
 #
 # Check the numbers of the diagram. The scores of *the* = (1, 0):
 
@@ -246,8 +263,8 @@ print("output ", [round(value, 3) for value in new])
 # %% [markdown]
 # ## The whole of it, in loops
 #
-# Three loops do it for all words: over the word that asks ($i$), over those that answer ($j$), and over features ($d$). In the words of
-# Nadaraya–Watson regression, the word that asks is the query, and every word is both a key and a value.
+# To compute all new words, we write three loops: over the word that asks ($i$), over those that answer ($j$), and over features
+# ($d$). In the terms of Nadaraya–Watson regression, the word that asks is the query, and every word is both a key and a value.
 
 # %%
 def attention_in_loops(x):
@@ -272,16 +289,16 @@ print(f"cat to cat {weights[1, 1]:.3f}, cat to mat {weights[1, 5]:.3f}")
 # Compare with your prediction: *cat* looks at *mat*, not at itself. In the plane above the two point in similar directions, and *mat* is
 # longer. By hand, *cat* with *mat* gives 0 · 1 + 2 · 3 = 6, and *cat* with itself 0 · 0 + 2 · 2 = 4.
 #
-# In the plane you see what happened to the words. The shaded region is spanned by the old words. Does any of the new ones leave it?
+# In the plane you see what happened to the words. The shaded region is the [**convex hull**](../docs/glossary.md#c) of the old words:
+# the smallest region without dents that contains them all. Does any of the new words leave it?
 
 # %%
 plotting.plane(x, tokens, moved=output, hull=True, title="before and after")
-plotting.show("Arrows lead from each word to its new place; all new places lie inside the shaded hull of the old ones.")
+plotting.show("Arrows lead from each word to its new place; all new places lie inside the shaded convex hull of the old ones.")
 
 # %% [markdown]
-# None left the shaded region, and that is no accident. A weighted average whose weights are positive and sum to 1 can never leave the
-# region spanned by its inputs: it lies inside their [**convex hull**](../docs/glossary.md#c), the smallest region without dents
-# that contains them all.
+# None left the shaded region, and that is no accident. A weighted average whose weights are positive and sum to 1 always lies inside
+# the convex hull of its inputs.
 
 # %% [markdown]
 # ## The formula
@@ -289,7 +306,8 @@ plotting.show("Arrows lead from each word to its new place; all new places lie i
 # $$w'_{ij} = x_i \cdot x_j, \qquad w_{ij} = \frac{e^{w'_{ij}}}{\sum_{m=1}^{L} e^{w'_{im}}}, \qquad
 # y_i = \sum_{j=1}^{L} w_{ij}\, x_j$$
 #
-# The $w'_{ij}$ are the scores and the $w_{ij}$ the [**attention weights**](../docs/glossary.md#a).
+# The $w'_{ij}$ are the scores and the $w_{ij}$ the [**attention weights**](../docs/glossary.md#a). In the code they have the following
+# names. The variable `scores` holds only the row of *the* so far; the next section makes it the full matrix.
 
 # %% [markdown]
 # | symbol | variable | shape | here |
@@ -366,9 +384,10 @@ print("three ways, one result")
 # ## Two banks
 #
 # Now the question from the beginning. The vectors are made up again: the first feature says how much a word has to do with water, the
-# second how much with money. *Bank* has a little of both.
+# second how much with money. *Bank* has a little of both. In this new table *the* and *of* are (0, 0), since they have to do with
+# neither; the *the* of the six words was (1, 0).
 #
-# **Predict.** Will *bank* come out the same in both sentences?
+# **Predict.** Two numbers come out for *bank* in each sentence. Which one is larger in the first, and which in the second?
 
 # %%
 meaning = {"bank": [1.0, 1.0], "river": [3.0, 0.0], "money": [0.0, 3.0], "the": [0.0, 0.0], "of": [0.0, 0.0]}
@@ -379,8 +398,8 @@ for sentence in (["the", "bank", "of", "the", "river"], ["the", "money", "of", "
 
 # %% [markdown]
 # The same word, the same vector, and yet *bank* became mostly water beside *river*, and mostly money beside *money*. Nobody changed its
-# entry in the table: its neighbours did, through the average. In a trained model the vectors are not made up but learned, like
-# the parameters in notebook 00, and there are many more features than two.
+# entry in the table: its neighbours changed its vector, through the average. This is an illustration, and we made up its vectors for
+# it. In a trained model the vectors are learned, like the parameters in notebook 00, and have many more features than two.
 
 # %% [markdown]
 # ## Break it: the sum over the wrong index
@@ -406,6 +425,15 @@ plotting.show("Three matrices of weights with the sums of their rows: only the l
 # %% [markdown]
 # Only on the left do the rows sum to 1. In the middle, the row of *mat* sums to more than 50; on the right, the weights of *sat* sum to
 # less than half. Print row sums whenever you write a softmax.
+#
+# **A question (easy, 2 minutes).** Reflect the left matrix at its diagonal, and you have the right one. Why?
+#
+# <details><summary>Answer</summary>
+#
+# The scores are symmetric: $x_i \cdot x_j = x_j \cdot x_i$. So column $j$ of the scores holds the same numbers as row $j$, and the
+# softmax makes the same weights of them.
+#
+# </details>
 
 # %% [markdown]
 # ## How sharp? The temperature
@@ -432,15 +460,16 @@ for temperature in (0.1, 100):
     print(f"T = {temperature:5}: {[round(w, 2) for w in row.tolist()]}")
 
 # %% [markdown]
-# Cold, attention copies the best match; hot, it comes close to the mean. If you set no temperature, $T$ is 1, but the
-# length of the vectors then plays its part: make all of them twice as long, and every score is four times as large, exactly as if you
-# had set $T = 1/4$. Notebook 02 corrects the scores for this on purpose.
+# Cold, attention copies the best match; hot, it comes close to the mean. Without a temperature, $T$ is 1. The length of the vectors
+# has the same effect as a temperature: make all of them twice as long, and every score is four times as large, exactly as if you had
+# set $T = 1/4$. Notebook 02 corrects the scores for this.
 
 # %% [markdown]
-# ## Order is invisible
+# ## Does the order matter?
 #
-# Does attention notice the order of the words? Shuffle them. The second line of the next cell computes attention on the shuffled words
-# and fails unless the result is the old outputs, shuffled in the same way. These are then printed:
+# **Predict.** Shuffle the six words, and compute attention on the shuffled sentence. Will each word get the same new vector as
+# before? The second line of the next cell raises an error if one does not. The loop after it prints the new vectors in the shuffled
+# order.
 
 # %%
 order = torch.tensor([5, 2, 0, 3, 1, 4])
@@ -450,15 +479,20 @@ for i in order:
 
 
 # %% [markdown]
-# The line did not fail, so the order changes nothing. Both *the* come out alike, though one belongs to *cat* and one to *mat*. Attention
-# sees a set of words, not a sequence. Notebook 04 gives it a sense of order.
+# There was no error: shuffled words give the old outputs, shuffled in the same way. Both *the* come out alike, though one belongs to
+# *cat* and one to *mat*. Attention sees a *bag* of words: it matters which words there are and how often each occurs, since the
+# second *the* has a weight of its own, but not in which order. Notebook 04 gives attention a sense of order.
 
 # %% [markdown]
 # ## What it costs
 #
-# Every word looks at every word, so $L$ words need $L^2$ weights. We can count the work without doing it: a *meta* tensor has a shape but
-# no numbers, and torch's `FlopCounterMode` adds up the operations. It counts a multiplication and the addition that follows as two
-# [**FLOPs**](../docs/glossary.md#f), floating-point operations; we count the pair once, as a **multiply-add**.
+# **Predict.** Every word looks at every word. When a text becomes twice as long, by what factor does the work grow, and by what factor
+# the memory for the weights?
+#
+# We can count the work without doing it: a *meta* tensor has a shape but no numbers, and torch's `FlopCounterMode` adds up the
+# operations of the matrix products. It leaves out the exponentials, sums and divisions of the softmax. It counts a multiplication and
+# the addition that follows as two [**FLOPs**](../docs/glossary.md#f), floating-point operations; we count the pair once, as a
+# **multiply-add**.
 
 # %%
 def cost(tokens, features=64):
@@ -478,8 +512,8 @@ for L in (1024, 2048, 131072):
     print(f"{L:6} tokens: {work:.1e} multiply-adds, weights {weight_bytes / 2**20:5.0f} MiB, x {input_bytes / 2**20:.2f} MiB")
 
 # %% [markdown]
-# Twice the tokens, four times the work and four times the memory: $2 L^2 E$ multiply-adds, $L^2$ weights. At 131,072 tokens, a single
-# matrix of weights would fill 64 GiB.
+# Twice the tokens, four times the work and four times the memory. Each of the two matrix products takes $L^2 E$ multiply-adds,
+# together $2 L^2 E$, and there are $L^2$ weights. At 131,072 tokens, a single matrix of weights would fill 64 GiB.
 
 # %%
 work = {"multiply-adds": [(L, costs[L][0]) for L in lengths]}
@@ -492,6 +526,9 @@ for ax in axes:
 plotting.show("Straight lines on logarithmic axes: left the work, right the memory for weights and input.")
 
 # %% [markdown]
+# On these axes every power of $L$ is a straight line, and a higher power is a steeper one. The two
+# lines of memory meet at 64 tokens because $E$ is 64 here, so that $L^2$ weights are as many numbers as $L E$ features.
+#
 # And the clock? We take the processor's time on one core, the fastest of seven runs, and divide it by the number of weights.
 
 # %% tags=["nbval-ignore-output"]
@@ -511,21 +548,26 @@ torch.set_num_threads(threads)
 # %% [markdown]
 # If only the operations counted, the last column would be constant, and eight times the tokens would cost 64 times as much. The clock is
 # less tidy, and these numbers alone don't say why; moving a large matrix in memory takes time as well, and notebook 15 looks into that.
-# So we only ask whether the factor is larger than the 8 that we would pay if time were linear in the length. That rules out linear
-# growth and proves no more:
+# So we only ask whether the factor is larger than the 8 that we would pay if time were linear in the length. As in notebook 00, a
+# [**verdict**](../docs/glossary.md#v) prints the measured number beside its bound, and raises an error if the number is on the wrong
+# side.
 
 # %%
 course.verdict("time for 4,096 tokens over time for 512", seconds[4096] / seconds[512], above=8)
 
 # %% [markdown]
+# The clock shows that time grows faster than the number of tokens. It does not show with which power.
+
+# %% [markdown]
 # ## Optional: dot product or distance?
 #
-# The kernel of content compared by distance, and attention compares by dot product. How far apart are they? Multiply out the square:
+# The kernel of content compared by distance, and attention compares by dot product. How much does that change? With the identity from
+# *What we are about to build*, the score of a Gaussian of width 1 is
 #
 # $$-\tfrac12 |x_i - x_j|^2 = x_i \cdot x_j - \tfrac12 |x_j|^2 - \tfrac12 |x_i|^2$$
 #
-# The last term is the same along a row, so it cancels in the softmax. The two scores differ by one term
-# only, $-\tfrac12 |x_j|^2$, which lowers the score of a long key.
+# The last term is the same along a row, so it cancels in the softmax. What remains is the dot product and one term more,
+# $-\tfrac12 |x_j|^2$, which lowers the score of a long key. **Predict**: to which word does *cat* give its largest weight now?
 
 # %%
 half_squares = (x**2).sum(dim=-1) / 2  # (L,)
@@ -534,7 +576,7 @@ torch.testing.assert_close((x @ x.T - half_squares).softmax(dim=-1), gaussian)
 print(f"cat to cat {gaussian[1, 1]:.3f}, cat to mat {gaussian[1, 5]:.3f}")
 
 # %% [markdown]
-# With this term, *cat* looks at itself first. Without it, the length of a key counts. Let *mat* grow, and see who looks at it:
+# With this term, *cat* looks at itself first. Without the term, a long key is at an advantage. Let *mat* grow, and see who looks at it:
 
 # %%
 factors = torch.linspace(0, 2, 41, dtype=torch.float64)
@@ -549,14 +591,15 @@ plotting.curves(lines, xlabel="length of mat (1 = as it is)", ylabel="weight on 
 plotting.show("The weight on 'mat' against its length: the lines of 'cat', 'sat' and 'the' rise, and that of 'on' falls.")
 
 # %% [markdown]
-# *On* points away from *mat* and turns from it all the more. For the others, a longer vector is a louder voice: it draws their attention
-# because of its length, not because it has become more alike.
+# The dot product of *on* with *mat* is negative, 1 · 1 − 1 · 3 = −2. The longer *mat* becomes, the more negative it is, so the weight
+# falls. For the other three, a longer vector is a louder voice: it draws their attention because of its length, although its
+# direction stays the same.
 
 # %% [markdown]
 # ## Optional: the softmax twice
 #
-# Sometimes one reads $w_{ij} = e^{w_{ij}} / \sum_m e^{w_{im}}$, with the prime lost. Taken as code, that applies the softmax twice. The row
-# of *cat*, once, twice, and so on:
+# Sometimes one reads $w_{ij} = e^{w_{ij}} / \sum_m e^{w_{im}}$, with the prime lost. Code that computes the right side from a `w` that
+# already holds the weights, and not the scores, applies the softmax a second time. The row of *cat* after one softmax, two, and so on:
 
 # %%
 again = scores
@@ -611,10 +654,9 @@ for layer in range(1, 5):
     print(f"layer {layer}: longest token {deep.norm(dim=-1).max():.0e}")
 
 # %% [markdown]
-# What you gain is fewer operations. Without the softmax the brackets may move: $(X X^\top) X = X (X^\top X)$. The right side never builds an
+# What you can gain, for long texts, is fewer operations. Without the softmax the brackets may move: $(X X^\top) X = X (X^\top X)$. The right side never builds an
 # $L \times L$ matrix. Each of its two products takes $L E^2$ multiply-adds, $2 L E^2$ together,
-# which is linear in the tokens. The softmax stands between the two products and
-# forbids it.
+# which is linear in the tokens. A softmax stands between the two products, and the brackets cannot move.
 
 # %%
 torch.testing.assert_close((x @ x.T) @ x, x @ (x.T @ x))
@@ -637,7 +679,8 @@ print(f"{costs[131072][0] / (counter.get_total_flops() // 2):.0f} times fewer mu
 # %% [markdown]
 # ## Optional: standardised rows
 #
-# A third way to make weights of scores: bring each row to mean 0 and standard deviation 1.
+# Softmax and no softmax are two **normalisers**, ways to make weights of scores. A third brings each row to mean 0 and standard
+# deviation 1.
 #
 # $$w_{ij} = \frac{w'_{ij} - \text{mean}_j\, w'_{ij}}{\text{std}_j\, w'_{ij}}$$
 
@@ -651,9 +694,12 @@ torch.testing.assert_close(sciformer.naive_attention(x, normalize="standardize")
 standardised(scores).sum(dim=-1).abs().round(decimals=3)
 
 # %% [markdown]
-# The rows sum to 0, so some weights must be negative: a token can *subtract* another. Do the outputs still stay among the inputs? Let $y$ be
-# an output. If $y \cdot y$ is larger than $x_j \cdot y$ for every input $x_j$, then $y$ lies farther in its own direction than any input
-# does. An average of the inputs cannot lie farther than all of them, so $y$ is outside their convex hull.
+# The rows sum to 0, so some weights must be negative: a token can *subtract* another. We put the three normalisers to three tests.
+#
+# **First test: do the outputs stay among the inputs?** Let $y$ be an output. The dot product with $y$ measures how far a vector reaches
+# in the direction of $y$: it is the projection on that direction, times the length of $y$. If $y \cdot y$ is larger than
+# $x_j \cdot y$ for every input $x_j$, then $y$ reaches farther in its own direction than any input does. An average of the inputs
+# cannot reach farther than all of them, so $y$ is outside their convex hull.
 
 # %%
 normalisers = ("softmax", "none", "standardize")
@@ -666,9 +712,12 @@ for ax, name in zip(axes, normalisers, strict=True):
 plotting.show("Before and after for three normalisers, on three scales: only with softmax all outputs stay in the hull.")
 
 # %% [markdown]
-# Mind the axes: the shaded region is the same three times. Second test: compute the weights from $x$, and only then add
-# the same offset $b$ to every vector that is averaged. (In notebook 02 the vectors that are averaged are no longer those that are
-# compared.) The output then changes by $b$ times the sum of the row's weights.
+# The shaded region is the same in all three pictures; it looks smaller where the axes reach farther. The test can only show that an
+# output is outside. That the outputs of the softmax are inside follows from its weights, which are positive and sum to 1.
+#
+# **Second test: what becomes of an offset?** Compute the weights from $x$, and only then add the same offset $b$ to every vector that
+# is averaged. (In notebook 02 the vectors that are averaged are no longer those that are compared.) The output then changes by $b$
+# times the sum of the row's weights.
 
 # %%
 b = torch.tensor([10.0, 10.0], dtype=torch.float64)
@@ -678,8 +727,10 @@ for name in normalisers:
     print(f"{name:12} the offset of 10 arrives as {[round(c) + 0 for c in change[:, 0].tolist()]}")
 
 # %% [markdown]
-# Softmax passes on what is common to all words, and standardised rows cancel it and keep contrasts alone. Third test: do the outputs
-# grow? Take random tokens, and divide the mean length of the outputs by that of the inputs.
+# Softmax passes on unchanged what is common to all words. Standardised rows cancel it, so that only the differences between the words
+# remain.
+#
+# **Third test: do the outputs grow?** Take random tokens, and divide the mean length of the outputs by that of the inputs.
 
 # %%
 for L, E, scale in ((64, 16, 1), (64, 16, 10), (256, 16, 1), (64, 64, 1)):
@@ -691,8 +742,8 @@ for L, E, scale in ((64, 16, 1), (64, 16, 10), (256, 16, 1), (64, 64, 1)):
 # %% [markdown]
 # In these four lines softmax stays near 1. With raw scores the ratio is larger for more tokens, for more features, and a hundred times as
 # large at ten times the scale. With standardised rows it does not depend on the scale; it is larger for more tokens and smaller for more
-# features. The growth with the tokens is partly that of a sum with more terms, which one may divide by $L$. Why does softmax stay at 1?
-# Here is the mean weight that a token keeps for itself, among 64 random ones:
+# features. The growth with the tokens is partly that of a sum with more terms; dividing the sum by $L$ would take this part away. Why
+# does softmax stay near 1? Here is the mean weight that a token keeps for itself, among 64 random ones of scale 1:
 
 # %%
 for E in (2, 8, 32, 128):
@@ -701,7 +752,9 @@ for E in (2, 8, 32, 128):
 
 
 # %% [markdown]
-# With 32 features or more, these random tokens merely copy themselves, and a copy has the length of its original.
+# With 32 features or more, these random tokens merely copy themselves, and a copy has the length of its original. That explains the
+# last of the four lines above, with its 64 features. The others have 16, which this table leaves out: for them it only suggests the
+# reason.
 #
 # | | softmax | none | standardize |
 # |---|---|---|---|
@@ -720,7 +773,7 @@ for E in (2, 8, 32, 128):
 #
 # ### Exercise 2 · easy · 5 minutes
 #
-# Naive attention at a temperature: the dot products are divided by it, and by nothing else, before the softmax. The temperature is above
+# Attention without parameters, at a temperature: the dot products are divided by it, and by nothing else, before the softmax. The temperature is above
 # 0. Treat all words at once, and give their new vectors only.
 
 # %%
@@ -792,8 +845,8 @@ check.bilateral_filter(bilateral_filter)
 #
 # ### Exercise 4 · hard · 12 minutes
 #
-# Attention without softmax, word by word. Of the words before, $X$, you keep only `state` $= X^\top X$. Give the new
-# word's output, in which it sees those words and itself, and the state that includes it. Do not divide by anything:
+# Attention without softmax, word by word. The words read so far are the rows of $X$, but all that you keep of them is the matrix
+# `state` $= X^\top X$. Give the new word's output, in which it sees those words and itself, and the state that includes it. Do not divide by anything:
 # the output is the plain sum of words, each times its dot product with the new one. Return a new tensor for the state, and leave the one
 # that you were given as it is.
 
@@ -833,20 +886,21 @@ check.one_more_word(one_more_word)
 #
 # - **GPT, Llama, BERT, ViT**, which you met at the end of notebook 00: in each of them attention is a softmax of dot products and a
 #   weighted sum, as here. New are a scaling of the scores, and learned matrices that make queries, keys and values; both are built in 02.
-# - **Non-local networks** for video ([Wang et al. 2018](https://arxiv.org/abs/1711.07971), section 3.2) try the formula of this notebook
-#   by name: their *Gaussian* is our softmax, and their *dot product* divides by $L$ instead.
+# - **Non-local networks** for video ([Wang et al. 2018](https://arxiv.org/abs/1711.07971), section 3.2) compare several kinds of
+#   weights. Those that they call *Gaussian* are the softmax of this notebook; their *dot product* divides by $L$ in place of a softmax.
 # - **Mamba** ([Gu and Dao 2023](https://arxiv.org/abs/2312.00752)) and other *recurrent* models, which read one word after the
 #   other, keep a state of fixed size, as the last exercise does, to escape from $L^2$.
 
 # %% [markdown]
 # ## Takeaways
 #
-# - Mean, smoothing filter, kernel regression, attention: all are weights @ values. They differ in where the weights come from: nowhere,
-#   positions, content.
+# - Mean, smoothing filter, Nadaraya–Watson regression, attention: all are weights @ values. They differ in where the weights come from.
+#   The mean's depend on nothing, those of the filter and of the regression on positions, and those of attention on content.
 # - The softmax runs over the keys, the last axis of the scores. Its weights are positive and each row sums to 1, so
 #   that no output leaves the convex hull of the inputs.
 # - A word's neighbours change its vector: *bank* came out as water or as money.
-# - Naive attention has no parameters, sees no order, is swayed by the length of vectors, and costs $L^2$.
+# - This simplest attention has no parameters and sees no order. It favours long vectors: *cat* preferred the longer *mat* to itself.
+#   Its work and its weights grow as $L^2$.
 
 # %% [markdown]
 # ## Three questions
