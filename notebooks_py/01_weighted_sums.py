@@ -217,8 +217,8 @@ for name, weights in (("box", box), ("Gaussian", gauss), ("content", content)):
 # that the Gaussian smooths. And since this kernel does not know positions, it has no reason to be better near the jump than far from
 # it: that 0.03 is smaller than 0.06 is likely luck.
 #
-# Image filters use both kinds of weight at once: the bilateral filter multiplies the two kernels ([Tomasi and Manduchi 1998](https://doi.org/10.1109/ICCV.1998.710815)). Notebook 07 does
-# the same to attention. From here on we keep content alone, and go back to words.
+# Image filters use both kinds of weight at once: the bilateral filter multiplies the two kernels
+# ([Tomasi and Manduchi 1998](https://doi.org/10.1109/ICCV.1998.710815)). Notebook 07 does the same to attention. From here on we keep content alone, and go back to words.
 
 # %% [markdown]
 # ## What we are about to build
@@ -227,7 +227,7 @@ for name, weights in (("box", box), ("Gaussian", gauss), ("content", content)):
 #
 # $$|x - y|^2 = |x|^2 + |y|^2 - 2\, x \cdot y .$$
 #
-# Among vectors of equal length, the nearest is therefore the one with the largest dot product. Attention takes the dot product
+# Among vectors $y$ of equal length, the one nearest to $x$ is therefore the one with the largest dot product. Attention takes the dot product
 # alone, also where the lengths differ.
 #
 # One word asks. Its dot products with the six words are six scores, the softmax turns them into six weights, and the new word is the
