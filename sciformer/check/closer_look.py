@@ -109,14 +109,14 @@ def _change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int, *, 
         known: whether the mistake has its name already, which a line that may be right must not contradict.
     """
     expected = [exercise.numbers(exercise.reference, case, seed) for case in cases]
-    others = [case for n in range(1, 4) for case in exercise.draw(seed + n)]
 
     def is_right(candidate: Any) -> bool:
         try:
             numbers = (exercise.numbers(candidate, case, seed) for case in cases)
             return all(same(got, right) for got, right in zip(numbers, expected, strict=True)) and all(
                 same(exercise.numbers(candidate, case, seed), exercise.numbers(exercise.reference, case, seed))
-                for case in others
+                for n in range(1, 4)
+                for case in exercise.draw(seed + n)  # only for a candidate that is right so far
             )
         except Exception:
             return False
