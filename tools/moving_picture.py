@@ -7,7 +7,6 @@ selenium (the extra ``dev``).
 
 import io
 import math
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -15,8 +14,8 @@ from pathlib import Path
 
 import pages_of_playground
 from PIL import Image
+from screenshots import windowless
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -94,18 +93,10 @@ def write(recorded: list[tuple[Image.Image, int]], target: Path) -> None:
 
 def main() -> None:
     """Open the page, record it, and write the picture."""
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium") or shutil.which("google-chrome")
-    for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars", "--window-size=1100,2600"):
-        options.add_argument(argument)
-    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            pages_of_playground.write_playground(Path(folder))
-            driver.get((Path(folder) / "draw.html").as_uri())
-            write(list(frames(driver)), TARGET)
-    finally:
-        driver.quit()
+    with windowless("1100,2600") as driver, tempfile.TemporaryDirectory() as folder:
+        pages_of_playground.write_playground(Path(folder))
+        driver.get((Path(folder) / "draw.html").as_uri())
+        write(list(frames(driver)), TARGET)
 
 
 if __name__ == "__main__":

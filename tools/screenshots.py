@@ -7,6 +7,8 @@ import io
 import shutil
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pages_of_playground
@@ -25,15 +27,24 @@ SHOWN = {
 }
 
 
-def main() -> None:
-    """Open each page, do something in it, and keep a small picture."""
+@contextmanager
+def windowless(size: str) -> Iterator[webdriver.Chrome]:
+    """A Chromium without a window and without scroll bars, as large as if it had a window of this size."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or shutil.which("google-chrome")
-    for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars", "--window-size=1100,760"):
+    for argument in ("--headless=new", "--no-sandbox", "--hide-scrollbars", f"--window-size={size}"):
         options.add_argument(argument)
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def main() -> None:
+    """Open each page, do something in it, and keep a small picture."""
     TARGET.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
+    with windowless("1100,760") as driver, tempfile.TemporaryDirectory() as folder:
         for path in pages_of_playground.write_playground(Path(folder)):
             scrolled, action, seconds = SHOWN[path.stem]
             driver.get(path.as_uri())
@@ -42,7 +53,6 @@ def main() -> None:
             picture = Image.open(io.BytesIO(driver.get_screenshot_as_png())).convert("RGB")
             picture = picture.resize((550, round(550 * picture.height / picture.width)), Image.Resampling.LANCZOS)
             picture.quantize(256).save(TARGET / f"{path.stem}.png", optimize=True)
-    driver.quit()
 
 
 if __name__ == "__main__":
