@@ -45,7 +45,7 @@ def test_the_workflow_runs_what_ci_runs_and_may_write_nothing():
 def test_make_check_is_ci_unless_a_torch_is_named(variables, command):
     environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "PYTHON", "TORCH")}
     planned = subprocess.run(
-        ["make", "--dry-run", "check", *variables],
+        ["make", "--no-print-directory", "--dry-run", "check", *variables],
         cwd=ROOT,
         env=environment,
         capture_output=True,
