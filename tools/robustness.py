@@ -8,12 +8,14 @@
 
 Lists are multiplied, so `--threads 1 2 --vectors best default` gives four conditions. Each run's failed cells and the
 value of each verdict are kept in docs/robustness.json, and what stands there is not run again, so that a grid of many
-hours can be interrupted and continued on another machine; `--again` repeats it. The table names every failure and
-gives, for each verdict, the distance between its mean and the nearest bound in standard deviations over the conditions.
+hours can be interrupted and continued on another machine; `--again` repeats it. A run counts as long as the notebook's
+code cells are the same. The table names every failure and gives, for each verdict, the distance between its mean and
+the nearest bound in standard deviations over the conditions.
 """
 
 import argparse
 import fcntl
+import hashlib
 import itertools
 import json
 import math
@@ -34,6 +36,7 @@ from pathlib import Path
 from benchmarks.__main__ import machine
 
 ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 RUNS = ROOT / "docs" / "robustness.json"
 TABLE = ROOT / "docs" / "robustness.md"
 COLOURS = re.compile(r"(\x1b|#x1B)\[[0-9;]*m")
@@ -66,6 +69,13 @@ def busy(processes: int) -> Iterator[None]:
             loop.wait()
 
 
+def code_of(notebook: Path) -> str:
+    """A short digest of the notebook's code cells: a run of other code says nothing about this one."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]
+
+
 def run(python: str, notebook: Path, environment: dict[str, str]) -> dict:
     """Validate one notebook strictly; the cells that failed, the verdicts' values, the seconds."""
     with tempfile.TemporaryDirectory() as folder:
@@ -89,7 +99,8 @@ def run(python: str, notebook: Path, environment: dict[str, str]) -> dict:
         values = [json.loads(line) for line in verdicts.read_text(encoding="utf-8").splitlines()]
     here = machine()
     place = {"date": str(date.today()), "machine": f"{here['cores']} cores of {here['processor']}"}
-    return place | {"seconds": round(seconds), "cells": len(cases), "failed": failed, "verdicts": values}
+    counted = {"code": code_of(notebook), "seconds": round(seconds), "cells": len(cases)}
+    return place | counted | {"failed": failed, "verdicts": values}
 
 
 def conditions(options: argparse.Namespace) -> Iterator[tuple[str, int, dict[str, str]]]:
@@ -105,8 +116,14 @@ def conditions(options: argparse.Namespace) -> Iterator[tuple[str, int, dict[str
 
 
 def kept() -> dict[str, dict[str, dict]]:
-    """What has been run: for each condition and notebook, its result."""
-    return json.loads(RUNS.read_text(encoding="utf-8")) if RUNS.exists() else {}
+    """What has been run: for each condition and notebook, the result of its present code."""
+    results = json.loads(RUNS.read_text(encoding="utf-8")) if RUNS.exists() else {}
+    codes = {notebook.stem: code_of(notebook) for notebook in NOTEBOOKS}
+    current = {
+        condition: {stem: result for stem, result in runs.items() if result["code"] == codes.get(stem)}
+        for condition, runs in results.items()
+    }
+    return {condition: runs for condition, runs in current.items() if runs}
 
 
 def keep(condition: str, notebook: str, result: dict) -> None:
@@ -127,9 +144,7 @@ def keep(condition: str, notebook: str, result: dict) -> None:
 
 def run_all(options: argparse.Namespace) -> None:
     """Run what has not been run yet, and say how each run went."""
-    notebooks = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
-    if options.notebooks:
-        notebooks = [notebook for notebook in notebooks if notebook.stem[:2] in options.notebooks]
+    notebooks = [notebook for notebook in NOTEBOOKS if notebook.stem[:2] in (options.notebooks or [notebook.stem[:2]])]
 
     for condition, load, environment in conditions(options):
         done = set() if options.again else set(kept().get(condition, {}))
