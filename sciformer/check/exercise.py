@@ -52,7 +52,7 @@ class Exercise(Task):
         call: ``call(answer, **inputs)`` gives the outputs; by default the answer is a function of the inputs.
         returns: names of the outputs, if there are several or they are no single tensor.
         differentiable: whether gradients must flow from the output to the inputs.
-        seconds: how long all calls together may take.
+        seconds: how long all calls together may work; on the clock it may take ``limits.PATIENCE`` times as long.
         solution: what :meth:`use` goes on with where there is no right answer yet; by default ``reference``.
         hints: for :meth:`hint`, the gentlest first.
         large: inputs that may be a thousand times as large as in the cases; a right answer whose exponentials then

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sciformer.check.causes import Fault
 from sciformer.check.gradients import gradients
-from sciformer.check.limits import TimeUp, limited
+from sciformer.check.limits import PATIENCE, TimeUp, limited
 from sciformer.check.values import kind_of, plain
 
 T = TypeVar("T")
@@ -123,7 +123,7 @@ class Task:
         cases: ``cases(draw)`` yields the calls to make, the smallest first.
         call: ``call(answer, **inputs)`` gives the outputs; by default the answer is a function of the inputs.
         differentiable: whether gradients must flow from the output to the inputs.
-        seconds: how long all calls together may take.
+        seconds: how long all calls together may work; on the clock it may take ``limits.PATIENCE`` times as long.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Task:
             return Observation(problem=Problem("wrong type", says))
         try:
             with torch.random.fork_rng(devices=[]):
-                limited(partial(self._observe, answer, cases, seed, seen), self.seconds)
+                limited(partial(self._observe, answer, cases, seed, seen), self.seconds, PATIENCE)
         except BaseException as error:
             seen.problem = self._explain(error, cases[min(len(seen.calls), len(cases) - 1)])
         return seen
@@ -242,7 +242,7 @@ class Task:
         try:
             with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                return limited(look, self.seconds)
+                return limited(look, self.seconds, PATIENCE)
         except BaseException:
             return None
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from sciformer.check.exercise import Exercise, Observation, Problem
+from sciformer.check.limits import PATIENCE
 from sciformer.check.sandbox import LIBRARIES, inside, memory_group, refused_calls
 from sciformer.check.wire import LINE, decode_observation
 
@@ -305,7 +306,7 @@ def _follow(
                 deadline = min((now + end) / 2, end) + _GRACE
             case {"exercise": str(name)} if name == left[0] and turn.doing != name:
                 turn.used = turn.used or now - start
-                turn.doing, deadline = name, now + exercises[name].seconds + _GRACE
+                turn.doing, deadline = name, now + PATIENCE * exercises[name].seconds + _GRACE
             case {"seen": str(name)} if name == left[0] == turn.doing:
                 seen[left.pop(0)] = decode_observation(entry)
                 turn.doing, deadline = None, now + _GRACE
