@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from sciformer.check import EXERCISES
 from sciformer.lab.claims import CLAIMS, short_verdict
+from tools.answers import as_a_cell
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -38,6 +40,13 @@ def test_the_figures_of_a_finding_are_those_of_the_records(finding):
     (row,) = re.findall(rf"^\| {number} \| .+", RESULTS.partition("<!-- claims -->")[2], flags=re.M)
     for figure in re.findall(r"\d+\.\d+(?: ± \d+\.\d+)? %", text):
         assert figure.removesuffix(" %") in row, figure
+
+
+def test_the_checker_says_what_the_readme_prints():
+    example = re.search(r"<!-- a wrong answer -->(.+?)<!-- end of a wrong answer -->", README, flags=re.S)[1]
+    code, message = re.findall(r"```\w*\n(.+?)\n```", example, flags=re.S)
+    answer = as_a_cell(code, 0)["scaled_dot_product"]
+    assert EXERCISES["scaled_dot_product"].diagnose(answer, seed=0).message == message
 
 
 def test_the_moving_picture_moves_and_is_small():

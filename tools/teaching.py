@@ -110,6 +110,17 @@ def path_table(name: str) -> str:
     return table("| session | notebooks | exercises | main line | with exercises and optional parts |", rows)
 
 
+def paths_table() -> str:
+    """The README's table of paths: what each takes."""
+    rows = []
+    for name, sessions in PATHS.items():
+        numbers = [number for session in sessions.values() for number in session.split()]
+        all_between = list(map(int, numbers)) == list(range(int(numbers[0]), int(numbers[-1]) + 1))
+        shown = f"{numbers[0]} to {numbers[-1]}" if all_between else " ".join(numbers)
+        rows.append(f"| {name} | {shown} | {counted(numbers)} |")
+    return table("| path | notebooks | exercises | main line | with exercises and optional parts |", rows)
+
+
 def notebooks_table(rows: str) -> str:
     """The README's table of notebooks, with the hours of study and the time of a run from each notebook's head."""
     runs = {number: head(ROOT / "notebooks" / name).runs for number, name in FILES.items()}
@@ -197,6 +208,8 @@ def written(page: str) -> str:
     parts = {name: make(name.partition(": ")[2]) for name, make in tables.items() if f"<!-- {name} -->" in page}
     for rows in re.findall("<!-- notebooks -->\n\n(.*?)\n\n<!-- end of notebooks -->", page, flags=re.S):
         parts["notebooks"] = notebooks_table(rows)
+    if "<!-- paths -->" in page:
+        parts["paths"] = paths_table()
     if "<!-- mistakes -->" in page:
         parts["mistakes"] = f"{totals()}\n\n{mistakes_table()}"
     for name in re.findall(r"^<!-- (examples/\S+) -->$", page, flags=re.M):
