@@ -75,8 +75,8 @@ def test_a_table_keeps_to_its_lines():
     text = table(rows, 7)
     assert text.count("\n") == 7
     assert "and 4 more inputs" in text
-    assert "    a         shape (6, 5), beginning [1, 1, 1, 1]" in text
-    assert text.splitlines()[-2].startswith("    expected")
+    assert "    a            shape (6, 5), beginning [1, 1, 1, 1]" in text
+    assert text.splitlines()[-2:] == ["    expected[0]  [0.333, 0.333, 0.333, 0.333]", "    got[0]       [0, 0, 0, 0]"]
 
 
 def test_a_change_of_the_input_is_shown_with_its_line():
@@ -89,3 +89,13 @@ def test_a_change_of_the_input_is_shown_with_its_line():
     assert "changes its input `query`" in message
     assert "\n  in your line: query /= 2\n    before  [[ 1.5, -0.3, -2.2]" in message
     assert "\n    after   [[0.75, -0.15, -1.1]" in message or "\n    after   [[ 0.75" in message
+
+
+def test_of_large_results_the_row_that_differs_most_is_shown():
+    expected = torch.zeros(3, 5, 4)
+    got = expected.clone()
+    got[2, 3] = torch.tensor([0.0, 5.0, 0.0, 1.0])
+    lines = table({"expected": expected, "got": got}).splitlines()
+    assert lines[1:] == ["    expected[2, 3]  [0, 0, 0, 0]", "    got[2, 3]       [0, 5, 0, 1]"]
+    wide = table({"expected": torch.zeros(3, 50), "got": torch.eye(3, 50)}).splitlines()
+    assert wide[1:] == ["    expected[0, 0]  0", "    got[0, 0]       1"]

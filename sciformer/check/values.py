@@ -55,27 +55,46 @@ def kind_of(value: Any) -> str:
 
 #: So long may a matrix be that is written on one line.
 _ONE_LINE = 64
+#: So many numbers of a row are shown, and so many of a tensor.
+_SHORT_ROW, _IN_FULL = 8, 32
+_SHAPE = "shape "
 
 
 def table(rows: dict[str, Any], most: int = 12) -> str:
     """Plain values below one another, each with its name, indented as a checker's message is.
 
-    Where the expected result and the student's would read the same, only the first entry that differs is shown.
+    Where the expected result and the student's would read the same, or are too large to be shown in full, only the row
+    or the entry that differs most is shown.
 
     Args:
         most: how many lines there may be; large inputs are then told by their shape, and the last are left out.
     """
-    rows = _first_difference(rows)
+    if _alike(rows):
+        rows = _difference_alone(rows, in_a_row=False)
     if left_out := len(rows) - max(3, most):
         rows = _without_some(rows, left_out + 1) if left_out > 0 else rows
-    width = max(map(len, rows)) + 6
+    texts = _texts(rows, most)
+    if any(text.startswith(_SHAPE) for text in list(texts.values())[-2:]):
+        rows = _difference_alone(rows, in_a_row=True)
+        texts = _texts(rows, most)
+    width = _width(rows)
+    return "".join(f"\n    {name:{width - 4}}{text}" for name, text in texts.items())
+
+
+def _texts(rows: dict[str, Any], most: int) -> dict[str, str]:
+    """Each value as it is written down, the largest in short where all together would take too many lines."""
+    width = _width(rows)
     decimals = dict.fromkeys(rows, 3) | dict.fromkeys(list(rows)[-2:], 7 if _alike(rows) else 3)
     texts = {name: _text(x, width, decimals[name]) for name, x in rows.items()}
     largest = sorted(texts, key=lambda name: -texts[name].count("\n"))
     for name in largest:
         if sum(text.count("\n") + 1 for text in texts.values()) > most and isinstance(rows[name], Tensor):
             texts[name] = _in_short(rows[name], width, decimals[name])
-    return "".join(f"\n    {name:{width - 4}}{text}" for name, text in texts.items())
+    return texts
+
+
+def _width(rows: dict[str, Any]) -> int:
+    return max(map(len, rows)) + 6
 
 
 def _without_some(rows: dict[str, Any], left_out: int) -> dict[str, Any]:
@@ -90,16 +109,18 @@ def _alike(rows: dict[str, Any]) -> bool:
     return _text(expected, 0, 3) == _text(got, 0, 3)
 
 
-def _first_difference(rows: dict[str, Any]) -> dict[str, Any]:
-    """The rows, with the first entry that differs in place of two tensors that would read the same."""
+def _difference_alone(rows: dict[str, Any], *, in_a_row: bool) -> dict[str, Any]:
+    """The rows, with the entry that differs most in place of two tensors, or with its row if that is short."""
     expected, got = rows.get("expected"), rows.get("got")
     if not isinstance(expected, Tensor) or not isinstance(got, Tensor) or expected.shape != got.shape:
         return rows
     differs = (expected != got).nonzero()
-    if not _alike(rows) or expected.numel() < 2 or not len(differs):
+    if expected.numel() < 2 or not len(differs):
         return rows
     size = (expected.double() - got.double()).abs().nan_to_num(torch.inf)
     index = tuple(max(differs.tolist(), key=lambda place: size[tuple(place)].item()))
+    if in_a_row and expected.dim() > 1 and expected.shape[-1] <= _SHORT_ROW:
+        index = index[:-1]
     where = str(list(index))
     inputs = {name: x for name, x in rows.items() if name not in ("expected", "got")}
     return inputs | {f"expected{where}": expected[index], f"got{where}": got[index]}
@@ -111,7 +132,7 @@ def _text(value: Any, indent: int, decimals: int) -> str:
         return (",\n" + " " * indent).join(_text(item, indent, decimals) for item in value)
     if not isinstance(value, Tensor):
         return value["type"] if isinstance(value, dict) else repr(value)
-    if value.numel() > 32:
+    if value.numel() > _IN_FULL:
         return _in_short(value, indent, decimals)
     numbers = [number(x, decimals) for x in value.flatten().tolist()]
     width = max(map(len, numbers), default=0)
@@ -129,7 +150,7 @@ def _text(value: Any, indent: int, decimals: int) -> str:
 
 
 def _in_short(value: Tensor, indent: int, decimals: int) -> str:
-    return f"shape {tuple(value.shape)}, beginning {_text(value.flatten()[:4], indent, decimals)}"
+    return f"{_SHAPE}{tuple(value.shape)}, beginning {_text(value.flatten()[:4], indent, decimals)}"
 
 
 def number(x: float | int | bool, decimals: int = 3) -> str:
