@@ -181,3 +181,13 @@ def test_where_the_test_itself_stops_no_version_is_blamed():
     kind, message = told(lambda attention: undefined)
     assert kind == "raises"
     assert "This version is right" not in message
+
+
+def test_nan_in_what_a_test_expects_is_told():
+    def mine(attention):
+        query, key, value = torch.randn(3, 2), torch.randn(2, 2), torch.randn(2, 2)
+        mask = torch.tensor([[True, True], [True, False], [False, False]])
+        expected = (query @ key.T / 2**0.5).masked_fill(~mask, -torch.inf).softmax(-1) @ value
+        torch.testing.assert_close(attention(query, key, value, mask), expected)
+
+    assert "There is NaN in your `expected`" in check.test_attention.diagnose(mine, seed=0).message

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import TracebackType
 from typing import Any, TypeVar
 
 import torch
@@ -307,11 +308,23 @@ def is_own(file: str) -> bool:
 
 def own_line(error: BaseException) -> str | None:
     """The last line of the student's own code that an exception passed through."""
-    line, trace = None, error.__traceback__
+    trace = _own_trace(error)
+    if trace is None:
+        return None
+    text = linecache.getline(trace.tb_frame.f_code.co_filename, trace.tb_lineno).strip()
+    return text or f"number {trace.tb_lineno} of {trace.tb_frame.f_code.co_name}"
+
+
+def own_names(error: BaseException) -> dict[str, Any]:
+    """The local names at that line, with their values."""
+    trace = _own_trace(error)
+    return dict(trace.tb_frame.f_locals) if trace else {}
+
+
+def _own_trace(error: BaseException) -> TracebackType | None:
+    """Where an exception passed through the student's own code for the last time."""
+    own, trace = None, error.__traceback__
     while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if is_own(file):
-            text = linecache.getline(file, trace.tb_lineno).strip()
-            line = text or f"number {trace.tb_lineno} of {trace.tb_frame.f_code.co_name}"
+        own = trace if is_own(trace.tb_frame.f_code.co_filename) else own
         trace = trace.tb_next
-    return line
+    return own

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Observation, Problem, WrongType
-from sciformer.check.observing import own_line
+from sciformer.check.observing import own_line, own_names
 from sciformer.check.values import kind_of, plain
 
 #: Of so many survivors the mistake is told in full; of the others, the name.
@@ -121,15 +121,21 @@ class WrittenTest(Exercise):
         return Problem("raises", f"{problem.says}\n{says}")
 
     def closer(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
-        """The diagnosis with the line by which a test rejects a right version; a test has no numbers to look at."""
+        """The diagnosis with the line by which a test rejects a right version, and the NaN that it compares with."""
         if diagnosis.kind != "false alarm":
             return diagnosis
         rejected = next(n for n, case in enumerate(cases) if case.name in self.right and not seen.calls[n].output)
         try:
             answer(cases[rejected].inputs["version"])
         except Exception as error:
-            line = own_line(error)
+            line, known = own_line(error), own_names(error)
             mark = "\n  right versions that it rejects"
-            told = diagnosis.message.replace(mark, f"\n  by your line: {line}{mark}", 1)
+            more = f"\n  by your line: {line}"
+            if without := [name for name, x in known.items() if isinstance(x, Tensor) and bool(x.isnan().any())]:
+                says = (
+                    f"There is NaN in your `{without[0]}`, and NaN equals nothing. Does a row of a mask allow no key?"
+                )
+                more += "\n" + fill(says, 96, initial_indent="  ", subsequent_indent="  ")
+            told = diagnosis.message.replace(mark, more + mark, 1)
             return replace(diagnosis, message=told, symptom=told) if line else diagnosis
         return diagnosis
