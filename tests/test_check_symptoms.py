@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from sciformer import check
+from sciformer.check.conditions import separating
 from sciformer.check.probing import probes
 from sciformer.check.symptoms import symptom
 
@@ -169,12 +171,42 @@ def test_what_may_be_chance_is_told_from_two_cases_on(right, wrong, words):
     assert words not in symptom(cases[1:], results[1:], got[1:], R)[1]
 
 
-def test_an_input_that_counts_elsewhere_has_an_effect():
+def test_an_input_that_counts_elsewhere_has_no_effect_in_some_cases():
     inputs = {"a": numbers(2, 3), "flag": True}
     run = lambda case: case["a"] * (not case["flag"])  # noqa: E731
     reference = lambda case: case["a"] * 2  # noqa: E731
     assert probes(run, reference, inputs) == "`a` has no effect on the result, and should have one."
-    assert probes(run, reference, inputs, [inputs | {"flag": False}]) is None
+    elsewhere = [inputs | {"flag": False}]
+    assert probes(run, reference, inputs, elsewhere) == (
+        "In some cases `a` has no effect on the result, and should have one."
+    )
+
+
+@pytest.mark.parametrize(
+    ("reads", "words"),
+    [
+        (lambda x: x.reshape(3, 2).mT, "only cuts its numbers into other rows"),
+        (lambda x: x.mT.reshape(2, 3), "and its axes are exchanged"),
+        (lambda x: x.flip(1), "read backwards along its last axis."),
+        (lambda x: x.flip(0), "read backwards along its last axis but one."),
+    ],
+    ids=["reshape for transpose", "transpose for reshape", "columns backwards", "rows backwards"],
+)
+def test_an_input_that_is_read_in_a_wrong_order_is_told(reads, words):
+    inputs = {"x": numbers(2, 3), "w": numbers(2, 3, seed=1)}
+    says = probes(lambda case: reads(case["x"]) @ case["w"].mT, lambda case: case["x"] @ case["w"].mT, inputs)
+    assert says is not None
+    assert words in says
+
+
+def test_a_wrong_order_explains_the_right_cases_too():
+    inputs, one_row = ({"x": numbers(rows, 3), "w": numbers(2, 3, seed=1)} for rows in (2, 1))
+    run = lambda case: case["x"].flip(0) @ case["w"].mT  # noqa: E731
+    reference = lambda case: case["x"] @ case["w"].mT  # noqa: E731
+    assert "backwards" in (probes(run, reference, inputs, [one_row]) or "")
+    another = inputs | {"x": numbers(2, 3, seed=2)}
+    run_by_chance = lambda case: (run if case is inputs else reference)(case)  # noqa: E731
+    assert probes(run_by_chance, reference, inputs, [another]) is None
 
 
 def test_an_input_without_effect_is_told():
@@ -205,3 +237,32 @@ def test_sequences_that_mix_are_told():
     says = probes(lambda case: case["x"] - case["x"].mean(0), lambda case: case["x"], inputs)
     assert says == "Sequences are mixed up: changing the second one in `x` changes the result of the first."
     assert probes(lambda case: case["x"] - case["x"].mean(1, keepdim=True), lambda case: case["x"], inputs) is None
+
+
+def test_what_is_true_of_one_size_only_by_chance_is_not_told():
+    right = [{"x": numbers(1, 2, 3), "mask": numbers(2, 3) > 9}]
+    wrong = [{"x": numbers(2, 2, 3), "mask": numbers(2, 3) > 0}]
+    says = "only where the first axis of `x` has size 1"
+    tried = []
+
+    def is_right(inputs, verdict):
+        tried.append(inputs)
+        return verdict
+
+    assert separating(right, [{"x": wrong[0]["x"]}]) == says
+    assert separating(right, [{"x": wrong[0]["x"]}], lambda inputs: is_right(inputs, True)) == says
+    assert separating(right, [{"x": wrong[0]["x"]}], lambda inputs: is_right(inputs, None)) == says
+    assert separating(right, [{"x": wrong[0]["x"]}], lambda inputs: is_right(inputs, False)) is None
+    assert {inputs["x"].shape for inputs in tried} == {(1, 2, 3)}
+
+
+def test_right_only_for_one_is_not_told_of_an_answer_that_ignores_a_mask_of_others():
+    head = check.EXERCISES["AttentionHead"]
+
+    class AttentionHead(head.reference):
+        def forward(self, x, context=None, *, attn_mask=None):
+            return super().forward(x, context, attn_mask=attn_mask if context is None else None)
+
+    message = head.diagnose(AttentionHead, seed=7).message
+    assert "right only" not in message
+    assert "In some cases `attn_mask` has no effect" in message

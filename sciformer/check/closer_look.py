@@ -1,5 +1,6 @@
 """What only further calls of an answer can tell: a smaller input, an input without effect, a line, extreme inputs."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from sciformer.check.conditions import separating
 from sciformer.check.observing import Case, Observation, copied, is_own, own_line
 from sciformer.check.probing import probes
 from sciformer.check.repairing import Change, one_change
 from sciformer.check.shrinking import shrunk
-from sciformer.check.symptoms import UNKNOWN
+from sciformer.check.symptoms import RIGHT_ONLY, UNKNOWN
 from sciformer.check.telling import LONGEST, SMALLEST, Diagnosis, counterexample, message
 from sciformer.check.tracing import first_wrong_line, line_that_changes
 from sciformer.check.values import plain, same, table
@@ -167,6 +169,7 @@ def _located(
         return f"{first}{more}{counterexample(exercise, name, look.inputs, look.expected, look.got, most)}{last}"
 
     diagnosis = _without_unknown(exercise, diagnosis) if sentences + change else diagnosis
+    diagnosis = _without_chance(exercise, diagnosis, answer, cases, wrong, seed)
     told_all = inserted(diagnosis.message, sentences + change)
     return replace(diagnosis, message=told_all, symptom=inserted(diagnosis.symptom, sentences))
 
@@ -178,6 +181,28 @@ def _without_unknown(exercise: "Exercise", diagnosis: Diagnosis) -> Diagnosis:
     says = diagnosis.says.replace(UNKNOWN, "")
     told = message(exercise, says, SMALLEST + diagnosis.message.split(SMALLEST, 1)[1].rsplit("\n  read again", 1)[0])
     return replace(diagnosis, says=says, message=told, symptom=told)
+
+
+def _without_chance(
+    exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], wrong: list[int], seed: int
+) -> Diagnosis:
+    """The diagnosis without "right only where …" if the answer stays wrong on inputs that are made so."""
+
+    def is_right(inputs: Inputs) -> bool | None:
+        try:
+            wanted = exercise.plainly(exercise.reference, inputs, seed=seed)
+        except Exception:  # such inputs make no sense
+            return None
+        got = exercise.safely(partial(exercise.plainly, answer, inputs, seed=seed))
+        return same(got, wanted) if is_finite(wanted) else None
+
+    right = [case.inputs for n, case in enumerate(cases) if n not in wrong]
+    told = separating(right, [cases[n].inputs for n in wrong]) if right else None
+    if told is None or told == separating(right, [cases[n].inputs for n in wrong], is_right):
+        return diagnosis
+    pattern = re.compile(r"\s*" + r"\s+".join(map(re.escape, RIGHT_ONLY.format(told).split())))
+    says, told, seen = (pattern.sub("", text) for text in (diagnosis.says, diagnosis.message, diagnosis.symptom))
+    return replace(diagnosis, says=says, message=told, symptom=seen)
 
 
 def _first_wrong_line(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> str | None:

@@ -1,7 +1,7 @@
 """Properties that the inputs of a case may have, in words: equal lengths, a batch of 1, a mask that hides nothing.
 
-An answer that is right on exactly the cases that have such a property is told so. An answer that is right only there is
-noticed if some cases of the exercise lack the property.
+An answer that is right on exactly the cases that have such a property is told so, unless it stays wrong on other inputs
+that are given the property. An answer that is right only there is noticed if some cases of the exercise lack it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from sciformer.check.variants import cut
 
 Inputs = dict[str, Any]
 
@@ -30,6 +32,7 @@ class Condition:
         axes: the axes of inputs that it is about.
         explains: whether a student is told so. A size below 4 or the lack of ties separates few cases by chance.
         fewest: in how many cases an answer has to be right before a student is told so; one of them may be chance.
+        given: inputs without the property as they are once they have it; None where that is not known.
     """
 
     says: str
@@ -39,6 +42,7 @@ class Condition:
     axes: tuple[tuple[str, int], ...] = ()
     explains: bool = True
     fewest: int = 1
+    given: Callable[[Inputs], Inputs] | None = None
 
     def holds(self, inputs: Inputs) -> bool | None:
         """Whether these inputs have the property; None where it makes no sense for them."""
@@ -60,17 +64,23 @@ def conditions(inputs: Inputs) -> Iterator[Condition]:
         yield _at_most(one, two)
 
 
-def separating(right: Sequence[Inputs], wrong: Sequence[Inputs]) -> str | None:
+def separating(
+    right: Sequence[Inputs], wrong: Sequence[Inputs], is_right: Callable[[Inputs], bool | None] = lambda inputs: None
+) -> str | None:
     """What tells inputs on which an answer is right from those on which it is wrong, in words.
 
     None where two different quantities would tell them apart, since it may be either.
+
+    Args:
+        is_right: whether the answer is right on other inputs, those of ``wrong`` with the property; None: not known.
     """
     for plain in (True, False):
         found: dict[tuple[Any, ...], str] = {}
         for condition in conditions(right[0]):
             if condition.plain is not plain or not condition.explains or len(right) < condition.fewest:
                 continue
-            if all(condition.holds(x) for x in right) and all(condition.holds(x) is False for x in wrong):
+            separates = all(condition.holds(x) for x in right) and all(condition.holds(x) is False for x in wrong)
+            if separates and not (condition.given and any(is_right(condition.given(x)) is False for x in wrong)):
                 values = tuple(_hashable(condition.quantity(x)) for x in (*right, *wrong))
                 found.setdefault(values, condition.says)
         if found:
@@ -83,7 +93,9 @@ def _hashable(value: Any) -> Any:
 
 
 def _of_one(name: str, x: Any) -> Iterator[Condition]:
-    yield Condition(f"only where `{name}` is None", lambda case: case[name] is None)
+    yield Condition(
+        f"only where `{name}` is None", lambda case: case[name] is None, given=lambda case: case | {name: None}
+    )
     yield Condition(f"only where `{name}` is given", lambda case: case[name] is not None)
     if isinstance(x, bool | int | str):
         fewest = 1 if isinstance(x, bool | str) or x in (0, 1) else 2
@@ -100,7 +112,9 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
         yield from _of_a_mask(name, x)
     if x.dim() >= 3:
         says = f"only where the first axis of `{name}` has size 1"
-        yield Condition(says, lambda case: case[name].shape[0], lambda size: size == 1)
+        yield Condition(
+            says, lambda case: case[name].shape[0], lambda size: size == 1, given=lambda case: _first_alone(case, name)
+        )
     if x.dim() >= 2:
         shape = f"only where the last two sizes of `{name}` are equal"
         yield Condition(
@@ -122,7 +136,11 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
 
 
 def _of_a_mask(name: str, x: Tensor) -> Iterator[Condition]:
-    yield Condition(f"only where `{name}` hides nothing", lambda case: bool(case[name].all()))
+    yield Condition(
+        f"only where `{name}` hides nothing",
+        lambda case: bool(case[name].all()),
+        given=lambda case: case | {name: torch.ones_like(case[name])},
+    )
     yield Condition(f"only where `{name}` is nowhere True", lambda case: not bool(case[name].any()), plain=False)
     if x.dim() >= 2:
         says = f"only where each row of `{name}` leaves something"
@@ -136,14 +154,27 @@ def _of_a_mask(name: str, x: Tensor) -> Iterator[Condition]:
 def _equally_long(one: str, two: str) -> Condition:
     says = f"only where `{one}` and `{two}` are equally long"
     axes = ((one, -2), (two, -2))
+
+    def given(case: Inputs) -> Inputs:
+        shorter, longer = sorted((case[one].shape[-2], case[two].shape[-2]))
+        return {name: cut(x, longer, shorter) for name, x in case.items()}
+
     return Condition(
-        says, lambda case: tuple(sorted((case[one].shape[-2], case[two].shape[-2]))), _all_equal, axes=axes
+        says, lambda case: tuple(sorted((case[one].shape[-2], case[two].shape[-2]))), _all_equal, axes=axes, given=given
     )
 
 
 def _at_most(one: str, two: str) -> Condition:
     says = f"only where `{one}` is at most `{two}`"
     return Condition(says, lambda case: (case[one], case[two]), lambda pair: pair[0] <= pair[1], False)
+
+
+def _first_alone(case: Inputs, name: str) -> Inputs:
+    """Inputs with the first example of a batch alone: of all tensors with as many as this one."""
+    size = case[name].shape[0]
+    return {
+        other: x[:1] if isinstance(x, Tensor) and x.dim() >= 3 and len(x) == size else x for other, x in case.items()
+    }
 
 
 def _largest(x: Tensor) -> float:

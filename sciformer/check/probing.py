@@ -1,4 +1,7 @@
-"""What an answer does not look at, and whether it mixes up the sequences of a batch: it is called with other inputs."""
+"""What an answer does not look at, what it reads in a wrong order, and whether it mixes up the sequences of a batch.
+
+It is called with other inputs, or the right answer is.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,21 +17,26 @@ Inputs = dict[str, Any]
 def probes(
     run: Callable[[Inputs], Any], reference: Callable[[Inputs], Any], inputs: Inputs, elsewhere: Sequence[Inputs] = ()
 ) -> str | None:
-    """What an answer does not look at, and whether it mixes up sequences of a batch.
+    """What an answer does not look at, what it reads in a wrong order, and whether it mixes up sequences of a batch.
 
     Args:
         run: the student's answer as a function of a case's inputs; plain values.
         reference: the right one, likewise.
         inputs: of a case on which the answer is wrong.
-        elsewhere: of other cases; an input that counts in one of them does have an effect.
+        elsewhere: of cases on which the answer is right.
     """
     generator = torch.Generator().manual_seed(0)
     mine, right = run(inputs), reference(inputs)
     for name, x in inputs.items():
         others = [inputs | {name: other} for other in _others(x, generator)]
         seen = [other for other in others if _is_another(reference, other, right)]
-        if seen and all(same(run(other), mine) for other in others) and not _counts(run, name, elsewhere, generator):
-            return f"`{name}` has no effect on the result, and should have one."
+        if seen and all(same(run(other), mine) for other in others):
+            here = "In some cases " if _counts(run, name, elsewhere, generator) else ""
+            return f"{here}`{name}` has no effect on the result, and should have one."
+    for name in inputs:
+        for says, read in _MISREADINGS:
+            if all(_is_read(run, reference, case, name, read) for case in (inputs, *elsewhere)):
+                return f"The numbers are those for another `{name}`: {says}"
     for name, x in inputs.items():
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() < 3 or len(x) < 2:
             continue
@@ -38,6 +46,38 @@ def probes(
         if _first_alike(reference(other), right) and not _first_alike(run(other), mine):
             return f"Sequences are mixed up: changing the second one in `{name}` changes the result of the first."
     return None
+
+
+#: How a tensor's numbers get into other places, and what a student has probably done to read it so.
+_MISREADINGS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
+    (
+        "its last two axes are to be exchanged, and a `reshape` or `view` only cuts its numbers into other rows.",
+        lambda x: x.reshape(*x.shape[:-2], x.shape[-1], x.shape[-2]).mT,
+    ),
+    (
+        "its numbers are to be cut into other rows by a `reshape`, and its axes are exchanged.",
+        lambda x: x.mT.reshape(x.shape),
+    ),
+    ("it is read backwards along its last axis.", lambda x: x.flip(-1)),
+    ("it is read backwards along its last axis but one.", lambda x: x.flip(-2)),
+)
+
+
+def _is_read(
+    run: Callable[[Inputs], Any],
+    reference: Callable[[Inputs], Any],
+    inputs: Inputs,
+    name: str,
+    read: Callable[[Tensor], Tensor],
+) -> bool:
+    """Whether an answer to these inputs is the right one to those with one tensor's numbers in other places."""
+    x = inputs[name]
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() < 2:
+        return False
+    try:
+        return same(run(inputs), reference(inputs | {name: read(x).contiguous()}))
+    except Exception:
+        return False
 
 
 def _others(x: Any, generator: torch.Generator) -> list[Any]:

@@ -15,6 +15,7 @@ from sciformer.check.values import family, kind_of, number, same
 Inputs = dict[str, Any]
 #: What is said as long as nothing better is known.
 UNKNOWN = ", and the checker does not recognize why"
+RIGHT_ONLY = "Of the inputs tried, it is right {}."
 
 
 def symptom(
@@ -30,7 +31,7 @@ def symptom(
     kind, says = _difference([expected[n] for n in wrong], [got[n] for n in wrong], [inputs[n] for n in wrong], names)
     right = [inputs[n] for n in range(len(got)) if n not in wrong]
     where = separating(right, [inputs[n] for n in wrong]) if right else None
-    return kind, f"{says} Of the inputs tried, it is right {where}." if where else says
+    return kind, f"{says} {RIGHT_ONLY.format(where)}" if where else says
 
 
 def _difference(expected: list[Any], got: list[Any], inputs: list[Inputs], names: tuple[str, ...]) -> tuple[str, str]:
