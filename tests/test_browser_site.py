@@ -1,4 +1,4 @@
-"""The built site in Chromium: no page asks a network for anything, none has an error, and axe finds no violation.
+"""The built site and slides in Chromium: nothing asks a network, nothing has an error, and axe finds no violation.
 
 They run only when asked for, ``pytest -m browser``, and need the extra ``site``, Chromium and its driver; axe comes
 from npm.
@@ -21,7 +21,7 @@ from test_browser_pages import browser  # noqa: F401 - a fixture
 
 ROOT = Path(__file__).parents[1]
 AXE = "axe-core@4.14.1"
-NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme")
+NEEDED = ("sphinx", "myst_nb", "sphinx_book_theme", "sphinx_revealjs")
 
 pytestmark = [
     pytest.mark.browser,
@@ -37,6 +37,15 @@ def site(tmp_path_factory):
     """The site, built anew."""
     out = tmp_path_factory.mktemp("site")
     subprocess.run([sys.executable, ROOT / "tools" / "build_site.py", "--out", out], check=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def slides(tmp_path_factory):
+    """The deck of one notebook, and the page that lists the decks."""
+    out = tmp_path_factory.mktemp("slides")
+    command = [sys.executable, ROOT / "tools" / "slides.py", "--notebooks", "02", "--out", out]
+    subprocess.run(command, check=True, capture_output=True)
     return out
 
 
@@ -90,6 +99,15 @@ class References(HTMLParser):
                 self.anchors.add(value)
 
 
+def complaints(browser):  # noqa: F811
+    """What was asked of a network since the last look, and the errors of the pages."""
+    sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    urls = [m["params"]["request"]["url"] for m in sent if m["method"] == "Network.requestWillBeSent"]
+    assert urls, "the browser keeps no log"
+    asked = [url for url in urls if not re.match(r"file:|data:|blob:", url)]
+    return asked + [entry["message"] for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+
+
 def test_every_link_within_the_site_leads_somewhere(site):
     read = {}
     for path in pages(site):
@@ -110,16 +128,24 @@ def test_every_link_within_the_site_leads_somewhere(site):
 
 def test_no_page_asks_a_network_and_none_has_an_error(site, browser):  # noqa: F811
     assert len(pages(site)) > 40
-    asked, wrong = [], []
     for path in pages(site):
         browser.get_log("performance"), browser.get_log("browser")
         browser.get(path.as_uri())
-        sent = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-        urls = [m["params"]["request"]["url"] for m in sent if m["method"] == "Network.requestWillBeSent"]
-        asked += [f"{path.stem}: {url}" for url in urls if not re.match(r"file:|data:|blob:", url)]
-        wrong += [f"{path.stem}: {e['message']}" for e in browser.get_log("browser") if e["level"] == "SEVERE"]
-    assert asked == []
-    assert wrong == []
+        assert complaints(browser) == [], path
+
+
+def test_no_slide_asks_a_network_and_none_has_an_error(slides, browser):  # noqa: F811
+    browser.get_log("performance"), browser.get_log("browser")
+    browser.get((slides / "index.html").as_uri())
+    assert complaints(browser) == []
+    browser.get((slides / "02_scaled_dot_product.html").as_uri())
+    seen = 1
+    while not browser.execute_script("return Reveal.isLastSlide()"):
+        browser.execute_script("Reveal.next()")
+        seen += 1
+    assert seen >= 10
+    assert browser.execute_script("return document.querySelectorAll('mjx-container').length") > 0, "formulas are set"
+    assert complaints(browser) == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
