@@ -63,3 +63,13 @@ def test_the_counts_are_those_of_today():
     notebooks = list((ROOT / "notebooks").glob("[0-9]*.ipynb"))
     assert f"{len(notebooks)} notebooks" in README
     assert f"{len(CLAIMS)} claims" in README
+
+
+def test_what_two_cores_reach_is_what_the_speedrun_recorded():
+    page = (ROOT / "docs" / "speedrun.md").read_text(encoding="utf-8")
+    seconds, loss, numbers = re.search(
+        r"^\| \[recipe\.py\][^|]+\|[^|]+\| (\d+) \|[^|]+\| ([\d.]+) [^|]+\|[^|]+\| ([\d,]+) \|", page, flags=re.M
+    ).groups()
+    assert f"after {seconds} seconds on two cores" in README
+    assert float(loss) < 1.4697
+    assert f"{int(numbers.replace(',', '')) / 1e6:.1f} million parameters" in README
