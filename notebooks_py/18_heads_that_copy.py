@@ -7,7 +7,7 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart **18**
 #
-# Needs: notebooks 04, 08 and 09; for the comparison of scores also 07, 10 and 16 · runs in about 75 s on two CPU cores · about 2 hours of study
+# Needs: notebooks 04, 08 and 09; for the comparison of scores also 07, 10 and 16 · runs in about 80 s on two CPU cores · about 2 hours of study
 
 # %% [markdown]
 # Write to a chat program: *In my village a plonnet is a small boat. We went fishing in our pl…* It goes on with *plonnet*, a word that we have
@@ -518,7 +518,7 @@ def silence(layer, heads):
     return model.attentions[layer].out_proj.register_forward_pre_hook(hook)
 
 
-def share_with(*hooks):
+def share_with(*hooks, model=model):
     share = share_right(model)
     for hook in hooks:
         hook.remove()
@@ -564,7 +564,7 @@ for layer in (1, 2):
 # the row still sums to 1. As controls, we hide the key two positions back, and the one three back. **Predict**: which of them will cost most?
 
 # %%
-def hide(back, heads):
+def hide(back, heads, model=model):
     mask = torch.ones(1, H, L, L, dtype=torch.bool)
     mask[:, heads] = ~torch.ones(L - back).diag(-back).bool()  # (L, L): False at (i, i - back)
 
@@ -590,7 +590,6 @@ plotting.show("Four rows: silent heads cost much; without the previous token the
 course.verdict("share right, the previous token hidden from all heads of layer 1", hidden["1 back hidden"]["all"], below=0.25)
 course.verdict("share right, the token two back hidden from all of them", hidden["2 back hidden"]["all"], above=0.75)
 
-
 # %% [markdown]
 # Hide the previous token from all heads of layer 1, and hardly one answer in a hundred is right, although each head keeps everything else that it
 # sees. Hide the token two or three back instead, and more than nine in ten stay right. So it is not the change as such that does the damage: the
@@ -601,7 +600,29 @@ course.verdict("share right, the token two back hidden from all of them", hidden
 # more than silence. A likely reason is that the head goes on writing notes, now about some other token, and a wrong note does more harm than none; we
 # did not test it.
 #
-# All of this is one trained model. In another training, other heads may do the work.
+# All of this is one trained model. Here is a second one, which starts from other random parameters. Are its costs the same, and is it the same head?
+
+# %% tags=["nbval-ignore-output"]
+torch.manual_seed(1)
+second, _, _ = train(2, steps)
+scores = previous_token_score(second(inputs, need_weights=True)[1][0])  # (H,)
+best, others = scores.argsort(descending=True).split(2)
+print(f"share right with all heads {share_right(second):.3f}; previous-token scores of layer 1", [round(score, 2) for score in scores.tolist()])
+of_second = {}
+for back in (1, 2, 3):
+    groups = {"best two": best, "other two": others, "all": range(H)}
+    of_second[back] = {name: share_with(hide(back, heads, second), model=second) for name, heads in groups.items()}
+    print(f"{back} back hidden:", {name: round(share, 3) for name, share in of_second[back].items()})
+
+# %%
+course.verdict("second model, previous token hidden from all heads of layer 1", of_second[1]["all"], below=0.25)
+course.verdict("second model, token two back hidden from all of them", of_second[2]["all"], above=0.75)
+
+
+# %% [markdown]
+# The costs are the same, and clearer: without the previous token hardly anything is right, without an older one nearly everything. The heads are not the
+# same. Here two heads share the work, 0 and 2; hidden from the other two, which look back less, the previous token is not missed. So both models need
+# layer 1 for the same thing, and which of its heads do it differs.
 #
 # ### Along which path?
 #
