@@ -49,6 +49,8 @@ if importlib.util.find_spec("sciformer") is None:
     subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])
 
 # %%
+import math
+
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
@@ -128,8 +130,8 @@ print(vocabulary.decode(drawn[0]))
 # %% [markdown]
 # ## What is inside?
 #
-# A trained model consists of numbers, called **parameters**, and of a rule for computing with them. Here is how many parameters
-# each part of the writer has:
+# A trained model consists of numbers, called **parameters**, and of a rule for computing with them. The writer has six parts; those
+# called *blocks* are the five layers in the middle. Guess before you run the cell: how are its 1.6 million parameters spread over them?
 
 # %%
 for name, part in writer.named_children():
@@ -157,12 +159,12 @@ for name in ("reader", "writer"):
     print(f"{name}: {run['config']['train']['steps']:,} steps in {run['seconds'] / 60:.0f} minutes on {run['device']}")
 
 # %% [markdown]
-# Now look at [**attention**](../docs/glossary.md#a) itself: every character looks at itself and at all characters before it,
-# and takes more from some of them than from others. How much it takes is a number, called a weight, and numbers can be drawn.
-# Below is one of the 25 heads, reading the first 24 characters of the text above. Read the picture row by row: the row belongs
-# to the character that looks, the columns to the characters that it may look at, and the weights of a row sum to 1.
+# Now look at [**attention**](../docs/glossary.md#a) itself: a character looks at the characters of the text, and takes more from
+# some of them than from others. How much it takes is a number, called a weight, and numbers can be drawn. Below is one of the 25
+# heads, reading the first 24 characters of the text above. Read the picture row by row: a row belongs to the character that
+# looks, a column to a character that is looked at, and the weights of a row sum to 1.
 #
-# **Predict.** At which character will most rows look most? Decide before you read the next cell.
+# **Predict.** At which character will most rows look most? Decide before you run the next cell.
 
 # %%
 shown = likeliest[:, :24]
@@ -170,21 +172,41 @@ with torch.no_grad():
     weights = writer.attention_weights(shown)[3][0, 0]  # the fourth block, its first head: (24, 24)
 names = [character.replace("\n", "⏎").replace(" ", "␣") for character in vocabulary.decode(shown[0])]
 plotting.heatmap(weights, rows=names, columns=names, title="one head of the writer", xlabel="looked at", ylabel="looks")
-plotting.show(
-    "A lower triangle of weights, one row and one column for each of 24 characters; above the diagonal there is nothing."
-)
-after = weights[7:].argmax(dim=-1)  # for each character after "ROMEO:⏎", the one that it looks at most
-print(f"{(after == 6).sum()} of {len(after)} characters after the line break give it their largest weight")
+plotting.show("Weights, one row and one column for each of 24 characters; the triangle above the diagonal is dark, and one column is bright.")
+
+# %%
+most = weights[7:].argmax(dim=-1)  # of each character after "ROMEO:⏎": which one it looks at most
+print([f"{names[7 + i]} → {names[j]}" for i, j in enumerate(most)])
 
 # %% [markdown]
-# The printed line counts the 17 rows below the row of the line break, from *I* to the last *c*. Which of them is the exception?
-# In the last rows the weight of the line break is smaller, but it is still the largest.
+# All but one of these 17 characters look most at the line break behind the speaker's name; the space before *so* looks most at
+# another space. In the last rows the weight of the line break is smaller, but it is still the largest. Nobody told this head to
+# look there. What is it looking for: the end of a name, the nearest line break, or whatever stands in the seventh place?
 #
-# Nobody told this head to look at the line break behind the speaker's name. But this is one head of 25, reading one text:
-# whether it looks for the end of a name, for any line break or for something else, one picture cannot tell, and other heads may
-# look elsewhere.
+# One picture cannot tell, but we can count. The next cell takes 56 passages of the text that was held back, of 128 characters each.
+# In how many cases is the character that the head looks at most the latest line break? For comparison, the cell also prints how
+# often this would happen by chance, if every character looked at one of those up to itself at random, and how many of the line
+# breaks stand behind a colon, as at the end of a name.
+
+# %%
+passages = torch.stack([held_back[start : start + 128] for start in range(0, len(held_back) - 128, 2000)])  # (56, 128)
+place = torch.arange(128)
+newline, colon = vocabulary.encode("\n:")
+latest = torch.where(passages == newline, place, -1).cummax(dim=-1).values  # -1: none so far
+with torch.no_grad():
+    most = writer.attention_weights(passages)[3][:, 0].argmax(dim=-1)  # (56, 128)
+some = latest >= 0  # the characters that have a line break to look at
+print(f"the latest line break: {(most == latest)[some].float().mean():.0%} of {some.sum():,} characters")
+print(f"by chance: {(1 / (place + 1)).expand(56, -1)[some].mean():.0%}")
+before = passages[:, :-1][passages[:, 1:] == newline]  # what stands before each line break
+print(f"behind a colon: {(before == colon).float().mean():.0%} of {len(before)} line breaks")
+
+# %% [markdown]
+# So it is not the seventh place, and not the end of a name alone: two times out of three, this head looks most at where the
+# present line begins. It is one head of 25; what the others look at, we did not count.
 #
-# The triangle above the diagonal is dark throughout. What could be the reason? The section on the mask has the answer.
+# The triangle above the diagonal is dark throughout: no character looks at those that come after it. What could be the reason?
+# Think of what the writer was trained for. The section on the mask has the answer.
 
 # %% [markdown]
 # ## The map of the course
@@ -313,12 +335,12 @@ output = torch.stack([new_vector(row, x) for row in scores])  # (6, 8): a new ve
 weights = scores.softmax(dim=-1)  # the weights that your function has used
 plotting.heatmap(weights, rows=words, columns=words, title="who looks at whom", xlabel="looked at", ylabel="looks")
 plotting.show("Six by six weights: a row for each word that looks, and a column for each word that it looks at.")
-print(f"the first 'the' gives {weights[0, 0]:.2f} to itself and {weights[0, 4]:.2f} to the other 'the'")
+print("the first 'the':", [f"{words[j]} {weights[0, j]:.2f}" for j in weights[0].argsort(descending=True, stable=True)])
 
 # %% [markdown]
-# Both have the same vector, and so the same score: whatever vectors are drawn, two equal words get equal weights without any
-# training. That these weights are the largest of the row is so in this draw; another word with a longer vector could get a
-# larger score. What training adds is *which* similarity counts.
+# It gives as much to the other *the* as to itself. Both have the same vector, and so the same score: whatever vectors are drawn,
+# two equal words get equal weights without any training. That these weights are the largest of the row is so in this draw; another
+# word with a longer vector could get a larger score.
 #
 # The package does the same in one line: `dot_product_scores` computes the scores, and `attend` makes weights of them and
 # averages the values. The tensors have four axes, (texts, heads, words, features), so that many texts can be treated at once;
@@ -336,21 +358,24 @@ print("your new_vector and the package agree")
 # While a model learns to write, it has to guess each next word, so it must not see that word. A model whose words look only at
 # themselves and at what comes before them is called **causal**. A [**mask**](../docs/glossary.md#m) says who may look where.
 # Row $i$ is the word that looks, column $j$ the word that it looks at, and True means *may look*; the code says *may attend*.
+#
+# **Predict.** We give the six words a causal mask. Which row of the picture above will change most?
 
 # %%
 mask = causal_mask(6)
 masked = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)  # e to the power of −∞ is 0
 figure, axes = plt.subplots(1, 2, figsize=(8.6, 3.7), layout="constrained")
 plotting.heatmap(mask, rows=words, columns=words, title="the mask", xlabel="looked at", ylabel="looks", ax=axes[0])
-plotting.heatmap(masked, rows=words, columns=words, title="the weights", xlabel="looked at", ylabel="", ax=axes[1])
+plotting.heatmap(masked, rows=words, columns=words, title="the weights under it", xlabel="looked at", ylabel="", ax=axes[1])
 plotting.show("Left, ticks on and below the diagonal. Right, the weights under this mask, row by row.")
 print("largest weight above the diagonal:", masked[~mask].max().item())
 print("sums of the rows:", [round(total, 3) for total in masked.sum(dim=-1).tolist()])
 
 # %% [markdown]
-# The first printed line says that every weight above the diagonal is exactly 0, which the rounded numbers in the picture cannot
-# show: a 0.00 below the diagonal is a small weight, rounded. Every row still sums to 1. The same mask is why the triangle in
-# the picture of the writer is dark.
+# The row of the first *the*: it no longer sees the other one, and now gives itself all its weight instead of 0.48. The other rows
+# look as before, since they had given almost nothing to the words that come later. The first printed line says that every weight
+# above the diagonal is exactly 0, which the rounded numbers in the picture cannot show: a 0.00 below the diagonal is a small
+# weight, rounded. Every row still sums to 1. The same mask is why the triangle in the picture of the writer is dark.
 
 # %% [markdown]
 # ## Train a first transformer
@@ -398,8 +423,9 @@ for _ in range(400):
     losses.append(loss.item())
 
 # %%
-plotting.curves({"model": losses}, ylabel="loss of the batch", smooth=20)
-plotting.show("The loss of each batch, pale, and its running mean, dark, over the steps of training.")
+ax = plotting.curves({"model": losses}, ylabel="loss of the batch", smooth=20, title="the loss falls fast, then slowly")
+ax.axhline(math.log(10), color="0.6", ls=":")
+plotting.show("The loss of each batch, pale, and its running mean, dark; it starts near a dotted line at 2.3 and falls, fast and then slowly.")
 
 # %%
 with torch.no_grad():
@@ -408,8 +434,9 @@ accuracy = (predicted == test_labels).float().mean().item()
 course.verdict("accuracy on new digits", accuracy, above=0.85)
 
 # %% [markdown]
-# Compare this with your guess, and with the share of the commonest digit. In the picture, each point of the dark line is a mean
-# over 20 steps. The model saw 400 × 64 = 25,600 digits, so each of the 10,000 about 2.6 times on average.
+# Compare this with your guess, and with the 12.2 % of the commonest digit. In the picture, each point of the dark line is a mean
+# over 20 steps, and the dotted line is $\log 10$, the loss of ten equal probabilities: the first batches have a loss near it. The
+# model saw 400 × 64 = 25,600 digits, so each of the 10,000 about 2.6 times on average.
 #
 # The line above is a [**verdict**](../docs/glossary.md#v). Results of training can differ a little from machine to machine, so
 # a notebook states a bound within which the value must lie, here above 0.85, prints the value beside it, and stops if the value
@@ -426,7 +453,8 @@ plotting.show("Digits that the model reads wrongly, each with its label and with
 
 # %% [markdown]
 # In the run shown here, the second, the fourth and the ninth digit of the first picture are among them, which the larger model
-# read correctly. The doubtful fifth is not: this model read it as 1, as it is labelled. Is it the better reader for that?
+# read correctly. The doubtful fifth is not: this model read it as 1, as it is labelled. That does not make it the better reader.
+# One digit says little; of all 2,000, the larger model reads 99.1 % as they are labelled, and this one about nine in ten.
 
 # %% [markdown]
 # ## How each notebook goes

@@ -7,7 +7,7 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) **01** [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
-# Needs: notebook 00 · runs in about 20 s on two CPU cores · about 2 hours of study
+# Needs: notebook 00 · runs in about 20 s on two CPU cores · about 2½ hours of study
 
 # %% [markdown]
 # ## How can a word's meaning depend on its neighbours?
@@ -78,7 +78,7 @@ x = torch.tensor(vectors, dtype=torch.float64)  # (L, E) = (6, 2): 6 tokens, 2 f
 x.shape
 
 # %%
-plotting.plane(x, tokens, title="the tokens")
+plotting.plane(x, tokens, title="six words, five points")
 plotting.show("Five points in the plane, since both 'the' coincide; 'mat' is the farthest from the origin, 'cat' is next.")
 
 # %% [markdown]
@@ -131,8 +131,8 @@ gauss = normalised((-(distance**2) / (2 * 3**2)).exp())  # (L, L), its width is 
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(8.5, 3.6), layout="constrained")
-plotting.heatmap(box, title="box", xlabel="position j", ylabel="position i", ax=axes[0])
-plotting.heatmap(gauss, title="Gaussian", xlabel="position j", ylabel="position i", ax=axes[1])
+plotting.heatmap(box, title="box: at most 9 equal weights in a row", xlabel="position j", ylabel="position i", ax=axes[0])
+plotting.heatmap(gauss, title="Gaussian: the weights fade out", xlabel="position j", ylabel="position i", ax=axes[1])
 plotting.show("Two bands along the diagonal: the box with sharp edges, the Gaussian fading out on both sides.")
 
 # %% [markdown]
@@ -141,13 +141,16 @@ plotting.show("Two bands along the diagonal: the box with sharp edges, the Gauss
 
 # %%
 smoothed = {"box": box @ signal, "Gaussian": gauss @ signal}  # (L, L) @ (L,) = (L,)
-plotting.dots_and_curves(position, signal, smoothed, title="fixed kernels: less noise, but the jump is smeared")
-plotting.show("Noisy samples around minus one, then around one, and a curve for each of the two kernels.")
+plotting.dots_and_curves(position, signal, smoothed, truth=truth, title="less noise, but the jump is smeared")
+plotting.show("Noisy samples around minus one, then around one; the curves of the two kernels climb slowly where the truth jumps.")
 
 # %% [markdown]
-# There is less noise, but the edge is smeared. Before we mend that, look at the Gaussian once more. It is a **softmax** in disguise:
-# take $e$ to the power of a [**score**](../docs/glossary.md#s), then divide by the row's sum. The score here is minus the squared
-# distance, divided by twice the square of the width.
+# The dashed line is the signal without its noise. Away from the jump both curves are closer to it than most samples are. Around the
+# jump each output averages samples from both sides, and the edge is smeared.
+#
+# Before we mend that, look at the Gaussian once more. It is a **softmax** in disguise: take $e$ to the power of a
+# [**score**](../docs/glossary.md#s), then divide by the row's sum. The score here is minus the squared distance, divided by twice the
+# square of the width.
 
 # %%
 score = -(distance**2) / (2 * 3**2)  # (L, L)
@@ -165,6 +168,8 @@ torch.testing.assert_close(score.softmax(dim=-1), gauss)
 # [**Nadaraya–Watson regression**](../docs/glossary.md#n). To try it out, we measure a sine at 40 random points, with some noise, and
 # take the Gaussian as the kernel. The comments in the next cells write $L$ for the number of queries and $S$ for the number of keys.
 # In the rest of the notebook every token is both a query and a key; then the two numbers are equal, and we write $L$ for both.
+#
+# **Predict.** We try three widths: 0.005, 0.05 and 0.3, where all keys lie between 0 and 1. What will each of the three curves do?
 
 # %%
 keys = torch.rand(40, generator=torch.Generator().manual_seed(1))  # (S,) where we measured
@@ -179,43 +184,65 @@ def nadaraya_watson(queries, keys, values, width):
 
 # %%
 widths = {f"width {w}": nadaraya_watson(queries, keys, values, w) for w in (0.005, 0.05, 0.3)}
+truth_at_queries = (2 * math.pi * queries).sin()
 title = "too narrow, about right, too wide"
-plotting.dots_and_curves(keys, values, widths, at=queries, xlabel="query", title=title)
-plotting.show("Forty noisy samples of a sine and three curves, one for each width.")
+plotting.dots_and_curves(keys, values, widths, at=queries, truth=truth_at_queries, xlabel="query", title=title)
+plotting.show("Forty noisy samples of a sine, the sine itself as a dashed line, and three curves, one for each width.")
 
 # %% [markdown]
 # The narrow kernel leaps from sample to sample and follows their noise. The wide one flattens the sine. The one between
-# them smooths the noise and still keeps the two bends of the sine.
+# them smooths the noise and still keeps the two bends of the sine. Only at the two ends does it leave the dashed line: there all
+# neighbours lie on one side.
 
 # %% [markdown]
 # ## Weights from content
 #
 # Back to the signal with the jump. Positions know nothing of the jump, but the samples do: those on the same side are alike. So let
 # us compare the samples themselves, their **content**, instead of their positions.
+#
+# **Predict.** The two kernels of positions were bands along the diagonal. Which pattern will the matrix of this kernel have?
 
 # %%
 content = normalised((-((signal[:, None] - signal) ** 2) / (2 * 0.4**2)).exp())  # (L, L)
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained", width_ratios=(2, 3))
-plotting.heatmap(content, title="kernel of content", xlabel="position j", ylabel="position i", ax=axes[0])
+plotting.heatmap(content, title="two blocks instead of a band", xlabel="position j", ylabel="position i", ax=axes[0])
 smoothed = {"Gaussian of positions": gauss @ signal, "kernel of content": content @ signal}
-plotting.dots_and_curves(position, signal, smoothed, title="content keeps the jump", ax=axes[1])
-plotting.show("Left, the kernel of content: two blocks on the diagonal. Right, the samples with the curves of both kernels.")
+plotting.dots_and_curves(position, signal, smoothed, truth=truth, title="content keeps the jump", ax=axes[1])
+plotting.show("Left, the kernel of content: two blocks on the diagonal. Right, the samples with the truth and the curves of both kernels.")
+
 
 # %% [markdown]
-# Two blocks have taken the place of the band. Nobody told the kernel where the jump is; we only chose its width. In this signal the
-# jump is much larger than the noise, and we do not test what happens where it is not. The next cell prints two mean errors for each
-# kernel: one over the 8 positions around the jump, and one over the first 30 positions, which are far from it.
+# Two blocks have taken the place of the band. Nobody told the kernel where the jump is; we only chose its width. But this is one
+# signal, and its noise is small beside the jump. So we repeat the comparison with 20 signals, which differ in their noise, and then
+# with noise four times as large. The next cell prints the mean error over the first 30 positions, over the 8 around the jump, and
+# over the last 30; in brackets, the smallest and the largest of the 20.
 
 # %%
-for name, weights in (("box", box), ("Gaussian", gauss), ("content", content)):
-    error = (weights @ signal - truth).abs()  # (L,)
-    print(f"{name:9} near the jump {error[36:44].mean():.2f}   far from it {error[:30].mean():.2f}")
+def errors_of(kernel, noise):
+    errors = []
+    for seed in range(20):
+        noisy = truth + noise * torch.randn(len(truth), generator=torch.Generator().manual_seed(seed))  # (L,)
+        error = (kernel(noisy) @ noisy - truth).abs()  # (L,)
+        errors.append(torch.stack([error[:30].mean(), error[36:44].mean(), error[50:].mean()]))
+    return torch.stack(errors)  # (20, 3): before the jump, around it, behind it
+
+
+def content_kernel(signal):
+    return normalised((-((signal[:, None] - signal) ** 2) / (2 * 0.4**2)).exp())  # (L, L)
+
+
+kernels = {"box": lambda signal: box, "Gaussian": lambda signal: gauss, "content": content_kernel}
+for noise in (0.25, 1.0):
+    print(f"noise {noise:4} before                 around                 behind")
+    for name, kernel in kernels.items():
+        print(f"{name:10}", *(f"{e.mean():.2f} ({e.min():.2f} to {e.max():.2f})  " for e in errors_of(kernel, noise).T))
 
 # %% [markdown]
-# Near the jump, the kernel of content has by far the smallest error; over the first 30 positions the three differ little. These are
-# numbers of one signal. In the picture, its other half speaks against the kernel of content: there its curve follows single samples
-# that the Gaussian smooths. And since this kernel does not know positions, it has no reason to be better near the jump than far from
-# it: that 0.03 is smaller than 0.06 is likely luck.
+# With little noise, the kernel of content errs around the jump as little as elsewhere, and the two kernels of positions err there by
+# more than 0.5 on average. This is so in each of the 20 signals, since the ranges do not even touch. Away from the jump the three
+# differ little. With much noise, the kernel of content has the largest mean error in all three columns. It averages samples of
+# similar value; when the noise is large, samples of similar value are those with similar noise, and many come from the other side
+# of the jump. Their average keeps the error that they share. Weights from content are only as good as the content.
 #
 # Image filters use both kinds of weight at once: the bilateral filter multiplies the two kernels
 # ([Tomasi and Manduchi 1998](https://doi.org/10.1109/ICCV.1998.710815)). Notebook 07 does the same to attention. From here on we keep content alone, and go back to words.
@@ -281,7 +308,7 @@ def attention_in_loops(x):
 
 # %%
 output, weights = attention_in_loops(vectors)
-plotting.heatmap(weights, rows=tokens, columns=tokens, title="who looks at whom", vmax=1)
+plotting.heatmap(weights, rows=tokens, columns=tokens, title="cat looks at mat, not at itself", vmax=1)
 plotting.show("Six by six weights: a row for each word as the query, and a column for each word as the key.")
 print(f"cat to cat {weights[1, 1]:.3f}, cat to mat {weights[1, 5]:.3f}")
 
@@ -293,7 +320,7 @@ print(f"cat to cat {weights[1, 1]:.3f}, cat to mat {weights[1, 5]:.3f}")
 # the smallest region without dents that contains them all. Does any of the new words leave it?
 
 # %%
-plotting.plane(x, tokens, moved=output, hull=True, title="before and after")
+plotting.plane(x, tokens, moved=output, hull=True, title="no new word leaves the hull")
 plotting.show("Arrows lead from each word to its new place; all new places lie inside the shaded convex hull of the old ones.")
 
 # %% [markdown]
@@ -519,8 +546,8 @@ for L in (1024, 2048, 131072):
 work = {"multiply-adds": [(L, costs[L][0]) for L in lengths]}
 memory = {"weights": [(L, costs[L][1]) for L in lengths], "x": [(L, costs[L][2]) for L in lengths]}
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.3), layout="constrained")
-plotting.curves(work, xlabel="tokens", ylabel="multiply-adds", title="work", logy=True, ax=axes[0])
-plotting.curves(memory, xlabel="tokens", ylabel="bytes", title="memory", logy=True, ax=axes[1])
+plotting.curves(work, xlabel="tokens", ylabel="multiply-adds", title="work grows as L²", logy=True, ax=axes[0])
+plotting.curves(memory, xlabel="tokens", ylabel="bytes", title="the weights grow as L², x as L", logy=True, ax=axes[1])
 for ax in axes:
     ax.set_xscale("log", base=2)
 plotting.show("Straight lines on logarithmic axes: left the work, right the memory for weights and input.")
@@ -576,7 +603,8 @@ torch.testing.assert_close((x @ x.T - half_squares).softmax(dim=-1), gaussian)
 print(f"cat to cat {gaussian[1, 1]:.3f}, cat to mat {gaussian[1, 5]:.3f}")
 
 # %% [markdown]
-# With this term, *cat* looks at itself first. Without the term, a long key is at an advantage. Let *mat* grow, and see who looks at it:
+# With this term, *cat* looks at itself first. Without the term, a long key is at an advantage. **Predict**: we let *mat* grow, without changing
+# its direction. Will every word then give it a larger weight?
 
 # %%
 factors = torch.linspace(0, 2, 41, dtype=torch.float64)
@@ -586,7 +614,7 @@ for factor in factors:
     grown[5] *= factor
     looks.append(plain_attention(grown)[1][:, 5])
 lines = {tokens[i]: torch.stack([factors, torch.stack(looks)[:, i]], dim=-1) for i in (0, 1, 2, 3)}
-title = "a long token draws in all that point its way"
+title = "a longer mat draws in all words but on"
 plotting.curves(lines, xlabel="length of mat (1 = as it is)", ylabel="weight on mat", title=title)
 plotting.show("The weight on 'mat' against its length: the lines of 'cat', 'sat' and 'the' rise, and that of 'on' falls.")
 
@@ -743,18 +771,27 @@ for L, E, scale in ((64, 16, 1), (64, 16, 10), (256, 16, 1), (64, 64, 1)):
 # In these four lines softmax stays near 1. With raw scores the ratio is larger for more tokens, for more features, and a hundred times as
 # large at ten times the scale. With standardised rows it does not depend on the scale; it is larger for more tokens and smaller for more
 # features. The growth with the tokens is partly that of a sum with more terms; dividing the sum by $L$ would take this part away. Why
-# does softmax stay near 1? Here is the mean weight that a token keeps for itself, among 64 random ones of scale 1:
+# does softmax stay near 1? A copy has the length of its original, so let us see how much of its weight a token keeps for itself, at
+# scale 1:
 
 # %%
-for E in (2, 8, 32, 128):
-    kept = sciformer.naive_attention(torch.randn(64, E, generator=torch.Generator().manual_seed(0)))[1].diagonal().mean()
-    print(f"{E:3} features: {kept:.2f}")
+for E in (2, 8, 16, 32, 64, 128):
+    line = f"{E:3} features:"
+    for L in (64, 256):
+        many = torch.randn(16, L, E, generator=torch.Generator().manual_seed(0))  # 16 sentences of L words
+        y, w = sciformer.naive_attention(many)
+        kept = w.diagonal(dim1=-2, dim2=-1).mean()
+        line += f"   {L} tokens keep {kept:.2f}, length × {y.norm(dim=-1).mean() / many.norm(dim=-1).mean():.2f}"
+    print(line)
 
 
 # %% [markdown]
-# With 32 features or more, these random tokens merely copy themselves, and a copy has the length of its original. That explains the
-# last of the four lines above, with its 64 features. The others have 16, which this table leaves out: for them it only suggests the
-# reason.
+# From 32 features on, these random tokens merely copy themselves, and with 16 they nearly do. With 2 features a token keeps less
+# than a tenth, and the length stays near 1 all the same. This has another reason, and it lies in how we drew the tokens. The
+# probability density of a token $y$ is proportional to $e^{-|y|^2/2}$. Its weight in the row of $x$ is proportional to $e^{x \cdot y}$.
+# By the identity from *What we are about to build*, the product is proportional to $e^{-|x - y|^2/2}$, a bell around $x$: among very
+# many tokens, the average is $x$ itself. At another scale the two do not fit together so well, and nothing keeps the length at 1 but
+# the copying.
 #
 # | | softmax | none | standardize |
 # |---|---|---|---|

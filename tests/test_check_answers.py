@@ -1,5 +1,7 @@
 """Answers to all exercises by people who knew the prompts alone, and neither the checkers nor the faults in them.
 
+Those to `ablate` are an exception: its author wrote them, before the faults.
+
 `answers/answers.json` holds for each its exercise, its code, whether it is right or wrong, and its mistake in words.
 Where the prompt left open what the checker demands, an answer is "undecided", with the reason: it is not judged here.
 """

@@ -41,6 +41,15 @@ def test_heads_share_a_scale():
     assert limits == {(0.0, 1.0)}
 
 
+def test_the_truth_is_a_dashed_line_where_the_other_lines_are():
+    at, truth = torch.linspace(0, 1, 5), torch.arange(5.0)
+    ax = plotting.dots_and_curves(torch.rand(3), torch.rand(3), {"fit": torch.rand(5)}, at=at, truth=truth)
+    (line,) = [line for line in ax.lines if line.get_linestyle() == "--"]
+    assert line.get_label() == "truth"
+    assert torch.equal(torch.as_tensor(line.get_xydata()).float(), torch.stack([at, truth], dim=-1))
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["fit", "truth", "samples"]
+
+
 def test_images_fill_a_grid_and_share_a_scale():
     figure = plotting.images(torch.rand(7, 1, 4, 4), [str(n) for n in range(7)], columns=3)
     assert len(figure.axes) == 9

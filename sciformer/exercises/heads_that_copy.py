@@ -21,6 +21,7 @@ from sciformer.scores import DotProductScore, ScoreRecipe
 _MODEL = "The model"
 _PREVIOUS = "A head that looks one token back"
 _INDUCTION = "A head that looks after the last copy"
+_ABLATION = "Does the trained model copy by these heads?"
 
 
 class AttentionOnly(nn.Module):
@@ -455,6 +456,104 @@ _PREFIX_MATCHING_SCORE_FAULTS = (
     ),
 )
 
+
+def ablate(
+    x: Tensor,
+    heads: Sequence[int],
+    num_heads: int,
+    *,
+    split: Callable[[Tensor, int], Tensor] = lambda x, H: x.unflatten(-1, (H, -1)),
+    join: Callable[[Tensor], Tensor] = lambda parts: parts.flatten(-2),
+    chosen: Callable[[list[int], int], list[int]] = lambda heads, H: heads,
+    fill: Callable[[Tensor], Tensor] = lambda part: part.mean(dim=(0, 1)),
+) -> Tensor:
+    """Outputs of all heads (B, L, E), those of the chosen heads replaced by their mean over sequences and positions."""
+    parts = split(x, num_heads).clone()  # (B, L, H, D)
+    silent = chosen(list(heads), num_heads)
+    parts[:, :, silent] = fill(parts[:, :, silent]).expand_as(parts[:, :, silent])
+    return join(parts)
+
+
+def _ablate(x: Tensor, heads: Sequence[int], num_heads: int) -> Tensor:
+    parts = x.unflatten(-1, (num_heads, -1)).clone()  # (B, L, H, D)
+    parts[:, :, heads] = parts[:, :, heads].mean(dim=(0, 1))
+    return parts.flatten(-2)
+
+
+def _ablate_cases(draw: Draw) -> Iterator[Case]:
+    for B, L, H, D, heads in ((2, 2, 2, 1, [0]), (2, 3, 2, 2, [1]), (3, 2, 3, 2, [2, 0]), (1, 5, 4, 3, [1, 2, 3])):
+        name = f"{B} sequences of {L} tokens, {H} heads, silent: {', '.join(map(str, heads))}"
+        yield Case(name, {"x": draw.normal(B, L, H * D), "heads": torch.tensor(heads), "num_heads": H})
+
+
+_ABLATE_FAULTS = (
+    Fault(
+        "zeros",
+        "The silent heads are 0. Layers above are used to what these heads say on average: the mean is wanted.",
+        fill=lambda part: torch.zeros_like(part),
+    ),
+    Fault(
+        "over the sequences alone",
+        "Each position has a mean of its own, so the head still says where it is. The mean runs over the positions "
+        "as well.",
+        fill=lambda part: part.mean(dim=0, keepdim=True),
+    ),
+    Fault(
+        "over the positions alone",
+        "Each sequence has a mean of its own, so the head still says what it read. The mean runs over the sequences as "
+        "well: dim=(0, 1).",
+        fill=lambda part: part.mean(dim=1, keepdim=True),
+    ),
+    Fault(
+        "one mean for all features",
+        "All features of the silent heads have one value. Each feature has a mean of its own: leave the last axis out "
+        "of the mean.",
+        fill=lambda part: part.mean(),
+    ),
+    Fault(
+        "one mean for a head",
+        "The features of a silent head share one value. Each feature has a mean of its own.",
+        fill=lambda part: part.mean(dim=(0, 1, 3), keepdim=True),
+    ),
+    Fault(
+        "one mean for the silent heads",
+        "The silent heads share their means. Each head has its own.",
+        fill=lambda part: part.mean(dim=(0, 1, 2)),
+    ),
+    Fault(
+        "sum",
+        "The outputs of a silent head are added up. Their mean is wanted.",
+        fill=lambda part: part.sum(dim=(0, 1)),
+    ),
+    Fault(
+        "heads interleaved",
+        "Every num_heads-th feature is taken for one head. The features of a head stand side by side: "
+        "unflatten(-1, (num_heads, -1)).",
+        split=lambda x, H: x.unflatten(-1, (-1, H)).transpose(-1, -2),
+        join=lambda parts: parts.transpose(-1, -2).flatten(-2),
+    ),
+    Fault(
+        "the other heads",
+        "The heads of the list stay as they are, and the others are silent. It is the other way round.",
+        chosen=lambda heads, H: [h for h in range(H) if h not in heads],
+    ),
+    Fault(
+        "all heads",
+        "All heads are silent. Only those of the list are to be.",
+        chosen=lambda heads, H: list(range(H)),
+    ),
+    Fault(
+        "first head of the list only",
+        "Only the first head of the list is silent. All of them are to be.",
+        chosen=lambda heads, H: heads[:1],
+    ),
+    Fault(
+        "nothing silent",
+        "The outputs come back as they were.",
+        fill=lambda part: part,
+    ),
+)
+
 EXERCISES = (
     Exercise(
         AttentionOnly,
@@ -502,5 +601,22 @@ EXERCISES = (
         cases=_prefix_matching_score_cases,
         faults=_PREFIX_MATCHING_SCORE_FAULTS,
         solution=_prefix_matching_score,
+    ),
+    Exercise(
+        ablate,
+        notebook="18",
+        section=_ABLATION,
+        level="middle",
+        minutes=8,
+        hints=(
+            "Give every head an axis of its own: `x.unflatten(-1, (num_heads, -1))` has shape (B, L, H, D). Work on a "
+            "copy of it.",
+            "`parts[:, :, heads]` takes the chosen heads. Which two axes does the mean run over? `flatten(-2)` puts "
+            "the heads side by side again.",
+        ),
+        cases=_ablate_cases,
+        faults=_ABLATE_FAULTS,
+        call=lambda answer, x, heads, num_heads: answer(x, heads.tolist(), num_heads),
+        solution=_ablate,
     ),
 )

@@ -67,3 +67,16 @@ def prefix_matching_score__mask(weights, period):
 
 def prefix_matching_score__package(weights, period):
     return metrics.prefix_matching_score(weights, period)
+
+
+def ablate(x, heads, num_heads):  # (B, L, E), a list, a number
+    parts = x.unflatten(-1, (num_heads, -1)).clone()  # (B, L, H, D)
+    parts[:, :, heads] = parts[:, :, heads].mean(dim=(0, 1))
+    return parts.flatten(-2)  # (B, L, E)
+
+
+def ablate__slices(x, heads, num_heads):
+    D, out = x.shape[-1] // num_heads, x.clone()
+    for h in heads:
+        out[..., h * D : (h + 1) * D] = x[..., h * D : (h + 1) * D].mean(dim=(0, 1))
+    return out

@@ -85,6 +85,7 @@ def dots_and_curves(
     lines: Mapping[str, Float[Tensor, "M"]],
     *,
     at: Float[Tensor, "M"] | None = None,
+    truth: Float[Tensor, "M"] | None = None,
     dots: str = "samples",
     title: str = "",
     xlabel: str = "position",
@@ -95,11 +96,14 @@ def dots_and_curves(
 
     Args:
         at: where the lines have their values; at the samples where it is not given.
+        truth: what the samples would be without their noise, where that is known; a dashed grey line.
         dots: what the legend calls the samples.
     """
     at = x if at is None else at
-    series = {name: torch.stack([at.double(), line.double()], dim=-1) for name, line in lines.items()}
-    ax = curves(series, xlabel=xlabel, ylabel=ylabel, title=title, ax=ax)  # type: ignore[arg-type]
+    series = {name: list(zip(at.tolist(), line.tolist(), strict=True)) for name, line in lines.items()}
+    ax = curves(series, xlabel=xlabel, ylabel=ylabel, title=title, ax=ax)
+    if truth is not None:
+        ax.plot(at.numpy(), truth.numpy(), color="0.5", linestyle="--", linewidth=1, zorder=1.5, label="truth")
     ax.scatter(x, y, color="0.35", s=10, zorder=1, label=dots)
     ax.legend(frameon=False)
     return ax
