@@ -236,7 +236,7 @@ def masked_standardize(
     .. math:: w_{ij} = m_{ij} \frac{s_{ij} - \mu_i}{\sqrt{\sigma_i^2 + 10^{-5}}}, \qquad
               \mu_i = \frac1n \sum_j m_{ij} s_{ij}, \qquad \sigma_i^2 = \frac1n \sum_j m_{ij} (s_{ij} - \mu_i)^2
 
-    It stands where the softmax stands. Rows sum to 0, and about half of their weights are negative. A key is hidden by
+    It stands where the softmax stands. Rows sum to 0, so that some of their weights are negative. A key is hidden by
     the mask or by a score of -∞: its weight is 0, and it counts in neither mean nor deviation. A row of equal scores, a
     row with one key and a row with none are 0, with finite gradients, since the variance is never divided by alone.
 
