@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sciformer.attention import MultiHeadAttention
 from sciformer.fast.cache import Cache, RecentTokens
 from sciformer.functional import InputError, check_dropout, check_sizes
-from sciformer.scores import DotProductScore, ScoreRecipe, comparing_positions
+from sciformer.scores import DotProductScore, ScoreRecipe, check_hides_future, comparing_positions
 
 
 class FeedForward(nn.Module):
@@ -219,7 +219,7 @@ class DecoderBlock(TransformerBlock):
 
     Raises:
         ValueError: if ``cross_score`` compares positions, since those of a target and of its source have nothing to do
-            with each other.
+            with each other; or if ``score`` has a trainable mask that does not hide the future.
     """
 
     def __init__(
@@ -235,6 +235,7 @@ class DecoderBlock(TransformerBlock):
     ):
         norm = norm or partial(nn.LayerNorm, bias=bias)
         super().__init__(embed_dim, num_heads, norm=norm, dropout=dropout, bias=bias, **block)
+        check_hides_future(self.attention)
         self.cross_attention_norm = norm(embed_dim)
         self.cross_attention = MultiHeadAttention(embed_dim, num_heads, score=cross_score, dropout=dropout, bias=bias)
         if comparing := comparing_positions(self.cross_attention):

@@ -224,12 +224,47 @@ def masked_softmax(
     return torch.where(attn_mask, scores, fill).softmax(dim=-1) * some_left
 
 
+#: What makes weights of scores: ``normalize(scores, attn_mask)``.
+Normalizer = Callable[[Tensor, Tensor | None], Tensor]
+
+
+def masked_standardize(
+    scores: Float[Tensor, "*queries S"], attn_mask: Bool[Tensor, "*#queries #S"] | None = None
+) -> Float[Tensor, "*queries S"]:
+    r"""Each row brought to mean 0 and standard deviation 1, over the n keys that a query may attend to.
+
+    .. math:: w_{ij} = m_{ij} \frac{s_{ij} - \mu_i}{\sqrt{\sigma_i^2 + 10^{-5}}}, \qquad
+              \mu_i = \frac1n \sum_j m_{ij} s_{ij}, \qquad \sigma_i^2 = \frac1n \sum_j m_{ij} (s_{ij} - \mu_i)^2
+
+    It stands where the softmax stands. Rows sum to 0, so that some of their weights are negative. A key is hidden by
+    the mask or by a score of -∞: its weight is 0, and it counts in neither mean nor deviation. A row of equal scores, a
+    row with one key and a row with none are 0, with finite gradients, since the variance is never divided by alone.
+
+    Raises:
+        ValueError: if the scores are whole numbers, or the mask is not boolean, on another device or does not broadcast
+            to the scores.
+    """
+    if not scores.is_floating_point():
+        raise InputError(f"scores must have a floating-point dtype, got {scores.dtype}")
+    visible = scores != -math.inf
+    if attn_mask is not None:
+        check_mask(attn_mask, scores.shape, scores.device)
+        visible = visible & attn_mask
+    wide = scores.to(torch.promote_types(scores.dtype, torch.float32))  # squares of half precision would overflow
+    count = visible.sum(dim=-1, keepdim=True).clamp(min=1)  # (..., L, 1)
+    mean = wide.masked_fill(~visible, 0.0).sum(dim=-1, keepdim=True) / count
+    centred = (wide - mean).masked_fill(~visible, 0.0)  # (..., L, S)
+    variance = centred.square().sum(dim=-1, keepdim=True) / count
+    return (centred / (variance + 1e-5).sqrt()).to(scores.dtype)
+
+
 def attend(
     scores: Float[Tensor, "*batch L S"],
     value: Float[Tensor, "*batch S D"],
     *,
     attn_mask: Mask | None = None,
     dropout_p: float = 0.0,
+    normalize: Normalizer = masked_softmax,
 ) -> tuple[Float[Tensor, "*batch L D"], Float[Tensor, "*batch L S"]]:
     """The lines that all mechanisms share: softmax the scores, then average the values.
 
@@ -239,6 +274,7 @@ def attend(
     Args:
         dropout_p: probability with which a weight is dropped; outside training the caller passes 0. The weights that
             are returned are those before dropout.
+        normalize: what makes weights of scores.
 
     Returns:
         The output and the weights.
@@ -253,7 +289,7 @@ def attend(
         )
     check_alike(scores=scores, value=value)
     check_dropout(dropout_p)
-    weights = masked_softmax(scores, attn_mask)  # (B, H, L, S)
+    weights = normalize(scores, attn_mask)  # (B, H, L, S)
     return F.dropout(weights, dropout_p) @ value, weights
 
 

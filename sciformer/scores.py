@@ -1,4 +1,7 @@
-"""The scores as modules: each holds what its formula learns, and all keep the contract of :class:`Score`."""
+"""The scores as modules: each holds what its formula learns, and all keep the contract of :class:`Score`.
+
+More than 500 lines, so that every score stands in one file, those that wrap another last.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -14,6 +17,7 @@ from sciformer.functional import (
     Form,
     InputError,
     Mask,
+    Normalizer,
     Well,
     additive_scores,
     check_query_key,
@@ -24,6 +28,8 @@ from sciformer.functional import (
     gaussian_well,
     inverse_square_well,
     lorentzian_well,
+    masked_softmax,
+    masked_standardize,
     rotate,
     separable_additive_scores,
     softmax_exponential_well,
@@ -50,9 +56,11 @@ class Score(nn.Module):
         compares_positions: whether the score compares the positions of query and key. Both must then be tokens of one
             sequence. Such a score cannot serve cross-attention, where the queries come from one sequence (the target)
             and the keys from another (the source).
+        normalize: what makes weights of the scores: the softmax, unless a score says otherwise.
     """
 
     compares_positions = False
+    normalize: Normalizer = staticmethod(masked_softmax)
 
     def __init__(self, num_heads: int, head_dim: int):
         super().__init__()
@@ -345,22 +353,17 @@ class EnergyWellScore(Score):
         return energy_well_scores(query, key, self.well, form=self.form, **parameters)
 
 
-class PreparedScore(Score):
-    """Another score, of queries and keys that were changed first. What the change is, ``prepare`` says.
+class WrappedScore(Score):
+    """A score that is made of another: the keys that the other hides stay hidden, and weights are made as it says.
 
     Args:
-        score: recipe for the score that comes after.
+        score: recipe for the other score.
     """
 
     def __init__(self, num_heads: int, head_dim: int, *, score: ScoreRecipe = DotProductScore):
         super().__init__(num_heads, head_dim)
         self.score = score(num_heads, head_dim)
-
-    def prepare(
-        self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
-    ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
-        """The queries and keys that the other score sees."""
-        raise NotImplementedError
+        self.normalize = getattr(self.score, "normalize", masked_softmax)
 
     def own_mask(
         self, length: int, key_length: int, *, query_offset: int = 0, device: torch.device | None = None
@@ -368,6 +371,28 @@ class PreparedScore(Score):
         if not isinstance(self.score, Score):
             return None
         return self.score.own_mask(length, key_length, query_offset=query_offset, device=device)
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Mask | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
+        """What the other score says."""
+        self.check_heads(query)
+        return self.score(query, key, attn_mask=attn_mask, query_offset=query_offset)
+
+
+class PreparedScore(WrappedScore):
+    """Another score, of queries and keys that were changed first. What the change is, ``prepare`` says."""
+
+    def prepare(
+        self, query: Float[Tensor, "B H L D"], key: Float[Tensor, "B H S D"], query_offset: int = 0
+    ) -> tuple[Float[Tensor, "B H L D"], Float[Tensor, "B H S D"]]:
+        """The queries and keys that the other score sees."""
+        raise NotImplementedError
 
     def forward(
         self,
@@ -416,7 +441,7 @@ class NormalizedScore(PreparedScore):
         return F.rms_norm(query, query.shape[-1:]).to(query.dtype), F.rms_norm(key, key.shape[-1:]).to(key.dtype)
 
 
-class WindowedScore(Score):
+class WindowedScore(WrappedScore):
     r"""Any score, cut off where a query and a key are more than ``window`` positions apart ("local attention").
 
     .. math:: s_{ij} = \begin{cases} \text{score}(q_i, k_j) & |i - j| \le w \\ -\infty & |i - j| > w \end{cases}
@@ -435,14 +460,15 @@ class WindowedScore(Score):
     compares_positions = True
 
     def __init__(self, num_heads: int, head_dim: int, *, window: int, score: ScoreRecipe = DotProductScore):
-        super().__init__(num_heads, head_dim)
+        super().__init__(num_heads, head_dim, score=score)
         check_sizes(0, window=window)
-        self.window, self.score = window, score(num_heads, head_dim)
+        self.window = window
 
     def own_mask(
         self, length: int, key_length: int, *, query_offset: int = 0, device: torch.device | None = None
     ) -> Mask:
-        return window_mask(length, key_length, window=self.window, query_offset=query_offset, device=device)
+        near = window_mask(length, key_length, window=self.window, query_offset=query_offset, device=device)
+        return both(near, super().own_mask(length, key_length, query_offset=query_offset, device=device))
 
     def forward(
         self,
@@ -459,6 +485,139 @@ class WindowedScore(Score):
         return scores.masked_fill(~near, -math.inf)
 
 
+class StandardizedScore(WrappedScore):
+    r"""Any score, whose rows are standardised where others pass through the softmax.
+
+    .. math:: w_{ij} = \frac{s_{ij} - \mu_i}{\sqrt{\sigma_i^2 + 10^{-5}}}
+
+    Mean μ and variance σ² are those of the keys that query i may attend to; see
+    :func:`~sciformer.functional.masked_standardize`. Weights may be negative, a row sums to 0, and a query that sees
+    only one key, as the first of a text does, has the output 0.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int, *, score: ScoreRecipe = DotProductScore):
+        super().__init__(num_heads, head_dim, score=score)
+        self.normalize = masked_standardize
+
+
+class KeyBiasScore(WrappedScore):
+    r"""Any score and an in-context bias: how worth looking at a key is, whoever asks.
+
+    .. math:: s_{ij} = \text{score}(q_i, k_j) + w_h \cdot k_j
+
+    The bias is computed from the activations, where that of a :class:`TrainableMaskScore` is the same for every input.
+    w, (H, D), starts at 0. To a dot product it adds nothing that queries with a bias of their own could not learn,
+    since :math:`q_i \cdot k_j / \sqrt D + w \cdot k_j = (q_i + \sqrt D\, w) \cdot k_j / \sqrt D`: it is the vector u
+    of Dai et al. 2019, arXiv:1901.02860, section 3.3.
+    """
+
+    def __init__(self, num_heads: int, head_dim: int, *, score: ScoreRecipe = DotProductScore):
+        super().__init__(num_heads, head_dim, score=score)
+        self.weight = nn.Parameter(torch.zeros(num_heads, head_dim))
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Mask | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
+        scores = super().forward(query, key, attn_mask=attn_mask, query_offset=query_offset)
+        bias = (key * self.weight[:, None]).sum(dim=-1)  # (B, H, S)
+        return (scores + bias[..., None, :]).to(scores.dtype)
+
+
+class TrainableMaskScore(WrappedScore):
+    r"""Any score, with a trainable number for each pair of positions.
+
+    .. math:: \text{"additive": } s_{ij} = \text{score}(q_i, k_j) + M_{hij}, \qquad
+              \text{"multiplicative": } s_{ij} = M_{hij}\, \text{score}(q_i, k_j)
+
+    M, (H, max_length, max_length), starts at 0 where it is added and at 1 where it multiplies. No finite number hides a
+    key: added or multiplied, it leaves a weight above 0. In place of a causal mask such a mask would leak the future,
+    and the training loss of a language model would mean nothing. So, with ``is_causal``, the score itself is -∞ at
+    every later key, also where attention is not asked to be causal. Without it the mask is for tokens that have no
+    future, such as the patches of an image, and language models refuse it.
+
+    Args:
+        max_length: the longest sequence, in tokens.
+        form: ``"additive"`` or ``"multiplicative"``.
+        is_causal: whether the mask hides later keys.
+
+    Raises:
+        ValueError: if ``max_length`` is below 1 or ``form`` is neither; in a call, if the sequence is longer.
+    """
+
+    compares_positions = True
+
+    def __init__(
+        self,
+        num_heads: int,
+        head_dim: int,
+        *,
+        max_length: int,
+        form: Literal["additive", "multiplicative"] = "additive",
+        is_causal: bool = True,
+        score: ScoreRecipe = DotProductScore,
+    ):
+        super().__init__(num_heads, head_dim, score=score)
+        check_sizes(max_length=max_length)
+        if form not in ("additive", "multiplicative"):
+            raise InputError(f'form must be "additive" or "multiplicative", got {form!r}')
+        self.form, self.is_causal = form, is_causal
+        self.mask = nn.Parameter(torch.full((num_heads, max_length, max_length), float(form == "multiplicative")))
+
+    def own_mask(
+        self, length: int, key_length: int, *, query_offset: int = 0, device: torch.device | None = None
+    ) -> Mask | None:
+        inner = super().own_mask(length, key_length, query_offset=query_offset, device=device)
+        if not self.is_causal:
+            return inner
+        past = torch.ones(length, key_length, dtype=torch.bool, device=device).tril(diagonal=query_offset)
+        return both(past, inner)
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H L D"],
+        key: Float[Tensor, "B H S D"],
+        *,
+        attn_mask: Mask | None = None,
+        query_offset: int = 0,
+    ) -> Float[Tensor, "B H L S"]:
+        L, S, longest = query.shape[-2], key.shape[-2], self.mask.shape[-1]
+        if max(query_offset + L, S) > longest:
+            raise InputError(f"the trainable mask is for up to {longest} tokens, got {max(query_offset + L, S)}")
+        visible = self.own_mask(L, S, query_offset=query_offset, device=query.device)
+        allowed = attn_mask if visible is None else both(visible, attn_mask)
+        scores = super().forward(query, key, attn_mask=allowed, query_offset=query_offset)
+        if visible is not None:  # -∞ times a number may be NaN or ∞, so that it is put in afterwards
+            scores = scores.masked_fill(~visible, 0.0)
+        numbers = self.mask[:, query_offset : query_offset + L, :S]  # (H, L, S)
+        changed = (scores + numbers if self.form == "additive" else scores * numbers).to(scores.dtype)
+        return changed if visible is None else changed.masked_fill(~visible, -math.inf)
+
+
+def both(mask: Mask, other: Mask | None) -> Mask:
+    """True where both masks are; None hides nothing."""
+    return mask if other is None else mask & other
+
+
+def check_hides_future(model: nn.Module) -> None:
+    """Refuse a trainable mask that does not hide the future, in a model that must not see it.
+
+    Raises:
+        ValueError: saying why, and how it is made.
+    """
+    for part in model.modules():
+        if isinstance(part, TrainableMaskScore) and not part.is_causal:
+            raise InputError(
+                "a trainable mask with is_causal=False cannot serve a model that writes one token after the other: its "
+                "numbers are finite, so that every later token would keep a weight above 0 and the training loss would "
+                "be that of a model that sees the answer; with is_causal=True it puts -inf there"
+            )
+
+
 #: Every mechanism by name, without those that wrap another. Each is a recipe: ``SCORES[name](num_heads, head_dim)``.
 SCORES: dict[str, Callable[..., nn.Module]] = {
     "dot": DotProductScore,
@@ -469,6 +628,15 @@ SCORES: dict[str, Callable[..., nn.Module]] = {
     "inverse_square_well": partial(EnergyWellScore, well="inverse_square"),
     "softmax_exponential_well": partial(EnergyWellScore, well="softmax_exponential"),
     "lorentzian_well": partial(EnergyWellScore, well="lorentzian"),
+}
+
+
+#: What changes the numbers, the mask or the normaliser of any score, by name: each is a recipe that takes ``score``.
+WRAPPERS: dict[str, Callable[..., nn.Module]] = {
+    "standardized": StandardizedScore,
+    "key_bias": KeyBiasScore,
+    "additive_mask": partial(TrainableMaskScore, form="additive"),
+    "multiplicative_mask": partial(TrainableMaskScore, form="multiplicative"),
 }
 
 

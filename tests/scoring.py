@@ -9,11 +9,14 @@ from sciformer import (
     SCORES,
     DistanceBiasedScore,
     EnergyWellScore,
+    KeyBiasScore,
     NormalizedScore,
     RotaryScore,
+    StandardizedScore,
+    TrainableMaskScore,
 )
 from sciformer.fast import attention
-from sciformer.teach.properties import random_qkv
+from sciformer.teach.properties import L, random_qkv
 
 RECIPES = {
     **SCORES,
@@ -26,6 +29,32 @@ RECIPES = {
     "inverse square field": partial(EnergyWellScore, well="inverse_square", form="field"),
     "softmax-exponential field": partial(EnergyWellScore, well="softmax_exponential", form="field"),
     "lorentzian field": partial(EnergyWellScore, well="lorentzian", form="field"),
+}
+
+#: What changes another score's numbers, its mask or its normaliser. A trainable mask is as long as what properties try.
+WRAPPERS = {
+    "standardised": StandardizedScore,
+    "key bias": KeyBiasScore,
+    "additive mask": partial(TrainableMaskScore, max_length=L, is_causal=False),
+    "multiplicative mask": partial(TrainableMaskScore, max_length=L, is_causal=False, form="multiplicative"),
+    "causal additive mask": partial(TrainableMaskScore, max_length=L),
+    "causal multiplicative mask": partial(TrainableMaskScore, max_length=L, form="multiplicative"),
+}
+#: Each of them around a score that knows no positions and one that looks at the mask; and one inside another.
+WRAPPED = {
+    **{
+        f"{wrapper} of {name}": partial(recipe, score=SCORES[name])
+        for wrapper, recipe in WRAPPERS.items()
+        for name in ("dot", "softmax_exponential_well")
+    },
+    "rotary, standardised": partial(RotaryScore, score=WRAPPERS["standardised"]),
+    "rotary, causal additive mask": partial(RotaryScore, score=WRAPPERS["causal additive mask"]),
+    "normalised, key bias": partial(NormalizedScore, score=WRAPPERS["key bias"]),
+    "standardised causal mask": partial(StandardizedScore, score=WRAPPERS["causal additive mask"]),
+    "multiplied causal mask": partial(WRAPPERS["multiplicative mask"], score=WRAPPERS["causal additive mask"]),
+    "key bias of standardised distance": partial(
+        KeyBiasScore, score=partial(StandardizedScore, score=DistanceBiasedScore)
+    ),
 }
 
 

@@ -20,6 +20,7 @@ from sciformer import (
     inverse_square_well,
     lorentzian_well,
     masked_softmax,
+    masked_standardize,
     naive_attention,
     padding_mask,
     pairwise_distances,
@@ -63,6 +64,68 @@ def test_naive_attention_of_equal_tokens_is_finite():
     output.sum().backward()
     assert_close(weights, torch.zeros(3, 3))
     assert x.grad.isfinite().all()
+
+
+def test_standardized_rows_without_a_mask_are_those_of_naive_attention():
+    x = random_qkv()[0]
+    assert_close(masked_standardize(x @ x.mT), naive_attention(x, normalize="standardize")[1])
+
+
+def test_standardized_rows_by_hand():
+    """Mean and standard deviation of the visible scores; a hidden key has the weight 0, whatever its score."""
+    scores, mask = random_qkv(1, 1, 6, 7)[0] @ random_qkv(1, 1, 6, 7)[1].mT, random_mask(6, 7)
+    weights = masked_standardize(scores, mask)[0, 0]
+    for i in range(6):
+        seen = scores[0, 0, i, mask[i]]
+        wanted = (seen - seen.mean()) / (seen.var(correction=0) + 1e-5).sqrt() if len(seen) else seen
+        assert_close(weights[i, mask[i]], wanted)
+        assert (weights[i, ~mask[i]] == 0).all()
+    assert_close(masked_standardize(scores.masked_fill(~mask, -math.inf))[0, 0], weights, rtol=0, atol=0)
+    assert_close(masked_standardize(scores.masked_fill(~mask, 1e9), mask)[0, 0], weights, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("hidden_by", ["mask", "minus infinity"])
+@pytest.mark.parametrize(
+    ("scores", "mask"),
+    [
+        ([2.0, 3.0, 4.0], [False, True, False]),
+        ([2.0, 2.0, 2.0], [True, True, True]),
+        ([7.0, 2.0, 2.0], [False, True, True]),
+        ([2.0, 3.0, 4.0], [False, False, False]),
+    ],
+    ids=["one key", "equal scores", "equal visible scores", "no key"],
+)
+def test_a_row_without_a_deviation_is_0_with_finite_gradients(scores, mask, hidden_by):
+    scores, mask = torch.tensor(scores, requires_grad=True), torch.tensor(mask)
+    if hidden_by == "mask":
+        weights = masked_standardize(scores, mask)
+    else:
+        weights = masked_standardize(scores.masked_fill(~mask, -math.inf))
+    assert (weights == 0).all()
+    (weights @ torch.tensor([1.0, -2.0, 5.0])).backward()
+    assert scores.grad.isfinite().all()
+    assert (scores.grad[~mask] == 0).all()
+
+
+def test_standardized_rows_hold_in_half_precision_and_pass_a_nan_on():
+    """The squares of such scores are beyond float16's 65504."""
+    scores = torch.tensor([[1000.0, -1000.0, 3000.0, -3000.0]]).half()
+    assert masked_standardize(scores).dtype == torch.float16
+    assert_close(masked_standardize(scores).float(), masked_standardize(scores.float()), rtol=1e-3, atol=1e-3)
+    assert masked_standardize(torch.tensor([1.0, math.nan])).isnan().all()
+
+
+@pytest.mark.parametrize(
+    ("scores", "mask", "message"),
+    [
+        (torch.zeros(3, dtype=torch.int64), None, "int64"),
+        (torch.zeros(3), torch.zeros(3), "boolean"),
+        (torch.zeros(3), torch.ones(4, dtype=torch.bool), r"\(4,\) does not broadcast"),
+    ],
+)
+def test_masked_standardize_refuses(scores, mask, message):
+    with pytest.raises(InputError, match=message):
+        masked_standardize(scores, mask)
 
 
 @pytest.mark.parametrize(

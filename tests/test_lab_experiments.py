@@ -11,7 +11,7 @@ from torch import nn
 from sciformer import EnergyWellScore, NoPositions, SquaredReLU
 from sciformer.lab import experiments, settings
 from sciformer.lab.experiments import EXPERIMENTS
-from sciformer.scores import SCORES
+from sciformer.scores import SCORES, WRAPPERS
 
 PROFILES = get_args(settings.Profile)
 
@@ -133,3 +133,54 @@ def test_the_rung_of_the_squared_relu_changes_the_activation_alone():
         [type(module) for module in setting.model().modules()] for setting in (plain, replace(plain, squared_relu=True))
     ]
     assert {pair for pair in zip(*kinds, strict=True) if pair[0] != pair[1]} == {(nn.GELU, SquaredReLU)}
+
+
+RECIPES = {"recipes-images": experiments.RECIPES_IMAGES, "recipes-text": experiments.RECIPES_TEXT}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_are_compared_in_one_model_that_starts_as_plain_attention(name):
+    """But for standardised rows, which are another thing from the start. What is learned is the score's own alone."""
+    arms = RECIPES[name]["quick"]
+    assert list(arms) == ["dot", *WRAPPERS]
+    models = {}
+    for arm, setting in arms.items():
+        assert replace(setting, score="dot", score_options={}) == arms["dot"]
+        torch.manual_seed(0)
+        models[arm] = setting.model().double().eval()
+        own = {key for key, _ in models[arm].named_parameters() if ".score." in key}
+        assert own == models[arm].state_dict().keys() - models["dot"].state_dict().keys()
+    inputs = torch.rand(2, 1, 28, 20).double() if name == "recipes-images" else torch.randint(65, (2, 64))
+    with torch.no_grad():
+        for model in models.values():  # a read-out of zeros would make all of them alike
+            torch.manual_seed(1)
+            for key, parameter in model.named_parameters():
+                if ".score." not in key:
+                    parameter.add_(0.1 * torch.randn_like(parameter))
+        outputs = {arm: model(inputs) for arm, model in models.items()}
+    for arm in WRAPPERS:
+        alike = torch.allclose(outputs[arm], outputs["dot"], rtol=1e-8, atol=1e-8)
+        assert alike == (arm != "standardized"), arm
+
+
+def test_the_cropped_digits_are_neither_squares_nor_cut_into_squares():
+    setting = experiments.RECIPES_IMAGES["quick"]["dot"]
+    images, labels = next(setting.training_batches(seed=0))
+    assert (images.shape, labels.shape) == ((32, 1, 28, 20), (32,))
+    assert (setting.model().to_sequence.patch_size, setting.model().to_sequence.num_tokens) == ((7, 5), 16)
+    whole = experiments.WELL_IMAGES["quick"].test_batches()
+    assert all(
+        torch.equal(ours, all_of[..., 4:24])
+        for (ours, _), (all_of, _) in zip(setting.test_batches(), whole, strict=True)
+    )
+    assert torch.cat([x for x, _ in setting.held_out_batches()]).shape == (2000, 1, 28, 20)
+
+
+def test_the_text_that_rates_are_chosen_on_is_not_trained_on():
+    setting = experiments.RECIPES_TEXT["quick"]["dot"]
+    whole = settings.shakespeare("train")[0]
+    held_out = setting.held_out_text()
+    assert len(held_out) == pytest.approx(len(whole) / 9, abs=1)
+    assert torch.equal(held_out, whole[-len(held_out) :])
+    with pytest.raises(ValueError, match=r"nothing to choose by: text_share is 1\.0"):
+        replace(setting, text_share=1.0).held_out_text()

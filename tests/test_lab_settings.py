@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 
 from sciformer import data
-from sciformer.lab import experiments, settings
+from sciformer.lab import experiments
 
 
 def test_pixels_are_pooled_and_scaled():
@@ -13,7 +13,7 @@ def test_pixels_are_pooled_and_scaled():
     images, labels = next(setting.training_batches(seed=0))
     assert images.shape == (24, 1, 14, 14)
     assert (images.min(), images.max()) == (-1, 1)
-    plain, same_labels = next(super(settings.PixelSetting, setting).training_batches(seed=0))
+    plain, same_labels = next(replace(experiments.WELL_IMAGES["quick"], batch_size=24).training_batches(seed=0))
     torch.testing.assert_close(images[3, 0, 5, 6], plain[3, 0, 10:12, 12:14].mean() * 2 - 1)
     assert torch.equal(labels, same_labels)
     assert setting.test_batches()[0][0].shape == (1000, 1, 14, 14)

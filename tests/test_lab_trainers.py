@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from sciformer import data
 from sciformer.lab import experiments, records, settings, trainers
 from sciformer.lab.experiments import EXPERIMENTS
 from sciformer.lab.records import describe_record, load_record, record
+from sciformer.training import History
 
 
 def test_pixels_that_grow(tmp_path, monkeypatch):
@@ -159,3 +161,51 @@ def test_induction_is_judged_where_the_token_has_been_seen(tmp_path, monkeypatch
     scores = torch.tensor(run["details"]["prefix-matching score"])
     assert scores.shape == (2, 2)
     assert run["metrics"]["prefix-matching score"] == pytest.approx(scores.max().item())
+
+
+@pytest.mark.parametrize("name", ["recipes-images", "recipes-text"])
+def test_the_rate_is_chosen_on_what_is_held_out(name, tmp_path, monkeypatch, short_text):
+    """A rate of nothing learns nothing, so it is never chosen; every arm trains at every rate, and one is tested."""
+    tiny = {"embed_dim": 16, "num_heads": 2, "num_layers": 1, "batch_size": 32}
+    if name == "recipes-text":
+        tiny |= {"length": 16}
+    arms = {
+        arm: replace(
+            setting,
+            **tiny,
+            train=replace(setting.train, optimizer="adamw", warmup_steps=0),
+            score_options=setting.score_options | ({"max_length": 16} if setting.score_options else {}),
+        )
+        for arm, setting in EXPERIMENTS[name].arms("quick").items()
+    }
+    run = partial(trainers.train_at_best_rate, rates=(1e-9, 3e-2))
+    monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": arms}, run=run))
+    record(name, "quick", seeds=1, steps=60, out=tmp_path)
+    content = load_record(name, "quick", tmp_path)
+    assert content["arms"] == ["dot", "standardized", "key_bias", "additive_mask", "multiplicative_mask"]
+    held_out, tested = {
+        "recipes-images": ("validation accuracy", "test accuracy"),
+        "recipes-text": ("held-out loss", "validation loss"),
+    }[name]
+    for one in content["runs"]:
+        assert set(one["metrics"]) == {held_out, tested}
+        assert one["details"]["learning rate"] == [3e-2]
+        (_, idle), (_, learned) = one["details"][f"{held_out} at each rate"]
+        assert learned == one["metrics"][held_out]
+        assert learned > idle if name == "recipes-images" else learned < idle
+
+
+def test_a_rate_at_which_training_diverges_is_not_chosen(monkeypatch):
+    losses = {1e-3: 2.0, 1e-2: 1.5, 1e-1: float("nan")}
+
+    def trained(setting, seed, **options):
+        rate = setting.train.lr
+        return trainers.Run(seed, nn.Identity(), History(seconds=1.0), {"held-out loss": losses[rate]})
+
+    monkeypatch.setattr(trainers, "train_language_to_choose", trained)
+    monkeypatch.setattr(trainers, "text_loss", lambda *arguments: 1.6)
+    setting = experiments.RECIPES_TEXT["quick"]["dot"]
+    run = trainers.train_at_best_rate(setting, 0, rates=tuple(reversed(losses)))
+    assert run.details["learning rate"] == [1e-2]
+    assert run.metrics == {"held-out loss": 1.5, "validation loss": 1.6}
+    assert run.history.seconds == 3.0

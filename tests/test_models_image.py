@@ -15,6 +15,8 @@ from sciformer import (
     NoPositions,
 )
 from sciformer.data import mnist
+from sciformer.positions import POSITIONS
+from sciformer.scores import WRAPPERS
 
 B, L, E, H = 2, 5, 6, 3
 
@@ -47,6 +49,33 @@ def test_a_wide_picture_is_read_by_a_model_with_a_distance_on_its_grid():
     logits = network(images)
     assert logits.shape == (B, 10)
     assert not torch.allclose(network(images.roll(4, dims=3)), logits)  # two columns over: other distances
+
+
+def test_distances_between_oblong_patches_are_rows_plus_columns():
+    """8 × 24 pixels in patches of 4 × 2: two rows of twelve patches. Each weight is the bias's, where q and k are 0."""
+    score = partial(DistanceBiasedScore, width=12, start=0.5)
+    network = ImageTransformer((8, 24), (4, 2), 1, 10, 12, 2, 1, positions=NoPositions, score=score).double()
+    for parameter in network.blocks[0].attention.q_proj.parameters():
+        nn.init.zeros_(parameter)
+    (weights,) = network.attention_weights(torch.randn(B, 1, 8, 24, dtype=torch.float64))
+    corners = [(row, column) for row in range(0, 8, 4) for column in range(0, 24, 2)]
+    steps = [[abs(r - i) / 4 + abs(c - j) / 2 for i, j in corners] for r, c in corners]
+    expected = (-0.5 * torch.tensor(steps, dtype=torch.float64)).softmax(dim=-1)
+    assert_close(weights, expected.expand(B, 2, 24, 24), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("positions", POSITIONS.values(), ids=POSITIONS)
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_tall_picture_is_read_with_every_position_and_every_change_of_a_score(name, positions):
+    options = {"max_length": 8, "is_causal": False} if name.endswith("mask") else {}
+    network = ImageTransformer(
+        (12, 4), (3, 2), 1, 10, 12, 2, 1, positions=positions, score=partial(WRAPPERS[name], **options)
+    )
+    images = torch.randn(B, 1, 12, 4)
+    network(images).square().sum().backward()
+    assert network.to_sequence.num_tokens == 8
+    assert [m.shape for m in network.attention_weights(images)] == [(B, 2, 8, 8)]
+    assert all(p.grad.isfinite().all() for p in network.parameters())
 
 
 def test_one_pixel_is_one_token():

@@ -1,35 +1,50 @@
 """The property suite: every entry of SCORES, those of today and those to come, keeps the same promises."""
 
+import ast
 import inspect
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
-from scoring import RECIPES
+from scoring import RECIPES, WRAPPED
 from torch import nn
 from torch.testing import assert_close
 
 from sciformer import (
     SCORES,
     AdditiveScore,
+    AttentionOnly,
+    CharTransformer,
+    DecoderBlock,
     DistanceBiasedScore,
     DotProductScore,
     EnergyWellScore,
+    KeyBiasScore,
     MultiHeadAttention,
     NormalizedScore,
     RotaryScore,
     Score,
     SeparableAdditiveScore,
+    StandardizedScore,
+    TrainableMaskScore,
+    WindowedScore,
+    WrappedScore,
     attend,
     causal_mask,
+    dot_product_scores,
     gaussian_well,
     lorentzian_well,
+    masked_softmax,
+    naive_attention,
     pairwise_distances,
     softmax_exponential_well,
+    window_mask,
 )
-from sciformer.functional import Well, safe_root
-from sciformer.scores import WELLS, comparing_positions
+from sciformer.fast import attention
+from sciformer.functional import InputError, Well, safe_root
+from sciformer.scores import WELLS, WRAPPERS, comparing_positions
 from sciformer.teach.properties import (
     PROPERTIES,
     B,
@@ -54,7 +69,7 @@ def assert_keeps(name, recipe):
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
-@pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)
+@pytest.mark.parametrize("recipe", [*RECIPES.values(), *WRAPPED.values()], ids=[*RECIPES, *WRAPPED])
 def test_every_score_keeps_every_promise(recipe, name):
     assert_keeps(name, recipe)
 
@@ -315,3 +330,147 @@ def test_additive_scores_start_with_a_variance_of_about_one(recipe):
     query, key, _ = random_qkv(1, 64, 2, 200, 32, dtype=torch.float32)
     in_a_row = score(query, key).var(dim=-1).mean().item()  # what the softmax sees
     assert 0.5 < in_a_row < 1.5
+
+
+def from_notebook(script, *names):
+    """Classes as a notebook builds them by hand."""
+    text = (Path(__file__).parents[1] / "notebooks_py" / script).read_text(encoding="utf-8")
+    found = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef) and node.name in names]
+    known = {"torch": torch, "nn": nn, "masked_softmax": masked_softmax, "dot_product_scores": dot_product_scores}
+    exec(compile(ast.Module(found, []), script, "exec"), known)
+    return [known[name] for name in names]
+
+
+def test_notebook_03s_bias_is_the_packages():
+    (by_hand,) = from_notebook("03_multi_head.py", "KeyBiasScore")
+    theirs, ours = by_hand(H, D).double(), KeyBiasScore(H, D).double()
+    ours.weight.data.copy_(theirs.weight[:, 0])
+    query, key, _ = random_qkv(B, H, 4, L, D)
+    assert_close(ours(query, key), theirs(query, key))
+
+
+def test_a_bias_of_keys_is_a_shift_of_queries_under_a_dot_product():
+    score = built(KeyBiasScore)
+    query, key, _ = random_qkv(B, H, 4, L, D)
+    assert_close(score(query, key), dot_product_scores(query + D**0.5 * score.weight[:, None], key))
+
+
+@pytest.mark.parametrize("form", ["additive", "multiplicative"])
+def test_notebook_02s_masks_are_the_packages_beside_a_causal_mask(form):
+    (by_hand,) = from_notebook("02_scaled_dot_product.py", f"{form.capitalize()}Mask")
+    theirs = by_hand(length=L).double()
+    theirs.mask.data.add_(torch.randn(L, L))
+    ours = TrainableMaskScore(1, D, max_length=L, form=form).double()
+    ours.mask.data.copy_(theirs.mask)
+    query, key, value = random_qkv(B, 1, L, L, D)
+    weights = theirs(dot_product_scores(query, key)[:, 0], causal_mask(L))
+    for is_causal in (False, True):  # it hides the future also where attention is not asked to
+        assert_close(attention(ours, query, key, value, is_causal=is_causal, need_weights=True)[1][:, 0], weights)
+
+
+def test_notebook_01s_standardised_rows_are_the_packages():
+    x = random_qkv()[0]
+    score = StandardizedScore(3, 11, score=partial(DotProductScore, scale=1.0))
+    output, weights = attention(score, x, x, x, need_weights=True)
+    for ours, theirs in zip((output, weights), naive_attention(x, normalize="standardize"), strict=True):
+        assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("name", ["key_bias", "additive_mask", "multiplicative_mask"])
+def test_a_change_that_is_learned_starts_as_the_score_that_it_changes(name):
+    options = {"max_length": L, "is_causal": False} if name.endswith("mask") else {}
+    query, key, _ = random_qkv(B, H, L, L, D)
+    score = WRAPPERS[name](H, D, score=AdditiveScore, **options).double()
+    assert_close(score(query, key), score.score(query, key))
+
+
+@pytest.mark.parametrize("form", ["additive", "multiplicative"])
+def test_a_finite_mask_alone_leaks_and_one_with_minus_infinity_does_not(form):
+    """The gradient of each output by what comes after it, where attention is not asked to be causal."""
+
+    def future(is_causal):
+        recipe = partial(TrainableMaskScore, max_length=L, form=form, is_causal=is_causal)
+        query, key, value = random_qkv(1, H, L, L, D, requires_grad=True)
+        output, _ = attention(built(recipe), query, key, value)
+        seen = torch.zeros(L, L, dtype=torch.bool)
+        for i in range(L):
+            gradients = torch.autograd.grad(output[0, :, i].square().sum(), (key, value), retain_graph=True)
+            seen[i] = sum(g.abs().sum(dim=(0, 1, 3)) for g in gradients) > 0
+        return seen
+
+    assert torch.equal(future(is_causal=True), causal_mask(L))
+    assert future(is_causal=False).all()
+
+
+MODELS = {
+    "language model": lambda score: CharTransformer(5, L, H * D, H, 1, score=score),
+    "attention only": lambda score: AttentionOnly(5, L, H * D, H, 1, score=score),
+    "decoder": lambda score: DecoderBlock(H * D, H, score=score),
+}
+
+
+@pytest.mark.parametrize("around", [lambda recipe: recipe, lambda recipe: partial(RotaryScore, score=recipe)])
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+def test_a_mask_that_does_not_hide_the_future_is_refused_where_there_is_one(make, around):
+    with pytest.raises(InputError, match="its numbers are finite, so that every later token would keep a weight"):
+        make(around(partial(TrainableMaskScore, max_length=L, is_causal=False)))
+    make(around(partial(TrainableMaskScore, max_length=L)))
+
+
+@pytest.mark.parametrize("name", WRAPPERS)
+def test_a_language_model_sees_no_later_token_and_writes_the_same_with_a_cache(name):
+    torch.manual_seed(0)
+    options = {"max_length": 20} if name.endswith("mask") else {}
+    model = CharTransformer(11, 20, 12, 3, 2, score=partial(WRAPPERS[name], **options)).double().eval()
+    for parameter in model.parameters():
+        parameter.data.add_(0.2 * torch.randn_like(parameter))
+    tokens = torch.randint(11, (2, 20))
+    embedded, embed = [], model.embedding.forward
+    model.embedding.forward = lambda x: embedded.append(embed(x).detach().requires_grad_()) or embedded[-1]
+    logits = model(tokens)
+    for t in range(20):
+        (gradient,) = torch.autograd.grad(logits[:, t].square().sum(), embedded[0], retain_graph=True)
+        assert gradient[:, : t + 1].abs().sum(dim=-1).all()
+        assert not gradient[:, t + 1 :].any()
+    del model.embedding.forward
+    written = model.generate(tokens[:, :1], 19, temperature=0)
+    with torch.no_grad():
+        for length in range(1, 20):
+            assert torch.equal(model(written[:, :length])[:, -1].argmax(dim=-1), written[:, length])
+
+
+def test_a_trainable_mask_refuses():
+    with pytest.raises(InputError, match='form must be "additive" or "multiplicative", got \'add\''):
+        TrainableMaskScore(H, D, max_length=L, form="add")
+    with pytest.raises(InputError, match="max_length must be at least 1, got 0"):
+        TrainableMaskScore(H, D, max_length=0)
+    score = TrainableMaskScore(H, D, max_length=5).double()
+    query, key, _ = random_qkv(B, H, L, L, D)
+    with pytest.raises(InputError, match="for up to 5 tokens, got 7"):
+        score(query, key)
+    with pytest.raises(InputError, match="for up to 5 tokens, got 6"):
+        score(query[:, :, :1], key[:, :, :5], query_offset=5)
+    assert score(query[:, :, :2], key[:, :, :5], query_offset=3).shape == (B, H, 2, 5)
+
+
+def test_a_wrapped_score_is_the_score_and_hides_what_it_hides():
+    query, key, value = random_qkv(B, H, L, L, D)
+    windowed = partial(WindowedScore, window=2)
+    score = WrappedScore(H, D, score=windowed)
+    assert_close(score(query, key), windowed(H, D)(query, key))
+    assert torch.equal(score.own_mask(L, L), window_mask(L, window=2))
+    assert WrappedScore(H, D, score=OwnModule).own_mask(L, L) is None
+    both = WindowedScore(H, D, window=2, score=partial(TrainableMaskScore, max_length=L)).double()
+    assert torch.equal(both.own_mask(L, L), window_mask(L, window=2) & causal_mask(L))
+    weights = attention(both, query, key, value, need_weights=True)[1]
+    assert torch.equal(weights[0, 0] > 0, window_mask(L, window=2) & causal_mask(L))
+
+
+@pytest.mark.parametrize("recipe", [KeyBiasScore, StandardizedScore, partial(StandardizedScore, score=KeyBiasScore)])
+def test_a_window_serves_what_is_inside_it_in_blocks(recipe):
+    """Of a sequence that is longer than a block."""
+    inputs = random_qkv(2, H, 131, 131, D)
+    score = built(partial(WindowedScore, window=5, score=recipe))
+    for is_causal in (False, True):
+        blocks, whole = (attention(score, *inputs, is_causal=is_causal, need_weights=need)[0] for need in (False, True))
+        assert_close(blocks, whole)

@@ -104,6 +104,18 @@ def test_attention_on_image_frames_the_query():
     assert_close(torch.tensor(shown)[::7, ::7].flatten(), weights[0, 0, 6])
 
 
+def test_attention_on_an_oblong_image_frames_the_query():
+    weights = torch.rand(2, 8, 8).softmax(dim=-1)
+    figure = plotting.attention_on_image(torch.rand(1, 12, 8), weights, query=3, grid=(4, 2))
+    frame = figure.axes[0].patches[0]
+    assert (frame.get_x(), frame.get_y(), frame.get_width(), frame.get_height()) == (3.5, 2.5, 4, 3)
+    shown = torch.tensor(figure.axes[1].images[1].get_array())
+    assert shown.shape == (12, 8)
+    assert_close(shown[::3, ::4].flatten(), weights[0, 3])
+    with pytest.raises(ValueError, match="2 × 2 patches are not the 8 that the weights are of"):
+        plotting.attention_on_image(torch.rand(1, 12, 8), weights, query=3)
+
+
 def test_curves_draw_lists_and_pairs():
     ax = plotting.curves({"a": [3.0, 2.0, 1.0], "b": [(10, 0.5), (20, 0.75)]}, ylabel="loss")
     (a, b) = ax.lines

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sciformer.functional import Mask, attend, causal_mask, check_mask
+from sciformer.functional import Mask, attend, causal_mask, check_mask, masked_softmax
 from sciformer.scores import Score
 
 
@@ -51,4 +51,5 @@ def readable_attention(
         mask = mask if mask is None or hides is None else mask & hides
     if mask is not None and attn_mask is None:  # causal alone leaves every query a key, so that one sum hides the rest
         scores, mask = scores + torch.where(mask, scores.new_zeros(()), -math.inf), None
-    return attend(scores, value, attn_mask=mask, dropout_p=dropout_p)
+    normalize = getattr(score, "normalize", masked_softmax)
+    return attend(scores, value, attn_mask=mask, dropout_p=dropout_p, normalize=normalize)

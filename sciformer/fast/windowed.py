@@ -22,6 +22,7 @@ from sciformer.scores import (
     PreparedScore,
     Score,
     WindowedScore,
+    comparing_positions,
 )
 
 #: A block has at least so many queries, so that a narrow window does not make many small ones.
@@ -91,7 +92,7 @@ def needs_the_whole_sequence(score: torch.nn.Module) -> bool:
     """Whether a score asks for more than how far apart two tokens are, so that no stretch of the sequence serves."""
     if type(score) is DistanceBiasedScore:
         return score.width is not None  # on a grid it matters where a row begins
-    return not isinstance(score, Score) or score.compares_positions
+    return not isinstance(score, Score) or bool(comparing_positions(score))
 
 
 def block_masks(

@@ -105,6 +105,7 @@ METRICS: dict[str, Metric] = {
         _loss("test loss"),
         _loss("validation loss"),
         _loss("lowest validation loss"),
+        _loss("held-out loss"),
         # 1, 2, 4 and 8 times the trained length, which is 64 in the quick profile and 256 in the full one.
         *(_loss(f"validation loss at {length}") for length in (64, 128, 256, 512, 1024, 2048)),
         _share("accuracy on repeats"),

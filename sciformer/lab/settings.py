@@ -40,7 +40,7 @@ from sciformer.models import (
     random_visible,
 )
 from sciformer.positions import POSITIONS, NoPositions
-from sciformer.scores import SCORES, NormalizedScore, RotaryScore, ScoreRecipe
+from sciformer.scores import SCORES, WRAPPERS, NormalizedScore, RotaryScore, ScoreRecipe
 from sciformer.training import Batch, TrainConfig
 
 #: Quick is for a notebook on two CPU cores; long is what such cores do in twenty minutes to two hours a run,
@@ -69,7 +69,7 @@ class ImageSetting:
 
     Args:
         size: which MNIST, see :func:`sciformer.data.mnist`.
-        score: a name of ``SCORES``, or the recipe of a score of one's own.
+        score: a name of ``SCORES`` or of ``WRAPPERS``, or the recipe of a score of one's own.
         augmentation: arguments of :func:`sciformer.data.random_affine`.
         score_options: arguments of the score's recipe.
         bias: whether the maps and norms of the blocks add one.
@@ -126,15 +126,16 @@ class ImageSetting:
         """Endless shuffled batches of digits, each shifted, turned and stretched a little."""
         images, labels = (tensor[: len(tensor) - self.held_out].to(device) for tensor in mnist("train", size=self.size))
         augment = partial(random_affine, **self.augmentation) if self.augmentation else None  # type: ignore[arg-type]
-        return batches(images, labels, batch_size=self.batch_size, seed=seed, augment=augment)
+        stream = batches(images, labels, batch_size=self.batch_size, seed=seed, augment=augment)
+        return ((self._seen(images), labels) for images, labels in stream)
 
     def test_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
-        """The test digits, once, as they are."""
+        """The test digits, once."""
         images, labels = (tensor.to(device) for tensor in mnist("test", size=self.test_size or self.size))
-        return list(zip(images.split(1000), labels.split(1000), strict=True))
+        return list(zip(self._seen(images).split(1000), labels.split(1000), strict=True))
 
     def held_out_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
-        """The training digits that are held out, once, as they are.
+        """The training digits that are held out, once.
 
         Raises:
             InputError: if none is.
@@ -142,7 +143,11 @@ class ImageSetting:
         if self.held_out < 1:
             raise InputError(f"there is nothing to choose by: held_out is {self.held_out}")
         images, labels = (tensor[-self.held_out :].to(device) for tensor in mnist("train", size=self.size))
-        return list(zip(images.split(1000), labels.split(1000), strict=True))
+        return list(zip(self._seen(images).split(1000), labels.split(1000), strict=True))
+
+    def _seen(self, images: Tensor) -> Tensor:
+        """What the model sees of the digits: all of them, as they are."""
+        return images
 
 
 def on_all_test_digits(setting: Any) -> Any:
@@ -196,20 +201,34 @@ class PixelSetting(ImageSetting):
             network.classifier.norm = nn.Identity()
         return network
 
-    def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
-        """The digits of :meth:`ImageSetting.training_batches`, pooled and scaled."""
-        return ((self._pixels(images), labels) for images, labels in super().training_batches(seed, device))
-
-    def test_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
-        """The test digits, once, pooled and scaled."""
-        return [(self._pixels(images), labels) for images, labels in super().test_batches(device)]
-
-    def held_out_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
-        """The training digits that are held out, once, pooled and scaled."""
-        return [(self._pixels(images), labels) for images, labels in super().held_out_batches(device)]
-
-    def _pixels(self, images: Tensor) -> Tensor:
+    def _seen(self, images: Tensor) -> Tensor:
         return 2 * F.avg_pool2d(images, self.pooling) - 1
+
+
+@dataclass(frozen=True)
+class CroppedSetting(ImageSetting):
+    """An image transformer on the middle of each digit, an image higher than it is wide, in patches that are, too.
+
+    Args:
+        patch_size: rows of a patch.
+        columns: how many of the 28 columns are kept, those in the middle.
+        patch_width: columns of a patch.
+    """
+
+    columns: int = 20
+    patch_width: int = 5
+
+    def model(self) -> ImageTransformer:
+        """A fresh model, random as torch's global generator has it.
+
+        Raises:
+            InputError: if the score or the positions have an unknown name, or the patches do not tile the image.
+        """
+        return self._build(image_size=(28, self.columns), patch_size=(self.patch_size, self.patch_width))
+
+    def _seen(self, images: Tensor) -> Tensor:
+        first = (28 - self.columns) // 2
+        return images[..., first : first + self.columns]
 
 
 @dataclass(frozen=True)
@@ -218,7 +237,7 @@ class LanguageSetting:
 
     Args:
         length: tokens in the context window, in training and in validation.
-        score: a name of ``SCORES``, or the recipe of a score of one's own.
+        score: a name of ``SCORES`` or of ``WRAPPERS``, or the recipe of a score of one's own.
         positions: a name of ``POSITIONS``, or ``"rotary"``.
         normalized: bring queries and keys to one length before they are compared.
         modern: division by the root mean square, with nothing to learn, for layer norm, and the squared ReLU for GELU.
@@ -278,9 +297,23 @@ class LanguageSetting:
 
     def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
         """Endless batches of chunks of the training text, each with the same text one token later."""
+        return text_batches(self._split()[0].to(device), self.length, batch_size=self.batch_size, seed=seed)
+
+    def held_out_text(self, device: torch.device | str = "cpu") -> Tensor:
+        """The rest of the training text, which is not read.
+
+        Raises:
+            InputError: if all of it is.
+        """
+        held_out = self._split()[1].to(device)
+        if not len(held_out):
+            raise InputError(f"there is nothing to choose by: text_share is {self.text_share}")
+        return held_out
+
+    def _split(self) -> tuple[Tensor, Tensor]:
         text = shakespeare("train")[0]
-        tokens = text[: round(self.text_share * len(text))].to(device)
-        return text_batches(tokens, self.length, batch_size=self.batch_size, seed=seed)
+        read = round(self.text_share * len(text))
+        return text[:read], text[read:]
 
 
 @dataclass(frozen=True)
@@ -503,8 +536,9 @@ def score_recipe(score: str | ScoreRecipe, options: Mapping[str, Any]) -> ScoreR
         InputError: if the name is unknown.
     """
     if isinstance(score, str):
-        check_names((score, SCORES))
-        score = SCORES[score]
+        known = SCORES | WRAPPERS
+        check_names((score, known))
+        score = known[score]
     return partial(score, **options)
 
 

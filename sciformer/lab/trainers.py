@@ -1,5 +1,6 @@
 """Training a setting once, for one seed, and measuring what comes out."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -222,6 +223,63 @@ def train_language(
     history = _fit(setting, seed, model, stream, next_token_loss, look, checkpoint=checkpoint, progress=progress)
     losses = [loss for _, loss in history.metrics["validation loss"]]
     return Run(seed, model, history, {"validation loss": losses[-1], "lowest validation loss": min(losses)})
+
+
+def train_language_to_choose(
+    setting: LanguageSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: bool = True,
+) -> Run:
+    """Train once on the setting's share of the training text; measure the loss on the rest of it, at the end."""
+    torch.manual_seed(seed)
+    model = setting.model().to(device)
+    held_out = setting.held_out_text(device)
+    look = now_and_then(
+        "held-out loss", lambda model: text_loss(model, held_out, setting.length), setting.train.steps, looks=1
+    )
+    stream = setting.training_batches(seed, device)
+    history = _fit(setting, seed, model, stream, next_token_loss, look, checkpoint=checkpoint, progress=progress)
+    return Run(seed, model, history, {"held-out loss": history.metrics["held-out loss"][-1][1]})
+
+
+def train_at_best_rate(
+    setting: Any,
+    seed: int,
+    *,
+    rates: Sequence[float],
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: bool = True,
+) -> Run:
+    """Train once at each learning rate; test the model that does best on training data held out.
+
+    So every arm of an experiment gets the same care, and neither test digits nor validation text have a say in it.
+
+    Args:
+        setting: of images, with digits held out, or of text, a share of which is read.
+        rates: what the learning rate is chosen from.
+    """
+    on_text = isinstance(setting, LanguageSetting)
+    train: Callable[..., Run] = train_language_to_choose if on_text else partial(train_to_choose, looks=1)
+    judged_by, sign = ("held-out loss", -1) if on_text else ("validation accuracy", 1)
+    runs = {}
+    for rate in rates:
+        own = None if checkpoint is None else Path(f"{checkpoint}.{rate:g}")
+        at_rate = replace(setting, train=replace(setting.train, lr=rate))
+        runs[rate] = train(at_rate, seed, device=device, checkpoint=own, progress=progress)
+    values = {rate: run.metrics[judged_by] for rate, run in runs.items()}
+    best = max(rates, key=lambda rate: sign * values[rate] if math.isfinite(values[rate]) else -math.inf)
+    run = runs[best]
+    if on_text:
+        run.metrics["validation loss"] = text_loss(run.model, shakespeare("val")[0].to(device), setting.length)
+    else:
+        run.metrics["test accuracy"] = evaluate(run.model, setting.test_batches(device), accuracy)
+    run.details |= {"learning rate": [best], f"{judged_by} at each rate": [[rate, values[rate]] for rate in rates]}
+    run.history.seconds = sum(each.history.seconds for each in runs.values())
+    return run
 
 
 #: Lengths at which a model that was trained on chunks of 64 (quick) or 256 tokens (full) is judged, in these multiples.

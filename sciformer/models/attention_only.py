@@ -9,7 +9,7 @@ from sciformer.attention import MultiHeadAttention
 from sciformer.functional import check_sizes
 from sciformer.models.tokens import check_tokens
 from sciformer.positions import LearnedPositions
-from sciformer.scores import DotProductScore, ScoreRecipe
+from sciformer.scores import DotProductScore, ScoreRecipe, check_hides_future
 
 
 class AttentionOnly(nn.Module):
@@ -25,7 +25,8 @@ class AttentionOnly(nn.Module):
         positions: recipe for the positions, called as ``positions(embed_dim, max_length)``.
 
     Raises:
-        ValueError: if a size is below 1, or the heads do not divide the embedding.
+        ValueError: if a size is below 1, the heads do not divide the embedding, or the score has a trainable mask
+            that does not hide the future.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class AttentionOnly(nn.Module):
         self.attentions = nn.ModuleList(
             MultiHeadAttention(embed_dim, num_heads, score=score) for _ in range(num_layers)
         )
+        check_hides_future(self.attentions)
         self.norm = nn.LayerNorm(embed_dim)
         self.read_out = nn.Linear(embed_dim, vocab_size)
         nn.init.normal_(self.embedding.weight, std=0.02)

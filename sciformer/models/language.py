@@ -14,6 +14,7 @@ from sciformer.functional import InputError, check_sizes
 from sciformer.models import decoding
 from sciformer.models.tokens import check_tokens
 from sciformer.positions import LearnedPositions
+from sciformer.scores import check_hides_future
 
 
 class CharTransformer(nn.Module):
@@ -39,7 +40,8 @@ class CharTransformer(nn.Module):
         block: the other options of each :class:`~sciformer.blocks.TransformerBlock`, such as ``score``.
 
     Raises:
-        ValueError: if a size is below 1, the heads do not divide the embedding, or ``start`` is none of the two.
+        ValueError: if a size is below 1, the heads do not divide the embedding, ``start`` is none of the two, or the
+            score has a trainable mask that does not hide the future.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class CharTransformer(nn.Module):
             TransformerBlock(embed_dim, num_heads, norm=norm, dropout=dropout, bias=bias, **block)
             for _ in range(num_layers)
         )
+        check_hides_future(self.blocks)
         self.norm = norm(embed_dim) if norm else nn.LayerNorm(embed_dim, bias=bias)
         self.read_out = nn.Linear(embed_dim, vocab_size, bias=False)
         if tie_weights:

@@ -3,6 +3,9 @@
 A property takes a recipe, builds the score and tries it in attention, on the readable and on the fast path. Where it
 does not hold it raises, and beside what was seen it says what to look for. :func:`examine` asks them all.
 
+Two kinds of scores are held to what they say of themselves. One that hides keys by its ``own_mask`` is -inf there, and
+only there. One that standardises its rows has weights of both signs, whose rows sum to 0, and 0 in a row of one key.
+
 More than 500 lines, so that the properties can be read as the one list that they are.
 """
 
@@ -20,9 +23,9 @@ from torch import Tensor, nn
 from sciformer.attention import MultiHeadAttention
 from sciformer.fast import attention, readable_attention
 from sciformer.fast.cache import memory_for
-from sciformer.functional import causal_mask
+from sciformer.functional import causal_mask, masked_standardize
 from sciformer.lab.fake_cuda import READS_A_NUMBER, can_fake_cuda, fake_cuda
-from sciformer.scores import ScoreRecipe, comparing_positions
+from sciformer.scores import Score, ScoreRecipe, comparing_positions
 
 #: Sizes of what the properties try: batch, heads, tokens, head_dim (even, as rotary positions want it).
 B, H, L, D = 2, 3, 7, 6
@@ -145,6 +148,17 @@ def built(recipe: ScoreRecipe) -> nn.Module:
     return score
 
 
+def shown(score: nn.Module) -> Bool[Tensor, "L L"]:
+    """The keys that a score does not hide by itself."""
+    own = score.own_mask(L, L) if isinstance(score, Score) else None
+    return torch.ones(L, L, dtype=torch.bool) if own is None else own
+
+
+def standardizes(score: nn.Module) -> bool:
+    """Whether rows of weights are standardised, and sum to 0; else they are shares, and sum to 1."""
+    return getattr(score, "normalize", None) is masked_standardize
+
+
 def _is_there(gradient: Tensor | None) -> bool:
     """Whether there is more of a gradient than rounding."""
     return gradient is not None and bool(gradient.abs().max() > 1e-9)
@@ -211,7 +225,7 @@ def _finite(recipe: ScoreRecipe) -> None:
     for case, (q, k) in inputs.items():
         leaves = {"queries": q.clone().requires_grad_(), "keys": k.clone().requires_grad_(), **_learnable(score)}
         scores = score(leaves["queries"], leaves["keys"])
-        _demand(scores.isfinite().all(), f"{case}: scores are not finite")
+        _demand(scores[..., shown(score)].isfinite().all(), f"{case}: scores are not finite")
         output, _ = attention(score, leaves["queries"], leaves["keys"], value)
         gradients = torch.autograd.grad(_probe(output), list(leaves.values()), allow_unused=True)
         for name, gradient in zip(leaves, gradients, strict=True):
@@ -288,12 +302,15 @@ def _rows_sum_to_one(recipe: ScoreRecipe) -> None:
     score = built(recipe)
     for kind in MASKS:
         attn_mask, is_causal = masks(kind)
-        qkv, mask = random_qkv(B, H, L, L, D), allowed(kind)
+        qkv, mask = random_qkv(B, H, L, L, D), allowed(kind) & shown(score)
         _, weights = attention(score, *qkv, attn_mask=attn_mask, is_causal=is_causal, need_weights=True)
         assert weights is not None
         _demand(weights.shape == mask.shape, f"{kind}: weights are {tuple(weights.shape)}, not {tuple(mask.shape)}")
-        _demand((weights >= 0).all() and (weights[~mask] == 0).all(), f"{kind}: a weight below 0, or at a hidden key")
-        _demand(_alike(weights.sum(-1), mask.any(-1).double()), f"{kind}: a row that does not sum to 1")
+        signed = standardizes(score)
+        proper = ((weights >= 0) | signed).all() and (weights[~mask] == 0).all()
+        _demand(proper, f"{kind}: a weight below 0, or at a hidden key")
+        total = 0.0 * mask.any(-1).double() if signed else mask.any(-1).double()
+        _demand(_alike(weights.sum(-1), total), f"{kind}: a row that does not sum to {0 if signed else 1}")
 
 
 @_promise(
@@ -312,7 +329,8 @@ def _hides_the_future(recipe: ScoreRecipe) -> None:
             to_key, to_value = torch.autograd.grad(output[:, :, i].square().sum(), (key, value), retain_graph=True)
             _demand(not to_key[:, :, i + 1 :].any(), f"output {i} has a gradient at a later key")
             _demand(not to_value[:, :, i + 1 :].any(), f"output {i} has a gradient at a later value")
-            _demand(to_value[:, :, : i + 1].all(), f"output {i} has no gradient at an earlier value")
+            if i or not standardizes(score):
+                _demand(to_value[:, :, : i + 1].all(), f"output {i} has no gradient at an earlier value")
         changed = key + 3.0 * (torch.arange(L) > 3)[:, None]
         _demand(_alike(attend_to(changed, value)[0][:, :, :4], output[:, :, :4]), "an output changes with a later key")
 

@@ -123,6 +123,16 @@ def overfits() -> list[Finding]:
 
 
 LOSS, ACCURACY, MATCH = "validation loss", "test accuracy", "test exact match"
+
+
+def recipe_against_plain(recipe: str, relation: Relation) -> list[Finding]:
+    """One change of attention against plain attention, in the same model, each at the rate that suits it."""
+    return [
+        compare("recipes-images", ACCURACY, recipe, "dot", relation=relation, condition="on digits"),
+        compare("recipes-text", LOSS, recipe, "dot", relation=relation, condition="on text"),
+    ]
+
+
 SEARCHED, VALIDATION, RISE = "search-claims", "validation accuracy", "rise of accuracy per doubling"
 
 

@@ -163,6 +163,8 @@ QUOTED: dict[str, tuple[str, ...]] = {
     "reversal": (MATCH, f"{MATCH} at ten times the length"),
     "induction": ("accuracy on repeats", "prefix-matching score"),
     "dates": (MATCH, f"{MATCH} on new forms", f"{MATCH} on new days and forms"),
+    "recipes-images": (ACCURACY,),
+    "recipes-text": (LOSS,),
 }
 
 

@@ -19,6 +19,7 @@ from sciformer.lab.experiments.images import (
     MNIST_IMAGE_TRANSFORMER,
     MNIST_PIXELS,
     MNIST_PIXELS_LINE,
+    RECIPES_IMAGES,
     SEARCH_CLAIMS,
     WELL_IMAGES,
 )
@@ -30,6 +31,7 @@ from sciformer.lab.experiments.sequences import (
     DATES,
     ENERGY_WELLS_TEXT,
     INDUCTION,
+    RECIPES_TEXT,
     REVERSAL,
     SHAKESPEARE,
     SHAKESPEARE_CELL,
@@ -40,6 +42,7 @@ from sciformer.lab.settings import ImageSetting, LanguageSetting, Profile
 from sciformer.lab.trainers import (
     Run,
     train_and_weigh,
+    train_at_best_rate,
     train_growing_pixels,
     train_image_transformer,
     train_induction,
@@ -70,6 +73,9 @@ __all__ = [
     "MNIST_IMAGE_TRANSFORMER",
     "MNIST_PIXELS",
     "MNIST_PIXELS_LINE",
+    "RATES",
+    "RECIPES_IMAGES",
+    "RECIPES_TEXT",
     "REVERSAL",
     "SEARCH_CLAIMS",
     "SHAKESPEARE",
@@ -142,6 +148,9 @@ class Experiment:
 #: arms of the quick profile, or of the long one where there is no quick one. Fewer than five decide nothing.
 UP_TO_A_MINUTE, LONGER = 10, 5
 
+#: What the learning rate of each arm is chosen from, seed by seed, on training data held out.
+RATES = (3e-3, 1e-2, 3e-2)
+
 EXPERIMENTS: dict[str, Experiment] = {
     "mnist-image-transformer": Experiment(MNIST_IMAGE_TRANSFORMER, train_image_transformer, seeds=UP_TO_A_MINUTE),
     "mnist-pixels": Experiment(MNIST_PIXELS, train_pixel_transformer, seeds=LONGER),
@@ -160,6 +169,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "reversal": Experiment(REVERSAL, train_sequences, seeds=UP_TO_A_MINUTE),
     "dates": Experiment(DATES, train_sequences, seeds=LONGER),
     "induction": Experiment(INDUCTION, train_induction, seeds=LONGER),
+    "recipes-images": Experiment(RECIPES_IMAGES, partial(train_at_best_rate, rates=RATES), seeds=UP_TO_A_MINUTE),
+    "recipes-text": Experiment(RECIPES_TEXT, partial(train_at_best_rate, rates=RATES), seeds=UP_TO_A_MINUTE),
     "bake-off-patches": Experiment(
         BAKE_OFF_PATCHES, partial(train_and_weigh, train_image_transformer), seeds=UP_TO_A_MINUTE
     ),

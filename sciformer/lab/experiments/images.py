@@ -2,8 +2,15 @@
 
 from dataclasses import replace
 
-from sciformer.lab.experiments.arms import every_score, well_arms
-from sciformer.lab.settings import SMALL_MOVES, ImageSetting, MaskedImageSetting, PixelSetting, Profile
+from sciformer.lab.experiments.arms import every_score, recipe_arms, well_arms
+from sciformer.lab.settings import (
+    SMALL_MOVES,
+    CroppedSetting,
+    ImageSetting,
+    MaskedImageSetting,
+    PixelSetting,
+    Profile,
+)
 from sciformer.positions import POSITIONS
 from sciformer.training import TrainConfig
 
@@ -272,4 +279,24 @@ BAKE_OFF_PIXELS: dict[Profile, dict[str, PixelSetting]] = {
         replace(_SINUSOIDAL_PIXELS, num_layers=2, batch_size=16, train=_SINUSOIDAL_PIXELS.train.with_steps(250))
     ),
     "full": every_score(MNIST_PIXELS["full"]["sinusoidal"]),
+}
+
+# The middle 20 of 28 columns, in 4 × 4 patches of 7 × 5 pixels: neither image nor patch is a square. The last 2,000
+# training digits are held out: on them, each arm and seed chooses its rate among RATES.
+RECIPES_IMAGES: dict[Profile, dict[str, CroppedSetting]] = {
+    "quick": recipe_arms(
+        CroppedSetting(
+            size="small",
+            patch_size=7,
+            embed_dim=64,
+            num_heads=4,
+            num_layers=2,
+            expansion=2,
+            batch_size=32,
+            train=TrainConfig(steps=300, lr=1e-2, optimizer="muon", weight_decay=0.1, warmup_steps=30),
+            held_out=2000,
+        ),
+        16,
+        is_causal=False,
+    )
 }

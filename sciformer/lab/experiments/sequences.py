@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from sciformer.lab.experiments.arms import every_score, well_arms
+from sciformer.lab.experiments.arms import every_score, recipe_arms, well_arms
 from sciformer.lab.settings import InductionSetting, LanguageSetting, Profile, RungSetting, SequenceSetting
 from sciformer.lab.trainers import LENGTHS
 from sciformer.positions import POSITIONS
@@ -235,6 +235,22 @@ BAKE_OFF_TEXT: dict[Profile, dict[str, LanguageSetting]] = {
         replace(cell, positions="sinusoidal", train=cell.train.with_steps({"quick": 200, "full": 2500}[profile]))
     )
     for profile, cell in SHAKESPEARE_CELL.items()
+}
+
+# The last ninth of the training text is held out: on it, each arm and seed chooses its rate among RATES.
+RECIPES_TEXT: dict[Profile, dict[str, LanguageSetting]] = {
+    "quick": recipe_arms(
+        replace(
+            SHAKESPEARE_CELL["quick"],
+            embed_dim=64,
+            num_layers=2,
+            batch_size=8,
+            train=TrainConfig(steps=300, lr=1e-2, optimizer="muon", weight_decay=0.0, warmup_steps=30),
+            text_share=8 / 9,
+        ),
+        SHAKESPEARE_CELL["quick"].length,
+        is_causal=True,
+    )
 }
 
 # Rate, warm-up and steps were chosen by single runs with seeds 0 and 1, of the dot product above all, on other data.

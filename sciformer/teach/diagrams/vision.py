@@ -30,6 +30,8 @@ def image_pipeline(
 ) -> Figure:
     """An image transformer from left to right and from above: the digit, its patches, their tokens, the logits.
 
+    The digit and its patches are squares.
+
     Args:
         tokens: embedded patches, row by row.
         positions: what is added to them.

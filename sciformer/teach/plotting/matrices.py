@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
+from sciformer.functional import InputError
+
 #: Colours of what a mask hides and of what it lets through, as in the switches of an explorer.
 _MASK = ListedColormap(["white", "#9ECAE1"])
 
@@ -164,25 +166,36 @@ def attention_on_image(
     query: int,
     *,
     titles: Sequence[str] | None = None,
+    grid: tuple[int, int] | None = None,
 ) -> Figure:
     """Where one patch looks, head by head: a red frame around the patch, and brighter where its weight is larger.
 
     Args:
         query: number of the patch, counted row by row.
+        grid: rows and columns of patches, if they are not as many.
+
+    Raises:
+        ValueError: if there are not so many patches, or they do not tile the picture.
     """
-    grid = math.isqrt(weights.shape[-1])
-    picture = picture[0].detach().float().cpu()
-    side = picture.shape[-1] // grid
-    looks = weights[:, query].detach().float().cpu().view(-1, grid, grid)
-    looks = looks.repeat_interleave(side, dim=1).repeat_interleave(side, dim=2)
+    picture, count = picture[0].detach().float().cpu(), weights.shape[-1]
+    rows, columns = grid or (math.isqrt(count), math.isqrt(count))
+    if rows * columns != count or picture.shape[0] % rows or picture.shape[1] % columns:
+        raise InputError(
+            f"{rows} × {columns} patches are not the {count} that the weights are of, or do not tile a picture of "
+            f"{tuple(picture.shape)}; say with grid=(rows, columns) how they lie"
+        )
+    height, width = picture.shape[0] // rows, picture.shape[1] // columns
+    looks = weights[:, query].detach().float().cpu().view(-1, rows, columns)
+    looks = looks.repeat_interleave(height, dim=1).repeat_interleave(width, dim=2)
     count = len(looks)
     figure, axes = plt.subplots(1, count + 1, figsize=(1.9 * (count + 1), 2.3), layout="constrained")
-    row, column = divmod(query, grid)
+    row, column = divmod(query, columns)
     for n, ax in enumerate(axes):
         ax.imshow(picture.numpy(), cmap="gray_r")
         if n:
             shown = ax.imshow(looks[n - 1].numpy(), cmap="viridis", alpha=0.7, vmin=0, vmax=float(looks.max()))
-        frame = plt.Rectangle((column * side - 0.5, row * side - 0.5), side, side, fill=False, ec="#D55E00", lw=2)
+        corner = (column * width - 0.5, row * height - 0.5)
+        frame = plt.Rectangle(corner, width, height, fill=False, ec="#D55E00", lw=2)
         ax.add_patch(frame)
         title = "query patch" if n == 0 else titles[n - 1] if titles is not None else f"head {n - 1}"
         ax.set_title(title, fontsize=9)
