@@ -2,7 +2,7 @@
 
 from sciformer.models.attention_only import AttentionOnly
 from sciformer.models.decoding import sample
-from sciformer.models.encoder_decoder import Transformer
+from sciformer.models.encoder_decoder import ImageToText, Transformer
 from sciformer.models.image import Classifier, ImageToSequence, ImageTransformer
 from sciformer.models.language import CharTransformer
 from sciformer.models.masked_image import MaskedImageModel, random_visible
@@ -12,6 +12,7 @@ __all__ = [
     "CharTransformer",
     "Classifier",
     "ImageToSequence",
+    "ImageToText",
     "ImageTransformer",
     "MaskedImageModel",
     "Transformer",
