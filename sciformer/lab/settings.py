@@ -18,10 +18,12 @@ from sciformer.blocks import SquaredReLU
 from sciformer.data import (
     ISO_DATES,
     LETTERS,
+    NAME_LETTERS,
     WRITTEN_DATES,
     Vocabulary,
     batches,
     dates,
+    digit_rows,
     mnist,
     random_affine,
     repeated_blocks,
@@ -34,6 +36,7 @@ from sciformer.functional import InputError
 from sciformer.models import (
     AttentionOnly,
     CharTransformer,
+    ImageToText,
     ImageTransformer,
     MaskedImageModel,
     Transformer,
@@ -455,6 +458,78 @@ class SequenceSetting:
             texts, answers = dates(self.examples, seed=seed)
         source, target = (tokens.to(device) for tokens in self.tokens(texts, answers))
         return batches(source, target[:, :-1], target[:, 1:], batch_size=self.batch_size, seed=seed)
+
+
+@dataclass(frozen=True)
+class NamesSetting:
+    """One encoder–decoder from a row of two or three digits to their names: data, model and training.
+
+    Args:
+        size: which MNIST, see :func:`sciformer.data.mnist`.
+        max_length: the longest target that the model can look at.
+        augmentation: arguments of :func:`sciformer.data.random_affine`, for each digit by itself.
+        held_out: so many of the training digits, the last ones, are not trained on: choices are made on them.
+        test_size: which MNIST's test digits it is judged on, if not those of ``size``.
+    """
+
+    size: Literal["small", "full"]
+    patch_size: int
+    embed_dim: int
+    num_heads: int
+    num_layers: int
+    decoder_layers: int
+    expansion: float
+    batch_size: int
+    max_length: int
+    train: TrainConfig
+    augmentation: dict[str, float] = field(default_factory=dict)
+    held_out: int = 0
+    test_size: Literal["small", "full"] | None = None
+
+    def model(self) -> ImageToText:
+        """A fresh model, random as torch's global generator has it."""
+        return ImageToText(
+            (28, 3 * 28),
+            self.patch_size,
+            1,
+            len(NAME_LETTERS),
+            self.max_length,
+            self.embed_dim,
+            self.num_heads,
+            self.num_layers,
+            self.decoder_layers,
+            expansion=self.expansion,
+            norm_first=True,
+        )
+
+    def tokens(self, rows: Tensor, names: list[str]) -> tuple[Tensor, Tensor]:
+        """Rows of digits as they are, and their names as targets between start and end."""
+        return rows, token_rows([f"<{name}>" for name in names], NAME_LETTERS)
+
+    def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
+        """Endless batches of new rows: pictures, target but for its last token, target but for its first."""
+        images, labels = (tensor[: len(tensor) - self.held_out].to(device) for tensor in mnist("train", size=self.size))
+        augment = partial(random_affine, **self.augmentation) if self.augmentation else None  # type: ignore[arg-type]
+        generator = torch.Generator().manual_seed(seed)
+        while True:
+            rows, target = self.tokens(*digit_rows(images, labels, self.batch_size, generator, augment=augment))
+            yield rows, target[:, :-1].to(device), target[:, 1:].to(device)
+
+    def test_rows(self, count: int, seed: int) -> tuple[Tensor, list[str]]:
+        """Rows of test digits, as they are, and their names."""
+        digits = mnist("test", size=self.test_size or self.size)
+        return digit_rows(*digits, count, torch.Generator().manual_seed(seed))
+
+    def held_out_rows(self, count: int, seed: int) -> tuple[Tensor, list[str]]:
+        """Rows of the training digits that are held out, as they are, and their names.
+
+        Raises:
+            InputError: if none is.
+        """
+        if self.held_out < 1:
+            raise InputError(f"there is nothing to choose by: held_out is {self.held_out}")
+        images, labels = (tensor[-self.held_out :] for tensor in mnist("train", size=self.size))
+        return digit_rows(images, labels, count, torch.Generator().manual_seed(seed))
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     "masked-images": ("probe accuracy", "probe accuracy untrained", "probe accuracy of pixels"),
     "reversal": (MATCH, f"{MATCH} at ten times the length"),
     "induction": ("accuracy on repeats", "prefix-matching score"),
+    "digit-names": (MATCH,),
     "dates": (MATCH, f"{MATCH} on new forms", f"{MATCH} on new days and forms"),
 }
 

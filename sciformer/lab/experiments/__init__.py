@@ -28,6 +28,7 @@ from sciformer.lab.experiments.sequences import (
     BAKE_OFF_TEXT,
     CELL_START,
     DATES,
+    DIGIT_NAMES,
     ENERGY_WELLS_TEXT,
     INDUCTION,
     REVERSAL,
@@ -40,6 +41,7 @@ from sciformer.lab.settings import ImageSetting, LanguageSetting, Profile
 from sciformer.lab.trainers import (
     Run,
     train_and_weigh,
+    train_digit_names,
     train_growing_pixels,
     train_image_transformer,
     train_induction,
@@ -60,6 +62,7 @@ __all__ = [
     "BAKE_OFF_TEXT",
     "CAPSTONE",
     "DATES",
+    "DIGIT_NAMES",
     "ENERGY_WELLS",
     "ENERGY_WELLS_TEXT",
     "EXPERIMENTS",
@@ -159,6 +162,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "search-claims": Experiment(SEARCH_CLAIMS, train_to_choose, seeds=UP_TO_A_MINUTE),
     "reversal": Experiment(REVERSAL, train_sequences, seeds=UP_TO_A_MINUTE),
     "dates": Experiment(DATES, train_sequences, seeds=LONGER),
+    "digit-names": Experiment(DIGIT_NAMES, train_digit_names, seeds=LONGER),
     "induction": Experiment(INDUCTION, train_induction, seeds=LONGER),
     "bake-off-patches": Experiment(
         BAKE_OFF_PATCHES, partial(train_and_weigh, train_image_transformer), seeds=UP_TO_A_MINUTE
