@@ -36,10 +36,12 @@ from sciformer.functional import InputError
 from sciformer.models import (
     AttentionOnly,
     CharTransformer,
+    CorruptedImageModel,
     ImageToText,
     ImageTransformer,
     MaskedImageModel,
     Transformer,
+    corrupted,
     random_visible,
 )
 from sciformer.positions import POSITIONS, NoPositions
@@ -314,6 +316,8 @@ class MaskedImageSetting:
         augmentation: arguments of :func:`sciformer.data.random_affine`.
         probe_copies: how many copies of each training digit, each moved a little, the probes are fitted on as well.
         probe_penalties: what they choose their penalty from.
+        hidden_as: hidden patches are ``"missing"``, and the encoder knows where; or it sees ``"noise"`` or
+            ``"swapped"`` patches in their place, as :func:`~sciformer.models.corrupted` makes them.
         test_size: which MNIST's test digits it is judged on, if not those of ``size``.
     """
 
@@ -332,6 +336,7 @@ class MaskedImageSetting:
     augmentation: dict[str, float] = field(default_factory=dict)
     probe_copies: int = 0
     probe_penalties: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1)
+    hidden_as: Literal["missing", "noise", "swapped"] = "missing"
     test_size: Literal["small", "full"] | None = None
 
     def model(self) -> MaskedImageModel:
@@ -341,7 +346,8 @@ class MaskedImageSetting:
             InputError: if the score has an unknown name.
         """
         check_names((self.score, SCORES))
-        return MaskedImageModel(
+        kind = MaskedImageModel if self.hidden_as == "missing" else CorruptedImageModel
+        return kind(
             28,
             self.patch_size,
             1,
@@ -361,7 +367,18 @@ class MaskedImageSetting:
         images = mnist("train", size=self.size)[0].to(device)
         augment = partial(random_affine, **self.augmentation) if self.augmentation else None  # type: ignore[arg-type]
         stream = batches(images, batch_size=self.batch_size, seed=seed, augment=augment)
-        return masked_batches(model, (images for (images,) in stream), seed, hidden_share=self.hidden_share)
+        return self.hide(model, (images for (images,) in stream), seed)
+
+    def hide(self, model: MaskedImageModel, stream: Iterable[Tensor], seed: int) -> Iterator[Batch]:
+        """For each batch of images (images as the encoder sees them, visible, right pixels of the hidden patches)."""
+        batches = masked_batches(model, stream, seed, hidden_share=self.hidden_share)
+        if self.hidden_as == "missing":
+            yield from batches
+            return
+        generator = torch.Generator().manual_seed(seed)
+        for images, visible, pixels in batches:
+            seen = corrupted(images, visible, self.patch_size, how=self.hidden_as, generator=generator)
+            yield seen, visible, pixels
 
     def probe_digits(self, seed: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
         """The training digits and their labels, each followed by its moved copies.

@@ -28,7 +28,6 @@ from sciformer.lab.settings import (
     NamesSetting,
     PixelSetting,
     SequenceSetting,
-    masked_batches,
 )
 from sciformer.models import ImageTransformer
 from sciformer.training import Batch, History, OnStep, evaluate, fit, next_token_loss, text_loss
@@ -260,7 +259,7 @@ def train_masked_images(
     probe = partial(probe_accuracy, train=digits, test=(test_images, test_labels), penalties=setting.probe_penalties)
     metrics = {"probe accuracy of pixels": probe(nn.Flatten()), "probe accuracy untrained": probe(model.features)}
 
-    test_batches = list(masked_batches(model, test_images.split(1000), 0, hidden_share=setting.hidden_share))
+    test_batches = list(setting.hide(model, test_images.split(1000), 0))
     look = now_and_then(
         "test loss", lambda model: evaluate(model, test_batches, F.mse_loss), setting.train.steps, looks
     )

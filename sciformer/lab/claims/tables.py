@@ -160,6 +160,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     "energy-wells-text": (LOSS,),
     SEARCHED: (VALIDATION,),
     "masked-images": ("probe accuracy", "probe accuracy untrained", "probe accuracy of pixels"),
+    "corrupted-images": ("test loss", "probe accuracy", "probe accuracy untrained"),
     "reversal": (MATCH, f"{MATCH} at ten times the length"),
     "induction": ("accuracy on repeats", "prefix-matching score"),
     "digit-names": (MATCH,),

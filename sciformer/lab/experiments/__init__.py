@@ -12,6 +12,7 @@ from sciformer.functional import InputError
 from sciformer.lab.experiments.images import (
     BAKE_OFF_PATCHES,
     BAKE_OFF_PIXELS,
+    CORRUPTED_IMAGES,
     ENERGY_WELLS,
     MASKED_IMAGES,
     MNIST_784,
@@ -61,6 +62,7 @@ __all__ = [
     "BAKE_OFF_PIXELS",
     "BAKE_OFF_TEXT",
     "CAPSTONE",
+    "CORRUPTED_IMAGES",
     "DATES",
     "DIGIT_NAMES",
     "ENERGY_WELLS",
@@ -159,6 +161,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "energy-wells": Experiment(ENERGY_WELLS, train_image_transformer, seeds=UP_TO_A_MINUTE),
     "energy-wells-text": Experiment(ENERGY_WELLS_TEXT, train_language, seeds=LONGER),
     "masked-images": Experiment(MASKED_IMAGES, train_masked_images, seeds=LONGER),
+    "corrupted-images": Experiment(CORRUPTED_IMAGES, train_masked_images, seeds=LONGER),
     "search-claims": Experiment(SEARCH_CLAIMS, train_to_choose, seeds=UP_TO_A_MINUTE),
     "reversal": Experiment(REVERSAL, train_sequences, seeds=UP_TO_A_MINUTE),
     "dates": Experiment(DATES, train_sequences, seeds=LONGER),
