@@ -248,7 +248,7 @@ DIGIT_NAMES: dict[Profile, NamesSetting] = {
         expansion=2,
         batch_size=64,
         max_length=20,
-        train=TrainConfig(steps=3000, lr=1e-2, optimizer="muon", weight_decay=0.01, warmup_steps=50),
+        train=TrainConfig(steps=6000, lr=1e-2, optimizer="muon", weight_decay=0.01, warmup_steps=50),
         augmentation=SMALL_MOVES,
     ),
 }
