@@ -277,7 +277,7 @@ class Transformer(_EncoderDecoder):
 
 
 class ImageToText(_EncoderDecoder):
-    """An encoder–decoder whose source is a picture: patches, mapped linearly, take the place of embedded tokens.
+    """An encoder–decoder whose source is a picture: its tokens are patches, mapped linearly.
 
     All else is :class:`Transformer`. A decoder does not see what the encoder read; its cross-attention compares queries
     from letters with keys from patches. Each patch has a learned position of its own, as in

@@ -237,8 +237,8 @@ def corrupted(
     """Images whose patches are wrong where ``visible`` is False, as many in every image.
 
     Args:
-        how: ``"noise"``: every pixel is drawn uniformly from [0, 1]. ``"swapped"``: the patches change places among
-            themselves at random, and none keeps its own, unless it is the only one.
+        how: ``"noise"``: every pixel is drawn uniformly from [0, 1]. ``"swapped"``: these patches are permuted at
+            random, and none stays where it was, unless it is the only one.
         generator: on the CPU, whatever the images' device, so that every device sees the same.
 
     Raises:
@@ -257,7 +257,7 @@ def corrupted(
         others = torch.rand(patches.shape, generator=generator).to(patches)
         changed = torch.where(visible[..., None], patches, others)
     else:
-        # Those that change places, in random order, then the others: each of the former takes the next one's content.
+        # Those that are permuted, in random order, then the others: each of the former takes the next one's content.
         order = (torch.rand(B, L, generator=generator).to(images.device) + 2 * visible).argsort(dim=1)[:, : L - most]
         rows = torch.arange(B, device=images.device)[:, None]  # (B, 1)
         changed = patches.clone()
