@@ -7,7 +7,7 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task **11** [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
-# Needs: notebooks 05 and 08 · runs in about 110 s on two CPU cores · about 2 hours of study
+# Needs: notebooks 05 and 08 · runs in about 110 s on two CPU cores · about 2½ hours of study
 
 # %% [markdown]
 # After this notebook you can
@@ -45,9 +45,10 @@ import torch.nn.functional as F  # noqa: F401, for the exercises
 from torch import nn
 
 from sciformer import DecoderBlock, DistanceBiasedScore, FeedForward, MultiHeadAttention, Transformer, attend
-from sciformer import check, course, experiments, metrics, plotting, records
+from sciformer import check, course, experiments, metrics, plotting, records, trained
 from sciformer import causal_mask, dot_product_scores, padding_mask
-from sciformer.data import ISO_DATES, LETTERS, WRITTEN_DATES, dates, reversals, token_rows
+from sciformer.data import DIGIT_NAMES, ISO_DATES, LETTERS, NAME_LETTERS, WRITTEN_DATES
+from sciformer.data import dates, digit_rows, mnist, reversals, token_rows
 from sciformer.lab import trainers
 from sciformer.teach import explore
 from sciformer.training import fit, next_token_loss
@@ -620,7 +621,6 @@ for name, (written, iso) in tests.items():
     for text, right_one, got in wrong[:4]:  # another name than the explorer's answer
         print(f"    {text:24} {right_one}, and it says {got}")
 
-
 # %% [markdown]
 # A new day in a known form is new in its digits only, and each of them was seen at its position. A new form can put
 # parts side by side that never stood so. Which of the two a test holds out decides what it finds.
@@ -629,6 +629,117 @@ for name, (written, iso) in tests.items():
 # [seeds](../docs/glossary.md#s); the one live run of the same setting can be some points below, since rounding on
 # another machine is enough to make it another run. Where it is, look at the shapes of its mistakes: if nearly all have
 # one shape, then what differs between the runs is a single form.
+
+# %% [markdown]
+# ## Optional: from a picture to its names
+#
+# Point a phone at a house number, and it reads the number aloud. The source is a picture, and the target is a text. How
+# much of what this notebook has built must change for that?
+#
+# Only the way into the encoder. For each character of a date, the encoder looked up a row of a table. Of a picture,
+# a linear map makes one token from each [patch](../docs/glossary.md#p), as in notebook 06, and everything behind it
+# stays as it was. In 2021 Li and colleagues ([TrOCR](https://arxiv.org/abs/2109.10282)) read printed and handwritten
+# lines with such a model. Ours sees two or three handwritten digits in a row and writes their names:
+
+# %%
+rows, names = digit_rows(*mnist("test"), 500, torch.Generator().manual_seed(1))  # (500, 1, 28, 84), 500 texts
+figure, axes = plt.subplots(2, 3, figsize=(9, 2.9), layout="constrained")
+for ax, row, name in zip(axes.flat, rows[:6], names[:6], strict=True):
+    ax.imshow(row[0], cmap="gray_r")
+    ax.set_title(name)
+    ax.axis("off")
+plotting.show("Six pictures of two or three handwritten digits in a row, each with the digits' names above it.")
+
+# %% [markdown]
+# Training takes some minutes, so the trained model comes with the package. It was trained on MNIST's 60,000 training
+# digits, each turned, moved and stretched a little. None of the digits above was among them.
+
+# %%
+namer, run = trained.load("namer").to(device), trained.record("namer")
+print(f"trained for {run['config']['train']['steps']:,} steps of {run['config']['batch_size']} rows")
+for name, one in (("dates", experiments.DATES[course.profile()].model()), ("digits", namer)):
+    way_in = {key: tuple(value.shape) for key, value in one.state_dict().items() if key.startswith("source")}
+    print(f"{name}: {way_in}")
+
+# %% [markdown]
+# The model of dates begins with a table of characters, and this one with a map from the 7 × 7 pixels of a patch, and a
+# learned position for each of the 4 × 12 patches. The decoder is not told of the difference: its cross-attention
+# compares queries from letters with keys from patches, as it did with keys from characters.
+#
+# **Predict.** The model writes `three one four`, letter by letter. At which letters does it need the picture, and which
+# could it write with its eyes closed? And will it look at the picture while it writes those?
+
+# %% tags=["nbval-ignore-output"]
+with torch.no_grad():
+    written = [NAME_LETTERS.decode(row).strip("_<>") for row in namer.greedy(rows.to(device))]
+named = sum(map(str.__eq__, written, names)) / len(names)
+print(f"{named:.1%} of {len(names)} rows right to the last letter; some that are not:")
+for name, said in [pair for pair in zip(names, written, strict=True) if pair[0] != pair[1]][:3]:
+    print(f"    {name:18} and it says {said}")
+
+# %%
+course.verdict("share of rows whose names are all right", named, above=0.9)
+print(f"on 10,000 rows of all 10,000 test digits it was {run['metrics']['test exact match']:.2%}")
+
+# %% [markdown]
+# Where does it look? The weights of the cross-attention, averaged over its heads, drawn over the picture: one panel
+# for each letter, at the moment before the letter is written.
+
+# %%
+shown = next(n for n, name in enumerate(names) if name == written[n] and len(name.split()) == 3 and "three" in name)
+letters, row = f"{names[shown]}>", rows[shown : shown + 1].to(device)
+target = token_rows([f"<{letters}"], NAME_LETTERS).to(device)
+with torch.no_grad():
+    weights = namer.attention_weights(row, target[:, :-1])["cross"][-1][0].mean(dim=0)  # (L, S)
+plotting.letters_on_picture(row[0], weights, letters, patch_size=7)
+plotting.show(
+    "Three rows of panels, one for each name, with a panel for each letter; each shows the same three digits. For the "
+    "first two letters of each name bright patches lie on the digit that is named, for later ones also elsewhere."
+)
+
+
+# %% [markdown]
+# For the first two letters of `two`, `three` and `five` it looks at the digit that it names, and for later ones also
+# elsewhere. But a map says where the model looks, and not what it needs. That takes a change of the source: the
+# decoder is given the right beginning of each text, but the **picture of another row**. How probable is the right next
+# letter then? We average over two groups of letters. Some have a choice: after `t` comes the `w` of `two` or the `h`
+# of `three`. Others have none: after `th` comes `r`.
+
+# %%
+def has_choice(text, t):
+    """Whether names of digits that begin like the one at position t go on with different letters."""
+    begun = text[:t].split(" ")[-1]
+    return len({name[len(begun)] for name in DIGIT_NAMES if name.startswith(begun) and name != begun}) > 1
+
+
+target = token_rows([f"<{name}>" for name in names], NAME_LETTERS).to(device)  # (B, L + 1)
+with torch.no_grad():
+    probabilities = {
+        "its own picture": namer(rows.to(device), target[:, :-1]).softmax(dim=-1),  # (B, L, V)
+        "another picture": namer(rows.roll(1, 0).to(device), target[:, :-1]).softmax(dim=-1),
+    }
+places = [(n, t) for n, name in enumerate(names) for t, letter in enumerate(name) if letter != " "]
+groups = {"a choice": [], "no choice": []}
+for n, t in places:
+    groups["a choice" if has_choice(names[n], t) else "no choice"].append((n, t))
+
+# %% tags=["nbval-ignore-output"]
+means = {}
+for picture, each in probabilities.items():
+    right = each.gather(-1, target[:, 1:, None]).squeeze(-1).cpu()  # (B, L): of the right next letter
+    means[picture] = {group: right[tuple(zip(*where, strict=True))].mean().item() for group, where in groups.items()}
+    print(f"{picture}: " + ", ".join(f"{group} {mean:.3f}" for group, mean in means[picture].items()))
+
+# %%
+course.verdict("another picture: mean probability of a letter without a choice", means["another picture"]["no choice"], above=0.9)
+course.verdict("another picture: mean probability of a letter with a choice", means["another picture"]["a choice"], below=0.5)
+
+
+# %% [markdown]
+# This settles the prediction. Where the name's beginning leaves a choice, the model needs the picture: at the first
+# letter of each name, and at the second of those that begin with `t`, `f` or `s`. The other letters it can write with
+# its eyes closed, since the decoder has learned how the ten names are spelled. Yet their maps are not empty. The weights
+# of a softmax add up to 1, so the model always looks somewhere, even when it needs nothing.
 
 # %% [markdown]
 # ## Exercises

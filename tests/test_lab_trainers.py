@@ -98,6 +98,37 @@ def test_sequence_models_are_judged_on_what_was_kept_for_testing(tmp_path, monke
     assert [len(texts) for texts, _ in asked[:3]] == [1000, 1000, 10_000]
 
 
+def test_names_of_digits_are_judged_on_rows_of_test_digits(tmp_path, monkeypatch):
+    tiny = {"size": "small", "embed_dim": 8, "num_heads": 2, "num_layers": 1, "batch_size": 4}
+    setting = replace(EXPERIMENTS["digit-names"].arms("quick")[None], **tiny)
+    monkeypatch.setitem(EXPERIMENTS, "digit-names", replace(EXPERIMENTS["digit-names"], settings={"quick": setting}))
+    asked = []
+    monkeypatch.setattr(trainers, "exact_match", lambda model, setting, *test: asked.append(test) or 0.5)
+    monkeypatch.setattr("sciformer.lab.records.full_digits_at_hand", lambda: False)
+    record("digit-names", "quick", seeds=1, steps=2, out=tmp_path)
+    (run,) = load_record("digit-names", "quick", tmp_path)["runs"]
+    assert run["metrics"] == {"test exact match": 0.5}
+    assert run["curves"]["exact match of 1,000"] == [[1, 0.5], [2, 0.5]]
+    assert [(len(rows), len(names)) for rows, names in asked] == [(1000, 1000)] * 2 + [(10_000, 10_000)]
+    there = {digit.numpy().tobytes() for digit in data.mnist("test")[0]}
+    for row in asked[-1][0][:200]:
+        assert row[0, :, :28].contiguous().numpy().tobytes() in there
+
+
+def test_digits_that_are_held_out_are_not_trained_on():
+    setting = replace(experiments.DIGIT_NAMES["quick"], size="small", augmentation={}, batch_size=300, held_out=9990)
+    images = data.mnist("train")[0]
+    first, last = ({digit.numpy().tobytes() for digit in some} for some in (images[:10], images[10:]))
+    rows, read, wanted = next(setting.training_batches(0))
+    assert {row[0, :, :28].contiguous().numpy().tobytes() for row in rows} == first
+    assert {row[0, :, :28].contiguous().numpy().tobytes() for row in setting.held_out_rows(100, 0)[0]} <= last
+    assert data.NAME_LETTERS.decode(read[0])[0] == "<"
+    assert torch.equal(read[:, 1:], wanted[:, :-1])
+    assert (rows.shape, setting.model()(rows[:2], read[:2]).shape) == ((300, 1, 28, 84), (2, *read.shape[1:], 19))
+    with pytest.raises(ValueError, match="there is nothing to choose by: held_out is 0"):
+        replace(setting, held_out=0).held_out_rows(1, 0)
+
+
 def test_exact_match_counts_what_is_right_to_the_last_character():
     setting = experiments.REVERSAL["quick"]["sinusoidal"]
 

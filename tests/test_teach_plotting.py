@@ -116,6 +116,21 @@ def test_attention_on_an_oblong_image_frames_the_query():
         plotting.attention_on_image(torch.rand(1, 12, 8), weights, query=3)
 
 
+def test_letters_on_picture_show_where_each_is_read():
+    text, weights = "two six>", torch.rand(8, 2 * 3)
+    figure = plotting.letters_on_picture(torch.rand(1, 28, 42), weights, text, patch_size=14)
+    panels = [ax for ax in figure.axes if ax.get_title()]
+    assert [ax.get_title() for ax in panels] == [*"two␣six>"]
+    for ax, row in zip(panels, weights, strict=True):
+        shown = torch.tensor(ax.images[1].get_array())
+        assert shown.shape == (28, 42)
+        assert_close(shown[::14, ::14].flatten(), row)
+    assert {ax.images[1].get_clim() for ax in panels} == {(0.0, float(weights.max()))}
+    assert len({round(ax.get_position().y0, 3) for ax in panels}) == 2  # a row for each word
+    with pytest.raises(ValueError, match=r"7 letters on 2 × 3 patches need weights of \(7, 6\), got \(8, 6\)"):
+        plotting.letters_on_picture(torch.rand(1, 28, 42), weights, "two one", patch_size=14)
+
+
 def test_curves_draw_lists_and_pairs():
     ax = plotting.curves({"a": [3.0, 2.0, 1.0], "b": [(10, 0.5), (20, 0.75)]}, ylabel="loss")
     (a, b) = ax.lines

@@ -24,6 +24,18 @@ def test_digits_are_read_as_recorded(name):
     assert accuracy == pytest.approx(trained.record(name)["metrics"]["test accuracy"], abs=0.0011)
 
 
+def test_names_are_written_as_recorded():
+    """On 500 rows of the small test digits, among them none that it was trained on."""
+    kept = trained.record("namer")
+    rows, names = data.digit_rows(*data.mnist("test"), 500, torch.Generator().manual_seed(0))
+    written = trained.load("namer").greedy(rows, kept["config"]["max_length"])
+    right = sum(data.NAME_LETTERS.decode(row).strip("_<>") == name for row, name in zip(written, names, strict=True))
+    # Three standard deviations of 500 draws, and of the 2,000 digits that they are drawn from.
+    share = kept["metrics"]["test exact match"]
+    assert abs(right / 500 - share) < 3 * (share * (1 - share) * (1 / 500 + 2.5 / 2000)) ** 0.5
+    assert share > 0.9
+
+
 @pytest.mark.parametrize(("name", "every", "tolerance"), [("student", 1, 1e-3), ("writer", 8, 0.05)])
 def test_text_is_predicted_as_recorded(name, every, tolerance):
     """By the large model on every eighth window of the validation split, whose mean has a standard error of 0.03."""
@@ -49,7 +61,7 @@ def test_a_model_is_ready_to_be_used():
 
 @pytest.mark.parametrize("ask", [trained.load, trained.record])
 def test_an_unknown_name_is_refused_with_those_that_there_are(ask):
-    with pytest.raises(InputError, match=r"'poet'; there are reader, student, turner, writer"):
+    with pytest.raises(InputError, match=r"'poet'; there are namer, reader, student, turner, writer"):
         ask("poet")
 
 

@@ -21,6 +21,7 @@ from sciformer.data.fetching import (
     describe,
     fetch,
 )
+from sciformer.data.names import DIGIT_NAMES, NAME_LETTERS, digit_rows
 from sciformer.data.series import windows
 from sciformer.data.text import Vocabulary, shakespeare, text_batches, token_rows
 from sciformer.data.toy import (
@@ -41,6 +42,7 @@ from sciformer.data.toy import (
 __all__ = [
     "ASSETS",
     "DATE_FORMS",
+    "DIGIT_NAMES",
     "FIRST_DAY",
     "ISO_DATES",
     "LAST_DAY",
@@ -48,6 +50,7 @@ __all__ = [
     "MISSING",
     "MNIST_FILES",
     "MNIST_SMALL_FILES",
+    "NAME_LETTERS",
     "SHAKESPEARE_FILE",
     "SHAKESPEARE_SMALL_FILE",
     "SHAKESPEARE_URL",
@@ -64,6 +67,7 @@ __all__ = [
     "dates",
     "describe",
     "digit_from_picture",
+    "digit_rows",
     "fetch",
     "lookup",
     "mnist",

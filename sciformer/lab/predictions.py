@@ -24,7 +24,7 @@ from sciformer.fast import BLOCK_NUMBERS
 from sciformer.lab.experiments import EXPERIMENTS, experiment
 from sciformer.lab.records import results_folder
 from sciformer.lab.search import SEARCH, TRIALS, drawn
-from sciformer.lab.settings import ImageSetting, LanguageSetting, MaskedImageSetting, SequenceSetting
+from sciformer.lab.settings import ImageSetting, LanguageSetting, MaskedImageSetting, NamesSetting, SequenceSetting
 from sciformer.training import next_token_loss
 
 #: Seconds that the host needs to start one operation, forward or backward. Small models wait for this, not for sums.
@@ -151,7 +151,7 @@ def least_bytes(setting: ImageSetting | LanguageSetting) -> int:
 def _loss(setting: Any) -> Callable[[Tensor, Tensor], Tensor]:
     if isinstance(setting, MaskedImageSetting):
         return F.mse_loss
-    if isinstance(setting, SequenceSetting):
+    if isinstance(setting, SequenceSetting | NamesSetting):
         return partial(next_token_loss, pad=0)
     return lambda output, target: F.cross_entropy(output.flatten(0, -2), target.flatten())
 
@@ -176,7 +176,7 @@ def _count(
         ),
     }
     # These two look at their inputs on a CPU, so they compute. They are small.
-    computes = isinstance(setting, MaskedImageSetting | SequenceSetting)
+    computes = isinstance(setting, MaskedImageSetting | SequenceSetting | NamesSetting)
     mode: AbstractContextManager[Any] = nullcontext() if computes else FakeTensorMode()
     with mode as fake:
         if fake is not None:

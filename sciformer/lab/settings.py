@@ -18,10 +18,12 @@ from sciformer.blocks import SquaredReLU
 from sciformer.data import (
     ISO_DATES,
     LETTERS,
+    NAME_LETTERS,
     WRITTEN_DATES,
     Vocabulary,
     batches,
     dates,
+    digit_rows,
     mnist,
     random_affine,
     repeated_blocks,
@@ -34,9 +36,12 @@ from sciformer.functional import InputError
 from sciformer.models import (
     AttentionOnly,
     CharTransformer,
+    CorruptedImageModel,
+    ImageToText,
     ImageTransformer,
     MaskedImageModel,
     Transformer,
+    corrupted,
     random_visible,
 )
 from sciformer.positions import POSITIONS, NoPositions
@@ -344,6 +349,8 @@ class MaskedImageSetting:
         augmentation: arguments of :func:`sciformer.data.random_affine`.
         probe_copies: how many copies of each training digit, each moved a little, the probes are fitted on as well.
         probe_penalties: what they choose their penalty from.
+        hidden_as: hidden patches are ``"missing"``, and the encoder knows where; or it sees ``"noise"`` or
+            ``"swapped"`` patches in their place, as :func:`~sciformer.models.corrupted` makes them.
         test_size: which MNIST's test digits it is judged on, if not those of ``size``.
     """
 
@@ -362,6 +369,7 @@ class MaskedImageSetting:
     augmentation: dict[str, float] = field(default_factory=dict)
     probe_copies: int = 0
     probe_penalties: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1)
+    hidden_as: Literal["missing", "noise", "swapped"] = "missing"
     test_size: Literal["small", "full"] | None = None
 
     def model(self) -> MaskedImageModel:
@@ -371,7 +379,8 @@ class MaskedImageSetting:
             InputError: if the score has an unknown name.
         """
         check_names((self.score, SCORES))
-        return MaskedImageModel(
+        kind = MaskedImageModel if self.hidden_as == "missing" else CorruptedImageModel
+        return kind(
             28,
             self.patch_size,
             1,
@@ -391,7 +400,18 @@ class MaskedImageSetting:
         images = mnist("train", size=self.size)[0].to(device)
         augment = partial(random_affine, **self.augmentation) if self.augmentation else None  # type: ignore[arg-type]
         stream = batches(images, batch_size=self.batch_size, seed=seed, augment=augment)
-        return masked_batches(model, (images for (images,) in stream), seed, hidden_share=self.hidden_share)
+        return self.hide(model, (images for (images,) in stream), seed)
+
+    def hide(self, model: MaskedImageModel, stream: Iterable[Tensor], seed: int) -> Iterator[Batch]:
+        """For each batch of images (images as the encoder sees them, visible, right pixels of the hidden patches)."""
+        batches = masked_batches(model, stream, seed, hidden_share=self.hidden_share)
+        if self.hidden_as == "missing":
+            yield from batches
+            return
+        generator = torch.Generator().manual_seed(seed)
+        for images, visible, pixels in batches:
+            seen = corrupted(images, visible, self.patch_size, how=self.hidden_as, generator=generator)
+            yield seen, visible, pixels
 
     def probe_digits(self, seed: int, device: torch.device | str = "cpu") -> tuple[Tensor, Tensor]:
         """The training digits and their labels, each followed by its moved copies.
@@ -488,6 +508,78 @@ class SequenceSetting:
             texts, answers = dates(self.examples, seed=seed)
         source, target = (tokens.to(device) for tokens in self.tokens(texts, answers))
         return batches(source, target[:, :-1], target[:, 1:], batch_size=self.batch_size, seed=seed)
+
+
+@dataclass(frozen=True)
+class NamesSetting:
+    """One encoder–decoder from a row of two or three digits to their names: data, model and training.
+
+    Args:
+        size: which MNIST, see :func:`sciformer.data.mnist`.
+        max_length: the longest target that the model can look at.
+        augmentation: arguments of :func:`sciformer.data.random_affine`, for each digit by itself.
+        held_out: so many of the training digits, the last ones, are not trained on: choices are made on them.
+        test_size: which MNIST's test digits it is judged on, if not those of ``size``.
+    """
+
+    size: Literal["small", "full"]
+    patch_size: int
+    embed_dim: int
+    num_heads: int
+    num_layers: int
+    decoder_layers: int
+    expansion: float
+    batch_size: int
+    max_length: int
+    train: TrainConfig
+    augmentation: dict[str, float] = field(default_factory=dict)
+    held_out: int = 0
+    test_size: Literal["small", "full"] | None = None
+
+    def model(self) -> ImageToText:
+        """A fresh model, random as torch's global generator has it."""
+        return ImageToText(
+            (28, 3 * 28),
+            self.patch_size,
+            1,
+            len(NAME_LETTERS),
+            self.max_length,
+            self.embed_dim,
+            self.num_heads,
+            self.num_layers,
+            self.decoder_layers,
+            expansion=self.expansion,
+            norm_first=True,
+        )
+
+    def tokens(self, rows: Tensor, names: list[str]) -> tuple[Tensor, Tensor]:
+        """Rows of digits as they are, and their names as targets between start and end."""
+        return rows, token_rows([f"<{name}>" for name in names], NAME_LETTERS)
+
+    def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
+        """Endless batches of new rows: pictures, target but for its last token, target but for its first."""
+        images, labels = (tensor[: len(tensor) - self.held_out].to(device) for tensor in mnist("train", size=self.size))
+        augment = partial(random_affine, **self.augmentation) if self.augmentation else None  # type: ignore[arg-type]
+        generator = torch.Generator().manual_seed(seed)
+        while True:
+            rows, target = self.tokens(*digit_rows(images, labels, self.batch_size, generator, augment=augment))
+            yield rows, target[:, :-1].to(device), target[:, 1:].to(device)
+
+    def test_rows(self, count: int, seed: int) -> tuple[Tensor, list[str]]:
+        """Rows of test digits, as they are, and their names."""
+        digits = mnist("test", size=self.test_size or self.size)
+        return digit_rows(*digits, count, torch.Generator().manual_seed(seed))
+
+    def held_out_rows(self, count: int, seed: int) -> tuple[Tensor, list[str]]:
+        """Rows of the training digits that are held out, as they are, and their names.
+
+        Raises:
+            InputError: if none is.
+        """
+        if self.held_out < 1:
+            raise InputError(f"there is nothing to choose by: held_out is {self.held_out}")
+        images, labels = (tensor[-self.held_out :] for tensor in mnist("train", size=self.size))
+        return digit_rows(images, labels, count, torch.Generator().manual_seed(seed))
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ from sciformer.lab.settings import (
     InductionSetting,
     LanguageSetting,
     MaskedImageSetting,
+    NamesSetting,
     PixelSetting,
     SequenceSetting,
-    masked_batches,
 )
 from sciformer.models import ImageTransformer
 from sciformer.training import Batch, History, OnStep, evaluate, fit, next_token_loss, text_loss
@@ -317,7 +317,7 @@ def train_masked_images(
     probe = partial(probe_accuracy, train=digits, test=(test_images, test_labels), penalties=setting.probe_penalties)
     metrics = {"probe accuracy of pixels": probe(nn.Flatten()), "probe accuracy untrained": probe(model.features)}
 
-    test_batches = list(masked_batches(model, test_images.split(1000), 0, hidden_share=setting.hidden_share))
+    test_batches = list(setting.hide(model, test_images.split(1000), 0))
     look = now_and_then(
         "test loss", lambda model: evaluate(model, test_batches, F.mse_loss), setting.train.steps, looks
     )
@@ -333,8 +333,12 @@ TEST_SEED = 1_000_000
 
 
 @torch.no_grad()
-def exact_match(model: nn.Module, setting: SequenceSetting, texts: list[str], answers: list[str]) -> float:
-    """Share of the texts for which the model, greedily, writes the answer and nothing else, from 0 to 1."""
+def exact_match(model: nn.Module, setting: SequenceSetting | NamesSetting, texts: Any, answers: list[str]) -> float:
+    """Share of the texts for which the model, greedily, writes the answer and nothing else, from 0 to 1.
+
+    Args:
+        texts: what the setting makes sources of: a list of texts, or pictures (N, C, height, width).
+    """
     network: Any = model
     device, right = next(model.parameters()).device, 0
     for few in range(0, len(texts), 1000):
@@ -378,6 +382,31 @@ def train_sequences(
     stream = setting.training_batches(seed, device)
     history = _fit(setting, seed, model, stream, loss, look, checkpoint=checkpoint, progress=progress)
     return Run(seed, model, history, {name: exact_match(model, setting, *test) for name, test in tests.items()})
+
+
+def train_digit_names(
+    setting: NamesSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    checkpoint: str | Path | None = None,
+    progress: bool = True,
+    looks: int = 4,
+) -> Run:
+    """Train once; measure for how many of 10,000 rows of test digits all names are right to the last letter."""
+    torch.manual_seed(seed)
+    model = setting.model().to(device)
+    rows, names = setting.test_rows(10_000, TEST_SEED)
+    look = now_and_then(
+        "exact match of 1,000",
+        lambda model: exact_match(model, setting, rows[:1000], names[:1000]),
+        setting.train.steps,
+        looks,
+    )
+    loss = partial(next_token_loss, pad=0)
+    stream = setting.training_batches(seed, device)
+    history = _fit(setting, seed, model, stream, loss, look, checkpoint=checkpoint, progress=progress)
+    return Run(seed, model, history, {"test exact match": exact_match(model, setting, rows, names)})
 
 
 @torch.no_grad()

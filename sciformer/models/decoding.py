@@ -15,8 +15,11 @@ from sciformer.functional import InputError
 from sciformer.models.tokens import check_tokens
 
 if TYPE_CHECKING:
-    from sciformer.models.encoder_decoder import Transformer
+    from sciformer.models.encoder_decoder import _EncoderDecoder
     from sciformer.models.language import CharTransformer
+
+#: What an encoder reads: tokens, or pictures.
+Source = Int[Tensor, "B S"] | Float[Tensor, "B C height width"]
 
 
 def sample(
@@ -105,7 +108,7 @@ def stream(
 
 
 @torch.no_grad()
-def greedy(model: "Transformer", source: Int[Tensor, "B S"], count: int | None = None) -> Int[Tensor, "B N"]:
+def greedy(model: "_EncoderDecoder", source: Source, count: int | None = None) -> Int[Tensor, "B N"]:
     """Write a target for each source, always the likeliest token next.
 
     Args:
@@ -135,8 +138,8 @@ def greedy(model: "Transformer", source: Int[Tensor, "B S"], count: int | None =
 
 @torch.no_grad()
 def beam(
-    model: "Transformer",
-    source: Int[Tensor, "B S"],
+    model: "_EncoderDecoder",
+    source: Source,
     width: int,
     count: int | None = None,
     *,
@@ -175,7 +178,7 @@ def beam(
 
 
 def _search(
-    model: "Transformer", source: Int[Tensor, "B S"], width: int, count: int, length_penalty: float
+    model: "_EncoderDecoder", source: Source, width: int, count: int, length_penalty: float
 ) -> tuple[Float[Tensor, "B K"], Float[Tensor, "B K"], Int[Tensor, "B K N"]]:
     """The log-probabilities of the K targets of a beam, their lengths and their tokens."""
     B, K, V = len(source), width, model.target_embedding.num_embeddings
@@ -209,7 +212,7 @@ def _search(
     return log_p, lengths, tokens.view(B, K, -1)
 
 
-def _count(model: "Transformer", count: int | None) -> int:
+def _count(model: "_EncoderDecoder", count: int | None) -> int:
     """How many tokens to write at most: the last one is never read, so one more than could be read after start."""
     if count is None:
         return model.max_length

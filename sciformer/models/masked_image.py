@@ -1,8 +1,8 @@
-"""Images of which most is hidden: an encoder sees the rest, a small decoder restores what is missing."""
+"""Images of which most is hidden or wrong: an encoder sees what there is, a small decoder restores the rest."""
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -189,6 +189,80 @@ class MaskedImageModel(nn.Module):
         if most in (0, self.num_tokens):
             raise InputError(f"{most} of {self.num_tokens} patches are visible; at least one has to be, and one hidden")
         return most
+
+
+class CorruptedImageModel(MaskedImageModel):
+    r"""A denoising autoencoder: from an image with wrong patches, the right pixels of those patches.
+
+    .. math:: \hat p = \text{decoder}\big(A z_1 + d_1, \dots, A z_L + d_L\big), \qquad
+              z = \text{encoder}\big(W \tilde p_1 + e_1, \dots, W \tilde p_L + e_L\big)
+
+    The encoder sees every patch of the corrupted image p̃ and is not told which of them are wrong, so that there is no
+    mask token. All else is :class:`MaskedImageModel`. Source: Vincent et al. 2008, doi:10.1145/1390156.1390294.
+
+    Raises:
+        ValueError: as :class:`MaskedImageModel`.
+    """
+
+    def __init__(self, *sizes: Any, **options: Any):
+        super().__init__(*sizes, **options)
+        self.register_parameter("mask_token", None)
+
+    def forward(
+        self, images: Float[Tensor, "B C height width"], visible: Bool[Tensor, "B L"]
+    ) -> Float[Tensor, "B M P"]:
+        """The right pixels of the M patches of each corrupted image that are wrong, patch by patch in reading order.
+
+        Args:
+            visible: False where a patch is wrong. The encoder does not see it: it says which patches are wanted.
+
+        Raises:
+            ValueError: if images or mask have a wrong shape, or there are not as many wrong patches in every image.
+        """
+        wrong = self.num_tokens - self._count(images, visible)
+        tokens = self.decoder_positions(self.to_decoder(self.encode(images)))  # (B, L, decoder_dim)
+        for block in self.decoder_blocks:
+            tokens, _ = block(tokens)
+        return self.to_pixels(self.decoder_norm(_select(tokens, ~visible, wrong)))
+
+
+def corrupted(
+    images: Float[Tensor, "B C height width"],
+    visible: Bool[Tensor, "B L"],
+    patch_size: int,
+    *,
+    how: Literal["noise", "swapped"],
+    generator: torch.Generator,
+) -> Float[Tensor, "B C height width"]:
+    """Images whose patches are wrong where ``visible`` is False, as many in every image.
+
+    Args:
+        how: ``"noise"``: every pixel is drawn uniformly from [0, 1]. ``"swapped"``: these patches are permuted at
+            random, and none stays where it was, unless it is the only one.
+        generator: on the CPU, whatever the images' device, so that every device sees the same.
+
+    Raises:
+        ValueError: if ``how`` is neither, or the mask does not belong to the images or is not as large in every one.
+    """
+    B, L = visible.shape
+    if how not in ("noise", "swapped"):
+        raise InputError(f"how must be 'noise' or 'swapped', got {how!r}")
+    if (len(images), images.shape[-2] // patch_size * (images.shape[-1] // patch_size)) != (B, L):
+        raise InputError(f"visible {tuple(visible.shape)} is no mask of images {tuple(images.shape)}")
+    fewest, most = fewest_and_most(visible)
+    if fewest != most:
+        raise InputError(f"as many patches must be wrong in every image, got {L - most} in one and {L - fewest}")
+    patches = F.unfold(images, patch_size, stride=patch_size).mT  # (B, L, P)
+    if how == "noise":
+        others = torch.rand(patches.shape, generator=generator).to(patches)
+        changed = torch.where(visible[..., None], patches, others)
+    else:
+        # Those that are permuted, in random order, then the others: each of the former takes the next one's content.
+        order = (torch.rand(B, L, generator=generator).to(images.device) + 2 * visible).argsort(dim=1)[:, : L - most]
+        rows = torch.arange(B, device=images.device)[:, None]  # (B, 1)
+        changed = patches.clone()
+        changed[rows, order] = patches[rows, order.roll(-1, dims=1)]
+    return F.fold(changed.mT, images.shape[2:], patch_size, stride=patch_size)
 
 
 def fewest_and_most(visible: Bool[Tensor, "B L"]) -> tuple[int, int]:

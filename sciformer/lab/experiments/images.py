@@ -202,6 +202,12 @@ MASKED_IMAGES: dict[Profile, MaskedImageSetting] = {
     ),
 }
 
+# Patches that are missing beside patches that are wrong: noise, or from elsewhere in the same image. All arms train
+# alike, with what was chosen for missing ones.
+CORRUPTED_IMAGES: dict[Profile, dict[str, MaskedImageSetting]] = {
+    "quick": {how: replace(_SMALL_MASKED, hidden_as=how) for how in ("missing", "noise", "swapped")},
+}
+
 
 _CLAIM_BASE: dict[Profile, ImageSetting] = {
     "quick": ImageSetting(

@@ -1,10 +1,18 @@
-"""Settings of the experiments on Tiny Shakespeare, on reversals, on dates and on repeated blocks."""
+"""Settings of the experiments on Tiny Shakespeare, on reversals, dates, names of digits and repeated blocks."""
 
 from dataclasses import replace
 from typing import Any
 
 from sciformer.lab.experiments.arms import every_score, recipe_arms, well_arms
-from sciformer.lab.settings import InductionSetting, LanguageSetting, Profile, RungSetting, SequenceSetting
+from sciformer.lab.settings import (
+    SMALL_MOVES,
+    InductionSetting,
+    LanguageSetting,
+    NamesSetting,
+    Profile,
+    RungSetting,
+    SequenceSetting,
+)
 from sciformer.lab.trainers import LENGTHS
 from sciformer.positions import POSITIONS
 from sciformer.training import TrainConfig
@@ -225,6 +233,23 @@ DATES: dict[Profile, SequenceSetting] = {
         max_length=40,
         train=TrainConfig(steps=5000, lr=5e-3, optimizer="muon", weight_decay=0.0, warmup_steps=100),
         norm_first=True,
+    ),
+}
+
+# Chosen by rows of the last 10,000 of the training digits, which were then not trained on.
+DIGIT_NAMES: dict[Profile, NamesSetting] = {
+    "quick": NamesSetting(
+        size="full",
+        patch_size=7,
+        embed_dim=64,
+        num_heads=4,
+        num_layers=3,
+        decoder_layers=1,
+        expansion=2,
+        batch_size=64,
+        max_length=20,
+        train=TrainConfig(steps=6000, lr=1e-2, optimizer="muon", weight_decay=0.01, warmup_steps=50),
+        augmentation=SMALL_MOVES,
     ),
 }
 

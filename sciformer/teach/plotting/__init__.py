@@ -16,7 +16,7 @@ from sciformer.teach.plotting.lines import (
     timeline,
     with_errors,
 )
-from sciformer.teach.plotting.matrices import attention_on_image, confusion, heads, heatmap, images
+from sciformer.teach.plotting.matrices import attention_on_image, confusion, heads, heatmap, images, letters_on_picture
 from sciformer.teach.plotting.searches import parallel_coordinates, slices, trials
 from sciformer.teach.plotting.showing import animate, show
 from sciformer.teach.plotting.spaces import clocks, clusters, convex_hull, landscapes, plane, regions
@@ -41,6 +41,7 @@ __all__ = [
     "heatmap",
     "images",
     "landscapes",
+    "letters_on_picture",
     "mistakes",
     "parallel_coordinates",
     "plane",

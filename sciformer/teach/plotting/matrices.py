@@ -1,5 +1,6 @@
 """Pictures of matrices and images: scores, weights, digits, confusions."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -201,6 +202,52 @@ def attention_on_image(
         ax.set_title(title, fontsize=9)
         ax.axis("off")
     figure.colorbar(shown, ax=axes.tolist(), shrink=0.7, label="weight")
+    return figure
+
+
+def letters_on_picture(
+    picture: Float[Tensor, "1 height width"],
+    weights: Float[Tensor, "L S"],
+    text: str,
+    patch_size: int,
+) -> Figure:
+    """Where a model looks in a picture when it writes each letter of a text: brighter where the weight is larger.
+
+    A word is a row of panels, with the blank behind it as its last. All panels have one colour scale.
+
+    Args:
+        weights: the weights on the S patches, which are counted row by row, for each of the L letters.
+        text: the letters that were written, L of them.
+        patch_size: pixels of a patch's side.
+
+    Raises:
+        ValueError: if there is not one row of weights for each letter, and one column for each patch.
+    """
+    height, width = picture.shape[-2:]
+    grid = height // patch_size, width // patch_size
+    if weights.shape != (len(text), grid[0] * grid[1]):
+        raise InputError(
+            f"{len(text)} letters on {grid[0]} × {grid[1]} patches need weights of "
+            f"{(len(text), grid[0] * grid[1])}, got {tuple(weights.shape)}"
+        )
+    grey = picture[0].detach().float().cpu()
+    looks = weights.detach().float().cpu().unflatten(1, grid)  # (L, rows, columns)
+    looks = looks.repeat_interleave(patch_size, dim=1).repeat_interleave(patch_size, dim=2)  # (L, height, width)
+    words = text.replace(" ", "␣ ").split(" ")
+    columns = max(map(len, words))
+    panel = 1.55, 1.55 * height / width + 0.3  # inches
+    figure, axes = plt.subplots(
+        len(words), columns, figsize=(panel[0] * columns, panel[1] * len(words)), squeeze=False, layout="constrained"
+    )
+    remaining = iter(looks)
+    for word, row in zip(words, axes, strict=True):
+        for letter, ax in itertools.zip_longest(word, row):
+            ax.axis("off")
+            if letter is not None:
+                ax.imshow(grey.numpy(), cmap="gray_r")
+                shown = ax.imshow(next(remaining).numpy(), cmap="viridis", alpha=0.6, vmin=0, vmax=float(looks.max()))
+                ax.set_title(letter, fontsize=11)
+    figure.colorbar(shown, ax=axes.ravel().tolist(), shrink=0.7, label="weight")
     return figure
 
 

@@ -5,9 +5,11 @@
 ``turner``  the distance-biased model of notebook 07, which cannot tell a digit from the same one turned by 180°
 ``writer``  a character model that one core trained in eighteen minutes: writes Shakespeare
 ``student`` a small character model of plain parts, to be broken
+``namer``   the model of notebook 11 that looks at two or three digits in a row and writes their names
 =========== =================================================================================================
 
-``tools/playground.py`` trains and packs them; the site's playground shows the same files.
+``tools/playground.py`` trains and packs the first four, which the site's playground shows, and
+``tools/trained_names.py`` the last, which is a folder as ``sciformer train`` writes it.
 """
 
 import base64
@@ -19,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from sciformer.functional import InputError
-from sciformer.lab.runs import setting_of
+from sciformer.lab.runs import load_run, setting_of
 from sciformer.teach.export.describing import Describer
 from sciformer.teach.export.packing import Packed
 
@@ -29,12 +31,14 @@ HERE = Path(__file__).parent
 def load(name: str) -> nn.Module:
     """A trained model, on the CPU and ready to be used: ``trained.load("writer").generate(prompt, 600)``.
 
-    Its matrices are as they are in the file, in float16 or int8, so that its numbers differ a little from those of the
-    run: :func:`record` has both.
+    Its matrices are as they are in the file, some models' in float16 or int8, so that their numbers differ a little
+    from those of the run: :func:`record` has both.
 
     Raises:
         InputError: if there is no model of this name, naming those that there are.
     """
+    if name in _folders():
+        return load_run(HERE / name)[0].eval()
     content = _content(name)
     model = setting_of(content["record"]["config"], _path(name)).model()
     fresh = Packed("float32")
@@ -53,6 +57,9 @@ def record(name: str) -> dict[str, Any]:
     Raises:
         InputError: as :func:`load`.
     """
+    if name in _folders():
+        history = json.loads((HERE / name / "history.json").read_text(encoding="utf-8"))
+        return {key: value for key, value in history.items() if key not in ("loss", "curves")}
     return _content(name)["record"]
 
 
@@ -61,10 +68,15 @@ def _path(name: str) -> Path:
 
 
 def _content(name: str) -> dict[str, Any]:
-    there = sorted(path.stem for path in HERE.glob("*.json"))
+    there = {path.stem for path in HERE.glob("*.json")}
     if name not in there:
-        raise InputError(f"there is no trained model {name!r}; there are {', '.join(there)}")
+        raise InputError(f"there is no trained model {name!r}; there are {', '.join(sorted(there | _folders()))}")
     return json.loads(_path(name).read_text(encoding="utf-8"))
+
+
+def _folders() -> set[str]:
+    """The models that are kept as ``sciformer train`` writes them."""
+    return {path.parent.name for path in HERE.glob("*/history.json")}
 
 
 def _unpacked(stored: bytearray, described: dict[str, Any]) -> Tensor:
