@@ -1,4 +1,7 @@
-"""Training a setting once, for one seed, and measuring what comes out."""
+"""Training a setting once, for one seed, and measuring what comes out.
+
+More than 500 lines, so that the trainings of all settings stand in one file, to be compared.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
