@@ -826,8 +826,8 @@ check.look_across(look_across)
 # ### Exercise 3 · hard · 15 minutes
 #
 # One step of beam search for one source: from $K$ targets, whose log-probabilities so far are `log_p`, the $K$ best
-# continuations, best first. A continuation's log-probability is the target's plus that of its new token. A target that
-# has ended is kept as it is: it goes on with `pad`, at no cost, and with nothing else.
+# continuations, best first; no two are equally good. A continuation's log-probability is the target's plus that of its
+# new token. A target that has ended is kept as it is: it goes on with `pad`, at no cost, and with nothing else.
 
 # %%
 def widen_and_keep(log_p, logits, ended, pad):  # (K,) so far, (K, V) of the next token, (K,) True = has ended, a token

@@ -686,7 +686,7 @@ for name, call in bad.items():
 # ### Exercise 1 · easy · 4 minutes
 #
 # The mean squared error over the pixels of the hidden patches, all images together: one mean over every hidden pixel
-# of the batch, and not a mean of the images' means.
+# of the batch, and not a mean of the images' means. At least one patch is hidden.
 
 # %%
 def hidden_loss(predicted, patches, visible):  # (B, L, P), (B, L, P), (B, L) with True = visible
@@ -720,7 +720,7 @@ check.hidden_loss(hidden_loss)
 #
 # A mask from given noise. In each row, `round(hidden_share * L)` patches are hidden (Python's `round`; it may be 0):
 # those with the **largest** noise, as in the paper, and not those with the smallest, as in the text above. The paper
-# does it by sorting; try it without `topk`.
+# does it by sorting, and so may you (`sort`, `argsort`); try it without `topk`.
 
 # %%
 def choose_visible(noise, hidden_share):  # (B, L), no two numbers of a row alike
@@ -755,7 +755,8 @@ check.choose_visible(choose_visible)
 # ### Exercise 3 · middle · 6 minutes
 #
 # Features for a probe from a **frozen** encoder: no gradient may reach it. Each of the F features is standardised by
-# its own mean and deviation (`.std`) over the training images, and the test features by the same numbers.
+# its own mean and deviation (`.std`) over the training images, and the test features by the same numbers. No feature is
+# the same for all training images.
 
 # %%
 def frozen_features(encoder, train, test):  # a function from images to (N, F), images, images

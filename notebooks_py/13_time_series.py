@@ -696,8 +696,8 @@ plotting.show(
 # ### Exercise 1 · easy · 6 minutes
 #
 # The seasonal naive forecast: the last `season` months of each window come again, in order, as often as needed and cut
-# off at `horizon` months. (What comes again is the value itself, not its growth.) N windows of C months are given; F
-# is `horizon`.
+# off at `horizon` months. (What comes again is the value itself, not its growth.) N windows of C months are given, each
+# at least a season long; F is `horizon`.
 
 # %%
 def seasonal_naive(past, season, horizon):  # (N, C), months in a season, months to forecast
@@ -733,7 +733,7 @@ check.seasonal_naive(seasonal_naive)
 #
 # Windows without a leak: every stretch of `context + horizon` months in a row, one beginning at each month. Training
 # windows end before month `cut`. Test windows forecast month `cut` or later ones, each wholly; their context may reach
-# back before it. All are standardised by `mean` and `std` of the months before `cut`.
+# back before it. All are standardised by `mean` and `std` of the months before `cut`. Months are counted from 0.
 
 # %%
 def honest_windows(series, context, horizon, cut):  # (T,), three numbers
@@ -770,8 +770,8 @@ check.honest_windows(honest_windows)
 # ### Exercise 3 · hard · 15 minutes
 #
 # One head of [cross-attention](../docs/glossary.md#c) from months ahead to months back, scaled by $1/\sqrt D$, and how
-# far it looks: the mean weight at each lag, over all windows and all pairs of months that many steps apart. The newest
-# month is the last key, one step before the first query.
+# far it looks: the mean weight at each lag, over all windows and all pairs of months that many steps apart. Both run
+# from the oldest month to the newest: the last key is one step before the first query.
 
 # %%
 def cross_lags(future, past, w_query, w_key):  # (B, L, E), (B, S, E), (E, D), (E, D)

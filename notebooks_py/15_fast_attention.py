@@ -690,8 +690,8 @@ print("as if nothing had been, to the last bit:", resumed == train_small(folder 
 #
 # ### Exercise 1 · easy · 5 minutes
 #
-# A `score_mod` with a slope for each side: keys before the query pay `left`, keys after it `right`, for each step. Use
-# no `if`: the indices `i` and `j` are tensors.
+# A `score_mod` with a slope for each side: keys before the query pay `left`, keys after it `right`, for each step. Slopes
+# are positive, and what a key pays is subtracted from its score. Use no `if`: the indices `i` and `j` are tensors.
 
 # %%
 def two_slopes_mod(left, right):  # (H,), (H,)
@@ -731,7 +731,8 @@ check.two_slopes_mod(two_slopes_mod)
 #
 # The keys lie on two machines. Each gives the output over its own half, and the logarithm of its summed weights,
 # $t = \log \sum_j e^{s_j}$. Merge them into the output and the $t$ over all keys. Scores may be large, of either sign,
-# and in one half far above those in the other; which half that is may differ from row to row.
+# and in one half far above those in the other; which half that is may differ from row to row. Neither half is empty, so
+# each $t$ is finite.
 
 # %%
 def merge_halves(first, first_log, second, second_log):  # (L, D), (L,), (L, D), (L,)

@@ -475,8 +475,8 @@ check.seed_spread(seed_spread)
 #
 # ### Exercise 2 · middle · 6 minutes
 #
-# Two models, trained with the same seeds: the mean gain of ours over theirs, a difference and not a ratio, and its
-# standard error.
+# Two models, trained with the same seeds: the mean gain of ours over theirs, a difference and not a ratio, and the
+# standard error of this mean.
 
 # %%
 def paired_gain(ours, theirs):  # (R,) each, seed by seed
@@ -614,7 +614,8 @@ course.verdict("false alarms of five seeds", rates[5, f"{stats.t.ppf(0.975, 4):.
 # (M,), in any order, it gives the corrected p-values, (M,), each where its p-value stood: the smallest times M, the next
 # times M − 1, …, none below one before it in this order, none above 1. Raise an AssertionError (`assert …`, or
 # `torch.testing.assert_close(got, expected)`) where the version is wrong. Your test has to accept every right version
-# and reject each of 15 faulty ones; you are told which survive. No two of your p-values should be equal.
+# and reject each of 15 faulty ones; you are told which survive. Right versions may differ in the last digits. No two of
+# your p-values should be equal.
 
 # %%
 def test_holm(holm):  # a version to be tested

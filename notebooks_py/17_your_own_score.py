@@ -477,9 +477,9 @@ check.low_rank_scores(low_rank_scores)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# A property that the suite lacks. A score is *pairwise* if each number depends on its own query and key alone; then it
-# can leak nothing. Write the test: given a score, a function of queries and keys, is it pairwise on these? Differences
-# below 1e-4 are rounding.
+# A property that the suite lacks. A score is *pairwise* if each number depends on its own query and key alone: on no
+# other query or key, and not on where they stand. Then it can leak nothing. Write the test: given a score, a function of
+# queries and keys, is it pairwise on these? You may call it as often as you like. Differences below 1e-4 are rounding.
 
 # %%
 def is_pairwise(score, query, key):  # a function of (L, D) and (S, D) that gives (L, S); (L, D); (S, D)

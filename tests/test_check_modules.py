@@ -54,6 +54,24 @@ def test_what_should_be_two_parameters_must_not_be_one():
         run_module(Tied, (True,), weights, torch.ones(2))
 
 
+class Repeated(nn.Module):
+    def __init__(self, depth):
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(2)] * depth)
+        self.layers = nn.ModuleList([nn.ModuleDict({"down": nn.Linear(2, 2)})] * depth)
+
+
+def test_lists_that_hold_one_module_several_times_are_all_told():
+    weights = dict(Repeated(3).named_parameters(remove_duplicate=False))
+    with pytest.raises(WrongType) as told:
+        run_module(Repeated, (3,), weights)
+    assert str(told.value) == (
+        "norms.0.weight and norms.1.weight are one and the same parameter; two are wanted. The same goes for "
+        "layers.0.down.weight and layers.1.down.weight. Does a list hold one module several times, as after "
+        "`[module] * 2`?"
+    )
+
+
 class Unregistered(nn.Module):
     def __init__(self, width, height):
         super().__init__()

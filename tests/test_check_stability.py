@@ -34,6 +34,7 @@ def test_an_answer_that_overflows_is_right_and_told_so():
     assert "With `scores` 1000 times as large" in lines[1]
     assert "    scores     [[ 1500,  -300], [-2200,   600]]" in lines
     assert "    got        [[nan,   0], [  0, nan]]" in lines
+    assert "Hide keys before the softmax" in " ".join(diagnosis.message.split())
 
 
 @pytest.mark.parametrize("exercise", [e for e in EXERCISES.values() if e.large], ids=lambda e: e.name)
@@ -55,6 +56,9 @@ def test_of_small_inputs_the_same_is_told():
     assert (diagnosis.kind, diagnosis.correct) == ("unstable", True)
     assert "With `temperature` 1000 times as small, an exponential overflows" in diagnosis.says
     assert ", made smaller:" in diagnosis.message
+    told = " ".join(diagnosis.message.split())
+    assert "Subtract the largest exponent from all of them" in told
+    assert "Hide keys" not in told
 
 
 def test_a_finite_number_for_infinity_is_told():

@@ -3,7 +3,8 @@
 The weights are inputs of the call, so that gradients show whether the output depends on each of them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -51,15 +52,41 @@ def run_module(
                 "It has no parameters at all: a layer is found if it is an attribute, set after super().__init__()."
             )
         raise WrongType(" ".join(says))
-    names: dict[int, str] = {}
-    for name in weights:
-        if (other := names.setdefault(id(own[name]), name)) != name:
-            raise WrongType(f"{other} and {name} are one and the same parameter; two are wanted.")
+    if shared := _shared(own, weights):
+        raise WrongType(shared)
     for name, weight in weights.items():
         if own[name].shape != weight.shape:
             given, wanted = tuple(own[name].shape), tuple(weight.shape)
             raise WrongType(f"The parameter {name} has the shape {given}; {wanted} is wanted.")
     return functional_call(module.to(next(iter(weights.values()))), dict(weights), inputs, options)
+
+
+def _shared(own: Mapping[str, nn.Parameter], wanted: Iterable[str]) -> str:
+    """What is said of parameters that should be several and are one, a pair for each list or two modules; else ""."""
+    names: dict[int, str] = {}
+    pairs: dict[str, str] = {}
+    for name in wanted:
+        if (other := names.setdefault(id(own[name]), name)) != name:
+            modules = " ".join(_where_they_part(other, name))
+            pairs.setdefault(re.sub(r"\d+", "*", modules), f"{other} and {name}")
+    if not pairs:
+        return ""
+    first, *others = pairs.values()
+    says = f"{first} are one and the same parameter; two are wanted."
+    if others:
+        says += f" The same goes for {'; '.join(others)}."
+    if any(modules.endswith("*") for modules in pairs):
+        says += " Does a list hold one module several times, as after `[module] * 2`?"
+    return says
+
+
+def _where_they_part(one: str, two: str) -> tuple[str, str]:
+    """Two names up to the first part in which they differ."""
+    (first, _, one), (second, _, two) = one.partition("."), two.partition(".")
+    if first != second:
+        return first, second
+    below = _where_they_part(one, two)
+    return f"{first}.{below[0]}", f"{second}.{below[1]}"
 
 
 def _attribute(module: nn.Module, name: str) -> Any:

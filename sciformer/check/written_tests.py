@@ -28,6 +28,7 @@ class WrittenTest(Exercise):
     Args:
         reference: a good test, with each part that a test can lack as a keyword argument.
         of: the exercise whose mistakes are to be found; its answer has to be a function.
+        spared: names of mistakes of the other exercise that a good test may let pass.
         right: versions that are right, by what they do otherwise.
         options: as for every exercise.
     """
@@ -38,10 +39,11 @@ class WrittenTest(Exercise):
         *,
         of: Exercise,
         right: Mapping[str, Callable[..., Any]],
+        spared: tuple[str, ...] = (),
         **options: Any,
     ):
         self.of, self.right = of, dict(right)
-        self.faulty = {fault.name: of.wrong_answer(fault) for fault in of.faults}
+        self.faulty = {fault.name: of.wrong_answer(fault) for fault in of.faults if fault.name not in spared}
         self.sentences = {fault.name: fault.says for fault in of.faults}
         super().__init__(reference, cases=self._versions, call=self._accepts, differentiable=False, **options)
 

@@ -294,6 +294,12 @@ _HOLM_FAULTS = (
         "take the running maximum.",
         run=lambda x: x,
     ),
+    Fault(
+        "compared with the one before",
+        "Each product is compared with the product just before it only, and that may itself lie below an earlier one. "
+        "Compare with the largest so far: cummax.",
+        run=lambda x: torch.cat([x[:1], torch.maximum(x[1:], x[:-1])]),
+    ),
     Fault("running sum", "It adds up what came before. It is the running maximum.", run=lambda x: x.cumsum(0)),
     Fault("above 1", "A corrected p-value is above 1: cut it off there.", clip=lambda x: x),
     Fault(
@@ -366,13 +372,14 @@ _INTERVALS = (
 
 
 def _verdict_rule_cases(draw: Draw) -> Iterator[Case]:
-    for name, count, t in (("5 seeds", 5, 2.776), ("4 seeds", 4, 3.182), ("10 seeds", 10, 2.262)):
+    # The last has fewer comparisons than five, to tell them from the seeds.
+    for arms, count, t in ((9, 5, 2.776), (9, 4, 3.182), (9, 10, 2.262), (4, 6, 2.571)):
         delta = 0.25 * count
-        middle, half = (delta * torch.tensor(x) for x in zip(*_INTERVALS, strict=True))
-        noise = draw.normal(len(middle), count)
+        middle, half = (delta * torch.tensor(x) for x in zip(*_INTERVALS[:arms], strict=True))
+        noise = draw.normal(arms, count)
         noise = (noise - noise.mean(1, keepdim=True)) / noise.std(1, keepdim=True)
         gains = middle.to(noise)[:, None] + noise * (half.to(noise) * math.sqrt(count) / t)[:, None]
-        yield Case(f"9 comparisons, {name}", {"gains": gains, "delta": delta, "t": t})
+        yield Case(f"{arms} comparisons, {count} seeds", {"gains": gains, "delta": delta, "t": t})
 
 
 _VERDICT_RULE_FAULTS = (
@@ -441,6 +448,11 @@ _VERDICT_RULE_FAULTS = (
         "few seeds decide",
         "Fewer than five seeds decide something. Their verdicts are all 0.",
         enough=lambda gains: True,
+    ),
+    Fault(
+        "comparisons counted",
+        "The rule of five is applied to the number of comparisons, len(gains). It is about the seeds: gains.shape[1].",
+        enough=lambda gains: len(gains) >= 5,
     ),
     Fault(
         "five are too few",

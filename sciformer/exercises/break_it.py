@@ -341,6 +341,13 @@ _HOLM_FAULTS = (
         examples=(_BY_HAND[0], ((0.9, 0.5, 0.2), (1.0, 1.0, 0.6))),
     ),
     Fault(
+        "far apart",
+        "Its p-values are so far apart that the products rise by themselves, and none is above 1: a version without "
+        "the running maximum is right, and one that does not cut off at 1. Put two p-values close together, and one "
+        "near 1 beside them.",
+        examples=(((0.03, 0.001, 0.40, 0.005), (0.06, 0.004, 0.40, 0.015)),),
+    ),
+    Fault(
         "never above 1",
         "In its examples no product is above 1, so a version that does not cut off at 1 is right.",
         examples=_BY_HAND[:2],
@@ -417,6 +424,7 @@ EXERCISES = (
     WrittenTest(
         test_holm,
         of=bake_off.EXERCISES[2],
+        spared=("compared with the one before",),  # only three p-values that are nearly alike show it
         right={
             "sorted": bake_off.holm,
             "one comparison at a time": _holm_by_loop,

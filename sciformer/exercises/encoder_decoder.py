@@ -413,8 +413,15 @@ _WIDEN_AND_KEEP_FAULTS = (
     ),
     Fault(
         "past forgotten",
-        "Only the next token counts. Add it to the log-probability that each target has so far.",
+        "Only the next token counts. Add its log-probability to the one that each target has so far, behind the "
+        "log-softmax: added to the logits before it, it would cancel.",
         total=lambda log_p, step: step.clone(),
+    ),
+    Fault(
+        "past cancelled",
+        "What a target has so far counts only if it has ended. For the others `log_p` is lost: added to the logits, it "
+        "is the same for all tokens and cancels in the log-softmax. Take that of the logits alone, then add `log_p`.",
+        total=lambda log_p, step: torch.where(step.isinf().any(dim=1, keepdim=True), log_p[:, None] + step, step),
     ),
     Fault(
         "multiplied",
@@ -461,6 +468,14 @@ _WIDEN_AND_KEEP_FAULTS = (
         "Padding costs nothing for any target. Only one that has ended gets it at no cost.",
         freeze=lambda log_p, ended, pad: torch.where(
             torch.arange(log_p.shape[1], device=log_p.device) == pad, 0.0, log_p.masked_fill(ended[:, None], -math.inf)
+        ),
+    ),
+    Fault(
+        "ended may go on",
+        "An ended target gets `pad` at no cost, but its other tokens keep their log-probabilities, so that it may go "
+        "on writing. Put all of its tokens but `pad` at −∞.",
+        freeze=lambda log_p, ended, pad: torch.where(
+            ended[:, None] & (torch.arange(log_p.shape[1], device=log_p.device) == pad), 0.0, log_p
         ),
     ),
     Fault(

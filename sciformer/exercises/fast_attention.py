@@ -145,6 +145,16 @@ def _from_one_largest(first_log: Tensor, second_log: Tensor) -> tuple[Tensor, Te
     return first / (first + second), second / (first + second), (first + second).log() + largest
 
 
+def _relative(first_log: Tensor, second_log: Tensor) -> tuple[Tensor, Tensor]:
+    """The shares, if the second half is always measured against the first."""
+    ratio = (second_log - first_log).exp()
+    return 1 / (1 + ratio), ratio / (1 + ratio)
+
+
+def _relative_total(first_log: Tensor, second_log: Tensor) -> Tensor:
+    return first_log + (1 + (second_log - first_log).exp()).log()
+
+
 def merge_halves(
     first: Tensor,
     first_log: Tensor,
@@ -176,6 +186,14 @@ def _merge_halves_cases(draw: Draw) -> Iterator[Case]:
 _OVERFLOWS = (
     "Exponentials are taken of the logarithms as they are, for both results: large ones overflow, small ones leave 0/0 "
     "and log 0. Subtract the larger one first, as torch.logaddexp does."
+)
+_FROM_THE_FIRST = (
+    "It is always the first half's logarithm that is subtracted. Where the second one lies far above, the exponential "
+    "overflows: subtract the larger of the two, row by row."
+)
+_FROM_THE_SECOND = (
+    "It is always the second half's logarithm that is subtracted. Where the first one lies far above, the exponential "
+    "overflows: subtract the larger of the two, row by row."
 )
 _MERGE_HALVES_FAULTS = (
     Fault(
@@ -229,6 +247,34 @@ _MERGE_HALVES_FAULTS = (
         total=lambda a, b: (a.exp() + b.exp()).log(),
     ),
     Fault(
+        "output measured against the first half",
+        "For the output, the first half's logarithm is always subtracted. Where the second one lies far above, the "
+        "exponential overflows: subtract the larger of the two, row by row.",
+        reason=_FROM_THE_FIRST,
+        shares=_relative,
+    ),
+    Fault(
+        "logarithm measured against the first half",
+        "For the logarithm, that of the first half is always subtracted. Where the second one lies far above, the "
+        "exponential overflows: torch.logaddexp subtracts the larger of the two.",
+        reason=_FROM_THE_FIRST,
+        total=_relative_total,
+    ),
+    Fault(
+        "output measured against the second half",
+        "For the output, the second half's logarithm is always subtracted. Where the first one lies far above, the "
+        "exponential overflows: subtract the larger of the two, row by row.",
+        reason=_FROM_THE_SECOND,
+        shares=lambda a, b: _relative(b, a)[::-1],
+    ),
+    Fault(
+        "logarithm measured against the second half",
+        "For the logarithm, that of the second half is always subtracted. Where the first one lies far above, the "
+        "exponential overflows: torch.logaddexp subtracts the larger of the two.",
+        reason=_FROM_THE_SECOND,
+        total=lambda a, b: _relative_total(b, a),
+    ),
+    Fault(
         "one largest for all",
         "One largest logarithm is subtracted for all queries, so that those far below it are left with 0/0. Each query "
         "has its own.",
@@ -244,6 +290,12 @@ _MERGE_HALVES_FAULTS = (
         "logarithms added",
         "The logarithms are added, which multiplies the weights. The weights are to be added: torch.logaddexp.",
         total=lambda a, b: a + b,
+    ),
+    Fault(
+        "mean of the logarithms",
+        "The second result is the weighted mean of the two logarithms, as the output is that of the two outputs. "
+        "The weights themselves are to be added: torch.logaddexp.",
+        total=lambda a, b: _shares(a, b)[0] * a + _shares(a, b)[1] * b,
     ),
     Fault(
         "the larger one",
@@ -351,6 +403,12 @@ _GRADIENTS_BY_HAND_FAULTS = (
         "mean for sum",
         "The row's term is the mean of gradient times output. It is the dot product, a sum over the features.",
         row=lambda gradient, output, weights, to_weights: (gradient * output).mean(dim=-1),
+    ),
+    Fault(
+        "row term over all rows",
+        "Gradient times output is summed over all queries, into one number. Each row of weights has its own: "
+        "sum over the features alone, dim=-1.",
+        row=lambda gradient, output, weights, to_weights: (gradient * output).sum().expand(len(output)),
     ),
     Fault(
         "weight forgotten",

@@ -321,6 +321,12 @@ _PREVIOUS_TOKEN_SCORE_FAULTS = (
         average=lambda found, weights: found[0].mean(dim=-1),
     ),
     Fault(
+        "every pair of the block",
+        "Without the first row and the last column, the mean runs over all that is left, each query with each key. "
+        "Only the diagonal of this block holds pairs of neighbours.",
+        average=lambda found, weights: weights[..., 1:, :-1].mean(dim=(0, 2, 3)),
+    ),
+    Fault(
         "divided by L",
         "The sum is divided by the number of all queries. The first has no token before it and does not count: L − 1.",
         average=lambda found, weights: found.sum(dim=-1).mean(dim=0) / weights.shape[-1],

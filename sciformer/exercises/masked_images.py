@@ -282,15 +282,15 @@ def frozen_features(
     train: Tensor,
     test: Tensor,
     *,
-    frozen: bool = True,
+    frozen: tuple[bool, bool] = (True, True),
     prepare: Callable[..., Tensor] = lambda images, train: images,
     middle: Callable[..., Tensor] = lambda own, train, test: train.mean(dim=0),
     spread: Callable[..., Tensor | float] = lambda own, train, test: train.std(dim=0),
 ) -> tuple[Tensor, Tensor]:
     """Features without a graph, minus the training features' mean, over their standard deviation."""
-    with torch.set_grad_enabled(not frozen):
-        one, two = encoder(prepare(train, train)), encoder(prepare(test, train))
-        return tuple((x - middle(x, one, two)) / spread(x, one, two) for x in (one, two))  # type: ignore[return-value]
+    one, two = encoder(prepare(train, train)), encoder(prepare(test, train))
+    first, second = ((x - middle(x, one, two)) / spread(x, one, two) for x in (one, two))
+    return first.detach() if frozen[0] else first, second.detach() if frozen[1] else second
 
 
 def _call_frozen_features(answer: Callable[..., Any], weight: Tensor, train: Tensor, test: Tensor) -> Any:
@@ -298,7 +298,7 @@ def _call_frozen_features(answer: Callable[..., Any], weight: Tensor, train: Ten
     weight = weight.clone().requires_grad_()
     features = answer(lambda images: torch.tanh(images @ weight), train, test)
     features = pair(features, "the training features", "the test features")
-    return *features, not any(isinstance(x, Tensor) and x.requires_grad for x in features)
+    return *features, *(not (isinstance(x, Tensor) and x.requires_grad) for x in features)
 
 
 def _frozen_features_cases(draw: Draw) -> Iterator[Case]:
@@ -324,7 +324,19 @@ _FROZEN_FEATURES_FAULTS = (
         "not frozen",
         "The features still depend on the encoder's weights in the graph, so that fitting a probe would train it. "
         "Compute them under torch.no_grad(), or detach them.",
-        frozen=False,
+        frozen=(False, False),
+    ),
+    Fault(
+        "test not frozen",
+        "The test features still depend on the encoder's weights in the graph; only those of training are frozen. "
+        "Encode both under torch.no_grad(), or detach both.",
+        frozen=(True, False),
+    ),
+    Fault(
+        "training not frozen",
+        "The training features still depend on the encoder's weights in the graph; only those of the test are frozen. "
+        "A probe is fitted to the training features, so it would train the encoder: detach both.",
+        frozen=(False, True),
     ),
     Fault(
         "each set by its own",
@@ -696,7 +708,12 @@ EXERCISES = (
         cases=_frozen_features_cases,
         faults=_FROZEN_FEATURES_FAULTS,
         call=_call_frozen_features,
-        returns=("training features", "test features", "answer to 'is it frozen?'"),
+        returns=(
+            "training features",
+            "test features",
+            "answer to 'are the training features frozen?'",
+            "answer to 'are the test features frozen?'",
+        ),
         differentiable=False,
     ),
     Exercise(

@@ -1,4 +1,7 @@
-"""Exercises of notebook 14: random search."""
+"""Exercises of notebook 14: random search.
+
+More than 500 lines, since each exercise stands beside all the mistakes that are known for it.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -75,6 +78,13 @@ _LOG_UNIFORM_FAULTS = (
         log=lambda x: x,
     ),
     Fault(
+        "logarithm of even exponentials",
+        "It is even between the exponentials of the ends, and takes the logarithm. That is the wrong way round: be "
+        "even between the logarithms of the ends, and take the exponential.",
+        log=math.exp,
+        back=torch.log,
+    ),
+    Fault(
         "upside down",
         "It falls as u grows: u = 0 should give the lower end, and u = 1 the upper one.",
         ends=lambda low, high: (high, low),
@@ -93,6 +103,46 @@ _LOG_UNIFORM_FAULTS = (
         "only the difference",
         "It gives (high / low)^u, which starts at 1. Start from the lower end.",
         between=lambda u, a, b: u * (b - a),
+    ),
+    Fault(
+        "difference to the power, added",
+        "It gives low + (high − low)^u, which starts at low + 1. Each step in u is a factor: the power is that of the "
+        "ratio, and it multiplies the lower end.",
+        log=lambda x: x,
+        between=lambda u, a, b: a + (b - a) ** u,
+        back=lambda x: x,
+    ),
+    Fault(
+        "ratio to the power, added",
+        "It gives low + (high / low)^u: the power is added to the lower end, where u = 0 gives low + 1. It multiplies "
+        "the lower end.",
+        log=lambda x: x,
+        between=lambda u, a, b: a + (b / a) ** u,
+        back=lambda x: x,
+    ),
+    Fault(
+        "difference to the power, multiplied",
+        "It gives low · (high − low)^u, which does not end at the upper end. The power is that of the ratio.",
+        log=lambda x: x,
+        between=lambda u, a, b: a * (b - a) ** u,
+        back=lambda x: x,
+    ),
+    Fault(
+        "bent alike for every range",
+        "It bends u by an exponential that is the same for every range, and goes evenly from `low` to `high` with "
+        "that. The logarithm of the result has to be even: go evenly from log `low` to log `high`, then take the "
+        "exponential.",
+        log=lambda x: x,
+        between=lambda u, a, b: a + (b - a) * u.expm1() / math.expm1(1),
+        back=lambda x: x,
+    ),
+    Fault(
+        "bent by powers of 10",
+        "It bends u by powers of 10, whatever the range, and goes evenly from `low` to `high` with that. The logarithm "
+        "of the result has to be even: go evenly from log `low` to log `high`, then take the exponential.",
+        log=lambda x: x,
+        between=lambda u, a, b: a + (b - a) * (10**u - 1) / 9,
+        back=lambda x: x,
     ),
     Fault(
         "even in 1 / x",

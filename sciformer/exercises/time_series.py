@@ -77,9 +77,9 @@ _SEASONAL_NAIVE_FAULTS = (
     ),
     Fault(
         "no modulo",
-        "After one season the index i − season is no longer negative, and the window comes again from its beginning. "
-        "Take i modulo `season`.",
-        repeat=lambda last, horizon, past: past[:, torch.arange(horizon) - last.shape[1]],
+        "After one season the index i − season is no longer negative, with or without a modulo C, and the window comes "
+        "again from its beginning. Take i modulo `season`.",
+        repeat=lambda last, horizon, past: past[:, (torch.arange(horizon) - last.shape[1]) % past.shape[1]],
     ),
     Fault(
         "one month for all",
@@ -112,6 +112,30 @@ _SEASONAL_NAIVE_FAULTS = (
         "first season",
         "It repeats the first season of the window. The last one is nearest to what comes.",
         begin=lambda size, length: 0,
+    ),
+    Fault(
+        "first season, in step",
+        "Each month ahead gets a month of the window's first season: the index (C + i) modulo `season` counts from the "
+        "window's beginning. The last season is nearest to what comes: past[:, -season:].",
+        repeat=lambda last, horizon, past: past[:, (past.shape[1] + torch.arange(horizon)) % last.shape[1]],
+    ),
+    Fault(
+        "counted from the window's beginning",
+        "The last season is read at (C + i) modulo `season`, which counts from the window's beginning. It begins "
+        "`season` months before its end, so month i ahead is its month i modulo `season`.",
+        repeat=lambda last, horizon, past: last[:, (past.shape[1] + torch.arange(horizon)) % last.shape[1]],
+    ),
+    Fault(
+        "rounded down",
+        "How often the season comes is rounded down, horizon // season, so the last months are missing unless it fits "
+        "evenly. Round up, and cut off at `horizon`.",
+        repeat=lambda last, horizon, past: last.repeat(1, max(horizon // last.shape[1], 1))[:, :horizon],
+    ),
+    Fault(
+        "rounded down to none",
+        "The season comes horizon // season times. Rounded down, that is not once where the horizon is shorter, and "
+        "too few times unless it fits evenly. Round up, and cut off at `horizon`.",
+        repeat=lambda last, horizon, past: last.repeat(1, horizon // last.shape[1])[:, :horizon],
     ),
     Fault(
         "backwards",
@@ -343,7 +367,7 @@ def cross_lags(
     keys_from: Callable[..., Tensor] = lambda future, past: past,
     queries_from: Callable[..., Tensor] = lambda future, past: future,
     key_weight: Callable[..., Tensor] = lambda w_query, w_key: w_key,
-    scale: Callable[..., Tensor] = lambda scores, query: scores / math.sqrt(query.shape[-1]),
+    scale: Callable[..., Tensor] = lambda scores, query, signal: scores / math.sqrt(query.shape[-1]),
     normalize: Callable[..., Tensor] = lambda scores: scores.softmax(dim=-1),
     lag: Callable[..., Tensor] = lambda i, j, L, S: i + S - j,
     collect: Callable[..., Tensor] = lambda chosen, queries: chosen.mean(),
@@ -352,7 +376,7 @@ def cross_lags(
 ) -> Tensor:
     """Mean attention weight at the lags 1, ..., L + S - 1."""
     query, key = queries_from(future, past) @ w_query, keys_from(future, past) @ key_weight(w_query, w_key)
-    weights = batch(normalize(scale(query @ key.mT, query)))  # (L, S)
+    weights = batch(normalize(scale(query @ key.mT, query, future)))  # (L, S)
     L, S = weights.shape
     i, j = torch.arange(L, device=weights.device)[:, None], torch.arange(S, device=weights.device)
     steps = lag(i, j, L, S)
@@ -420,13 +444,27 @@ _CROSS_LAGS_FAULTS = (
         "no scale",
         "The scores are not divided by √D, the root of the width of a query after its projection.",
         see=_CROSS,
-        scale=lambda scores, query: scores,
+        scale=lambda scores, query, signal: scores,
     ),
     Fault(
         "scaled by D",
         "The scores are divided by D. It is √D.",
         see=_CROSS,
-        scale=lambda scores, query: scores / query.shape[-1],
+        scale=lambda scores, query, signal: scores / query.shape[-1],
+    ),
+    Fault(
+        "scaled by the width before the projection",
+        "The scores are divided by √E, the root of the signals' width. After the projection queries and keys have D "
+        "features, so their products grow with √D.",
+        see=_CROSS,
+        scale=lambda scores, query, signal: scores / math.sqrt(signal.shape[-1]),
+    ),
+    Fault(
+        "softmax over the lags",
+        "The scores are averaged at each lag, and the softmax runs over the lags. It runs over the months back, for "
+        "each month ahead by itself: take it first, then average the weights.",
+        normalize=lambda scores: scores,
+        finish=lambda profile, weights: profile.softmax(dim=0),
     ),
     Fault(
         "averaged before the softmax",
@@ -451,8 +489,8 @@ _CROSS_LAGS_FAULTS = (
     ),
     Fault(
         "divided by the queries",
-        "The sum at each lag is divided by the number of months ahead. At the ends fewer pairs have this lag: "
-        "divide by their own number.",
+        "The sum at each lag is divided by the number of queries, as if every month ahead had a month at this lag. At "
+        "the ends fewer pairs have it: divide by the number of pairs.",
         collect=lambda chosen, queries: chosen.sum() / queries,
     ),
     Fault(

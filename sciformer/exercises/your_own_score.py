@@ -202,6 +202,7 @@ def is_pairwise(
     cut_query: Callable[..., Tensor] = lambda query, i: query[i : i + 1],
     cut_key: Callable[..., Tensor] = lambda key, j: key[j : j + 1],
     pairs: Callable[..., list[tuple[int, int]]] = lambda L, S: list(product(range(L), range(S))),
+    compared: Callable[..., Tensor] = lambda differences, score, query, key: differences,
     off: Callable[..., Tensor] = lambda differences: differences.abs().max(),
     verdict: Callable[..., bool] = lambda off: bool(off < 1e-4),
 ) -> bool:
@@ -210,7 +211,12 @@ def is_pairwise(
     for i, j in pairs(*whole.shape):
         alone = score(cut_query(query, i), cut_key(key, j))
         differences.append(alone[min(i, len(alone) - 1), min(j, alone.shape[1] - 1)] - whole[i, j])
-    return verdict(off(torch.stack(differences)))
+    return verdict(off(compared(torch.stack(differences), score, query, key)))
+
+
+def _in_another_order(differences: Tensor, score: Callable[..., Tensor], query: Tensor, key: Tensor) -> Tensor:
+    one, two = torch.randperm(len(query)), torch.randperm(len(key))
+    return score(query[one], key[two]) - score(query, key)[one][:, two]
 
 
 def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
@@ -250,6 +256,8 @@ def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         "one pair that looks at a third token": one_pair,
         "plus the last query": lambda query, key: query @ key.T + query[-1].sum(),
         "plus the last key": lambda query, key: query @ key.T + key[-1].sum(),
+        "plus the lengths of all keys": lambda query, key: query @ key.T + key.norm(dim=-1).sum(),
+        "minus the lengths of all queries": lambda query, key: query @ key.T - query.norm(dim=-1).sum(),
         "keys minus their mean": lambda query, key: query @ (key - key.mean(dim=0)).T,
         "divided by the largest of all": over_everything,
         "squared distance": lambda query, key: -(query[:, None] - key).square().sum(dim=-1),
@@ -302,6 +310,24 @@ _IS_PAIRWISE_FAULTS = (
         "signed sum",
         "The differences are added with their signs, and they can cancel. Take absolute values, or allclose.",
         off=lambda differences: differences.sum().abs(),
+    ),
+    Fault(
+        "only falls count",
+        "Only scores that are smaller alone count, since the difference keeps its sign. Scores that are larger alone "
+        "are not those of their pair either: take absolute values, or allclose.",
+        off=lambda differences: (-differences).max(),
+    ),
+    Fault(
+        "only rises count",
+        "Only scores that are larger alone count, since the difference keeps its sign. Scores that are smaller alone "
+        "are not those of their pair either: take absolute values, or allclose.",
+        off=lambda differences: differences.max(),
+    ),
+    Fault(
+        "put in another order",
+        "It puts queries and keys in another order. All are still there, and a score that subtracts the mean of the "
+        "keys moves along with them. Take one query and one key out, and ask again.",
+        compared=_in_another_order,
     ),
     Fault(
         "answer turned round",
