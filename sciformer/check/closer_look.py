@@ -59,7 +59,9 @@ def _if_stable(
         got = exercise.safely(partial(exercise.plainly, answer, inputs, seed=seed))
         if not is_finite(wanted) or (is_finite(got) and not _far(got, wanted)):
             continue
-        says, advice = _of_extremes(f"With `{'` and `'.join(names)}` {times}", finite=is_finite(got))
+        condition = f"With `{'` and `'.join(names)}` {times}"
+        masked = any(isinstance(x, Tensor) and x.dtype == torch.bool for x in inputs.values())
+        says, advice = _of_extremes(condition, finite=is_finite(got), masked=masked)
         rows = table({name: plain(x) for name, x in inputs.items()} | {"expected": wanted, "got": got}, 8)
         more = fill(f"{says} {advice}", 96, initial_indent="  ", subsequent_indent="  ")
         changed = "made smaller" if exercise.small else "enlarged"
@@ -238,13 +240,14 @@ def _far(got: Any, wanted: Any) -> bool:
     return both_tensors and bool(((got.double() - wanted.double()).abs() > 0.1 * (1 + wanted.double().abs())).any())
 
 
-def _of_extremes(condition: str, *, finite: bool) -> tuple[str, str]:
+def _of_extremes(condition: str, *, finite: bool, masked: bool) -> tuple[str, str]:
     """What happens to an answer at extreme inputs, and what to do about it."""
     if finite:
         return f"{condition}, the numbers are wrong.", "Is a finite number, as −100, taken for minus infinity?"
+    hide = "Hide keys before the softmax; where" if masked else "Where"
     return (
         f"{condition}, an exponential overflows or all round to 0.",
-        "Hide keys before the softmax; where you take exponentials yourself, subtract a row's largest score first.",
+        f"{hide} you take exponentials yourself, subtract a row's largest score first.",
     )
 
 
