@@ -845,7 +845,7 @@ check.tempered_attention(tempered_attention)
 # ### Exercise 3 · middle · 8 minutes
 #
 # The bilateral filter: a Gaussian kernel of positions times one of content. Both are $e^{-d^2 / (2w^2)}$, where $d$ is the difference of two
-# positions or of two samples and $w$ the width, as in `gauss` and `content` above. Every output is an average of the samples: the weights
+# positions or of two samples and $w$ the width, as in `gauss` and `content` above; sample $i$ stands at position $i$. Every output is an average of the samples: the weights
 # of a row sum to 1.
 
 # %%
@@ -883,7 +883,7 @@ check.bilateral_filter(bilateral_filter)
 # ### Exercise 4 · hard · 12 minutes
 #
 # Attention without softmax, word by word. The words read so far are the rows of $X$, but all that you keep of them is the matrix
-# `state` $= X^\top X$. Give the new word's output, in which it sees those words and itself, and the state that includes it. Do not divide by anything:
+# `state` $= X^\top X$, all zeros before the first word. Give the new word's output, in which it sees those words and itself, and the state that includes it. Do not divide by anything:
 # the output is the plain sum of words, each times its dot product with the new one. Return a new tensor for the state, and leave the one
 # that you were given as it is.
 

@@ -569,7 +569,8 @@ plotting.show(
 #
 # - Queries come from `x`. Keys and values come from `context`, (B, S, E); where it is None they come from `x`, too.
 # - The scores are scaled by $1/\sqrt D$, where D is `head_dim`.
-# - `attn_mask` is None or Boolean, (L, S), the same for the whole batch, True where a query may attend.
+# - `attn_mask` is None or Boolean, (L, S), the same for the whole batch, True where a query may attend. No row of it
+#   is empty.
 #
 # You may use `masked_softmax(scores, attn_mask)` of the package. It does what your `masked_weights` does, for a batch
 # as well, accepts None, and gives 0 in a row where nothing is allowed.
@@ -1123,7 +1124,7 @@ course.verdict("model without a mask, used honestly: loss over log 8", in_use["n
 # and returns (L, D). Call it on inputs of your choice, and raise an AssertionError if what it returns is wrong
 # (`assert …`, or `torch.testing.assert_close(got, expected)`).
 #
-# Your test has to accept every right version, which means to be silent, and reject each of 24 faulty ones, which means
+# Your test has to accept every right version, which means to be silent, and reject each of 25 faulty ones, which means
 # to raise; you are told which faulty ones got through. The right ones compute in float32, do not change their
 # inputs, and agree with torch's within the default tolerance of `assert_close` where the inputs are as large as those
 # of `torch.randn`. Use masks that leave each query at least one key.

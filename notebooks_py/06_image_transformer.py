@@ -925,7 +925,7 @@ page = export_html(packaged, "my-digits.html", history=losses["vision transforme
 # the classes, and average the votes. Before you write: does that change the logits? And would it, if each class got its largest vote in place of the mean vote?
 #
 # L patches of N pixels are given already cut. Embed them with the matrix `embedding`, add `positions`, apply the blocks one after the other, let every token vote with the matrix `head` (the classifier's, not an attention head's), and return the mean
-# vote. Each block is a function from (B, L, E) to (B, L, E), and `blocks` is a list of at least one. There is no norm.
+# vote, not the largest. Each block is a function from (B, L, E) to (B, L, E), and `blocks` is a list of at least one. There is no norm.
 
 # %%
 def logits_from_patches(patches, embedding, positions, blocks, head):
@@ -996,7 +996,7 @@ plotting.show(
 # ### Exercise 5 · hard · 12 minutes
 #
 # A detector. `model` is any function from pictures (B, C, H, W) to logits or probabilities (B, classes). Say whether its output depends on the order of the
-# patches: True if at least one output of at least one picture changes when the patches are put into another order. Patches have P×P pixels and stay whole. Try ten random orders, since a random order
+# patches: True if at least one output of at least one picture changes when the patches are put into another order, the same for all pictures. Patches have P×P pixels and stay whole. Try ten random orders, since a random order
 # of a few patches may happen to be the old one. Rounding does not count: compare as `torch.allclose(…, atol=1e-5)` does.
 
 # %%

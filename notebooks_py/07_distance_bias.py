@@ -333,7 +333,8 @@ plotting.show("Above, a six and the ten logits of a model as bars. Below, the si
 # ### Exercise 2 · middle · 10 minutes
 #
 # The cure as a score: a module with one parameter `strength` of shape (H, 2), all 0.1 at the start. `strength[:, 0]` is the price of each step to the
-# left ($j < i$), `strength[:, 1]` of each step to the right ($j > i$). The first query stands at position `query_offset`; prices may become negative;
+# left ($j < i$), `strength[:, 1]` of each step to the right ($j > i$). As before, the dot product is divided by $\sqrt D$ and the penalty is
+# not. The first query stands at position `query_offset`; prices may become negative;
 # `attn_mask` is not needed, since the layer applies it afterwards. Your class is trained below.
 
 # %%

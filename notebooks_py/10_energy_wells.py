@@ -804,7 +804,7 @@ plotting.show("Ten digits that only one of the two models reads, each with its c
 #
 # The Lorentzian well, $E = w/(1 + \alpha d^2)$, in the stated form: the attention weight of a key at distance $d$ is
 # in proportion to $e^{-d \cdot E}$. At which distance is this lowest, and how low? $w$, the importance of the key, and
-# $\alpha$ are tensors with one number each. "Weight" below is the attention weight before it is normalised.
+# $\alpha$ are positive, tensors with one number each. "Weight" below is the attention weight before it is normalised.
 
 # %%
 def lorentzian_moat(weight, alpha):  # w and α, a number each
@@ -839,7 +839,8 @@ check.lorentzian_moat(lorentzian_moat)
 # ### Exercise 2 · middle · 10 minutes
 #
 # Gaussian wells with an importance $w_j > 0$ for each key: weights in proportion to $w_j\,e^{-\alpha_h d_{ij}^2}$, rows
-# summing to 1. Keys may be so far away that every energy rounds to 0.
+# summing to 1. The distance $d_{ij}$ between query $i$ and key $j$ is Euclidean. Keys may be so far away that every
+# energy rounds to 0.
 
 # %%
 def far_field(query, key, weight, alpha):  # (H, L, D), (H, S, D), (S,), (H,)
@@ -875,8 +876,9 @@ check.far_field(far_field)
 #
 # The softmax-exponential well gives each key its share of $e^{-\alpha d}$:
 # $E_{ij} = e^{-\alpha_h d_{ij}} / \sum_k e^{-\alpha_h d_{ik}}$. Its stated scores are $-d\,E$. The sum must run only
-# over the keys that the query may attend to: over all of them, it would tell the query about hidden ones. What your
-# result has at the hidden keys is ignored.
+# over the keys that the query may attend to: over all of them, it would tell the query about hidden ones. Every query
+# may attend to at least one key, and keys may be so far away that every $e^{-\alpha d}$ rounds to 0. What your result
+# has at the hidden keys is ignored.
 
 # %%
 def fair_shares(distance, alpha, attn_mask):  # (H, L, S), (H,), (L, S) with True = may attend

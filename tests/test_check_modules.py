@@ -48,6 +48,20 @@ def test_tied_weights_may_be_tied_either_way(first):
     assert_close(run_module(Tied, (first,), weights, torch.tensor([1.0, 3.0])), torch.tensor([2.0, 6.0]))
 
 
+def test_what_should_be_one_parameter_must_not_be_two():
+    with pytest.raises(WrongType, match=r"It has to be down\.weight itself.*: self\.up\.weight = self\.down") as error:
+        run_module(Untied, (), {"down.weight": torch.eye(2)}, torch.ones(2), tied={"up.weight": "down.weight"})
+    assert "not asked for" not in str(error.value)
+    with pytest.raises(WrongType, match=r"not asked for: up\.weight"):
+        run_module(Untied, (), {"down.weight": torch.eye(2)}, torch.ones(2))
+
+
+class Untied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.down, self.up = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+
+
 def test_what_should_be_two_parameters_must_not_be_one():
     weights = dict.fromkeys(("first.weight", "second.weight"), torch.eye(2))
     with pytest.raises(WrongType, match=r"first\.weight and second\.weight are one and the same parameter"):

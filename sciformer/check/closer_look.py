@@ -59,8 +59,8 @@ def _if_stable(
         got = exercise.safely(partial(exercise.plainly, answer, inputs, seed=seed))
         if not is_finite(wanted) or (is_finite(got) and not _far(got, wanted)):
             continue
-        rows_of_scores = any(isinstance(x, Tensor) and x.dim() > 1 for x in inputs.values())
-        says, advice = _of_extremes(f"With `{'` and `'.join(names)}` {times}", is_finite(got), rows_of_scores)
+        condition = f"With `{'` and `'.join(names)}` {times}"
+        says, advice = _of_extremes(condition, inputs, finite=is_finite(got))
         rows = table({name: plain(x) for name, x in inputs.items()} | {"expected": wanted, "got": got}, 8)
         more = fill(f"{says} {advice}", 96, initial_indent="  ", subsequent_indent="  ")
         changed = "made smaller" if exercise.small else "enlarged"
@@ -239,20 +239,17 @@ def _far(got: Any, wanted: Any) -> bool:
     return both_tensors and bool(((got.double() - wanted.double()).abs() > 0.1 * (1 + wanted.double().abs())).any())
 
 
-def _of_extremes(condition: str, finite: bool, rows: bool) -> tuple[str, str]:
+def _of_extremes(condition: str, inputs: Inputs, *, finite: bool) -> tuple[str, str]:
     """What happens to an answer at extreme inputs, and what to do about it."""
     if finite:
         return f"{condition}, the numbers are wrong.", "Is a finite number, as −100, taken for minus infinity?"
     says = f"{condition}, an exponential overflows or all round to 0."
-    if not rows:
-        return (
-            says,
-            "Subtract the largest exponent from all of them before you take exponentials: a share stays the same.",
-        )
-    return (
-        says,
-        "Hide keys before the softmax; where you take exponentials yourself, subtract a row's largest score first.",
-    )
+    tensors = [x for x in inputs.values() if isinstance(x, Tensor)]
+    if all(x.dim() < 2 for x in tensors):
+        advice = "Subtract the largest exponent from all of them before you take exponentials: a share stays the same."
+        return says, advice
+    hide = "Hide keys before the softmax; where" if any(x.dtype == torch.bool for x in tensors) else "Where"
+    return says, f"{hide} you take exponentials yourself, subtract a row's largest score first."
 
 
 def _told(change: Change | None, *, known: bool) -> str:

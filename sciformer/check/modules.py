@@ -5,6 +5,7 @@ The weights are inputs of the call, so that gradients show whether the output de
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, nn
@@ -18,12 +19,14 @@ def run_module(
     arguments: Sequence[Any],
     weights: Mapping[str, Tensor],
     *inputs: Any,
+    tied: Mapping[str, str] = MappingProxyType({}),
     **options: Any,
 ) -> Any:
     """The output of ``answer(*arguments)`` for the inputs, once it holds the weights.
 
     Args:
         weights: by the names of the module's state dict, and of its shapes.
+        tied: parameters that are to be one of these under a second name, and the first name of each.
         options: further arguments of the module's ``forward``.
 
     Raises:
@@ -41,8 +44,13 @@ def run_module(
         says = []
         if missing:
             says.append(f"These parameters are missing: {', '.join(missing)}.")
-        if unknown:
-            says.append(f"These are not asked for: {', '.join(unknown)}.")
+        for name in (untied := sorted(tied.keys() & unknown)):
+            says.append(
+                f"{name} is a parameter of its own. It has to be {tied[name]} itself, since a copy goes its own way in "
+                f"training: self.{name} = self.{tied[name]}."
+            )
+        if others := [name for name in unknown if name not in untied]:
+            says.append(f"These are not asked for: {', '.join(others)}.")
         if plain := [name for name in missing if isinstance(_attribute(module, name), Tensor)]:
             says.append(
                 f"{' and '.join(plain)} can be found, but as a plain tensor: an optimiser sees nn.Parameter only."

@@ -182,7 +182,7 @@ def causal_aft(
     *,
     weigh: Callable[..., Tensor] = lambda key, query: key.exp(),
     gather: Callable[..., Tensor] = lambda x: x.cumsum(dim=0),
-    top: Callable[..., Tensor] = lambda weight, value: weight * value,
+    top: Callable[..., Tensor] = lambda weight, value, query: weight * value,
     below: Callable[..., Tensor] = lambda gather, weight, key: gather(weight),
     divide: Callable[..., Tensor] = lambda top, bottom, count: top / bottom,
     gate: Callable[..., Tensor] = lambda query: query.sigmoid(),
@@ -191,7 +191,7 @@ def causal_aft(
     """AFT-simple: a running mean for each feature, gated by the query, (L, D)."""
     weight = weigh(key, query)
     count = torch.arange(1, len(key) + 1, device=key.device).to(key)[:, None]
-    return join(gate(query), divide(gather(top(weight, value)), below(gather, weight, key), count))
+    return join(gate(query), divide(gather(top(weight, value, query)), below(gather, weight, key), count))
 
 
 def _causal_aft_cases(draw: Draw) -> Iterator[Case]:
@@ -215,6 +215,13 @@ _CAUSAL_AFT_FAULTS = (
         "forgets itself",
         "A token's own value is left out: the sums are to go up to j = i.",
         gather=lambda x: x.cumsum(dim=0) - x,
+    ),
+    Fault(
+        "forgets itself, and 0 for the first",
+        "A token's own value is left out, and the first output is 0 since nothing is left to sum. The sums are to go "
+        "up to j = i, so that the first token sees itself.",
+        gather=lambda x: x.cumsum(dim=0) - x,
+        divide=lambda top, bottom, count: (top / bottom).nan_to_num(0.0),
     ),
     Fault(
         "sees the future",
@@ -280,12 +287,26 @@ _CAUSAL_AFT_FAULTS = (
     Fault(
         "values not weighted",
         "The values are summed without their weights.",
-        top=lambda weight, value: value,
+        top=lambda weight, value, query: value,
     ),
     Fault(
         "values exponentiated",
         "The values are exponentiated. They are averaged as they are.",
-        top=lambda weight, value: weight * value.exp(),
+        top=lambda weight, value, query: weight * value.exp(),
+    ),
+    Fault(
+        "gate inside the sum",
+        "The gate stands inside the sum, so that each value is multiplied by the gate of its own token, σ(q_j). It "
+        "stands in front of the mean: one gate for output i, σ(q_i).",
+        top=lambda weight, value, query: query.sigmoid() * weight * value,
+        gate=lambda query: torch.ones_like(query),
+    ),
+    Fault(
+        "gate in both sums",
+        "The gate is part of the weights, in both sums. It stands in front of the mean: σ(q_i) times the mean under "
+        "the weights exp(k_j).",
+        weigh=lambda key, query: key.exp() * query.sigmoid(),
+        gate=lambda query: torch.ones_like(query),
     ),
     Fault(
         "no gate",
@@ -403,6 +424,12 @@ def _read_token_cases(draw: Draw) -> Iterator[Case]:
     yield case("4 tokens, the first score far larger", 4, 2, torch.tensor([120.25, -0.75, 0.5, 119.875]))
 
 
+def _from_0(score: Tensor, value: Tensor) -> _State:
+    largest = score.clamp(min=0)
+    weight = (score - largest).exp()
+    return largest, weight * value, weight
+
+
 _READ_TOKEN_FAULTS = (
     Fault(
         "no maximum",
@@ -451,6 +478,12 @@ _READ_TOKEN_FAULTS = (
         "maximum starts at 0",
         "The maximum starts at 0, although the first token has weight 1. It should start at that token's score.",
         first=lambda score, value: (torch.zeros_like(score), value, torch.ones_like(score)),
+    ),
+    Fault(
+        "maximum starts at 0, sums at 0",
+        "The maximum starts at 0 and not at the first score. Where all scores are far below 0, every exponential "
+        "rounds to 0, and 0/0 is left. Start it at the first score, or at −∞.",
+        first=_from_0,
     ),
     Fault(
         "past not rescaled",

@@ -188,6 +188,12 @@ _HEADS_FAULTS = (
         sizes=((2, 5, 7, 6, 1, 3), (3, 4, 4, 2, 1, 2)),
     ),
     Fault(
+        "one key head, or as many",
+        "There is one key head, or there are as many as query heads. In both cases it does not matter in which order "
+        "the heads share. Take a number between: six query heads and two key heads, for instance.",
+        sizes=((2, 5, 7, 6, 1, 3), (3, 4, 4, 2, 2, 2)),
+    ),
+    Fault(
         "heads of size 1",
         "The heads have one feature each. √1 is 1, so a missing scale does not show.",
         sizes=((2, 5, 7, 6, 2, 1), (3, 4, 4, 4, 2, 1)),
@@ -233,6 +239,14 @@ def _sorted_rows(logits: Tensor) -> Tensor:
     return logits.sort(dim=-1, descending=True).values
 
 
+def _what_must_be_kept(got: Any, expected: Tensor) -> None:
+    """What holds of more than the right result: sums, signs, the likeliest, and none missing that belongs there."""
+    _equal_rows(got, expected)
+    assert bool((got >= 0).all())
+    assert torch.equal(got.argmax(dim=-1), expected.argmax(dim=-1))
+    assert bool((got > 0)[expected > 0].all())
+
+
 def test_nucleus(
     nucleus: Version,
     *,
@@ -253,6 +267,13 @@ _NUCLEUS_FAULTS = (
         "sums only",
         "It looks only whether the probabilities of each text sum to 1. Which characters have them matters more.",
         judge=_equal_rows,
+    ),
+    Fault(
+        "too many allowed",
+        "It looks whether the characters that have to be kept are kept, and not whether others are, nor at their "
+        "probabilities: a plain softmax passes. Compute what is right for some logits, and compare every number.",
+        change=lambda logits: logits.flip(0),  # the first text needs fewer than another
+        judge=_what_must_be_kept,
     ),
     Fault(
         "temperature 1",

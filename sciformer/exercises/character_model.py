@@ -244,10 +244,10 @@ def _nucleus_cases(draw: Draw) -> Iterator[Case]:
         rows = torch.stack([draw.permutation(vocabulary) for _ in range(batch)])
         logits = ((rows - 1) * spacing).to(draw.dtype)
         yield Case(name, {"logits": logits, "temperature": temperature, "top_p": top_p})
-    # One character is enough for the first text, the second needs three.
-    rows = torch.stack([draw.permutation(5) * spacing for spacing in (0.75, 0.15)])
+    # The first text needs two characters, one is enough for the second, the third needs three.
+    rows = torch.stack([draw.permutation(5) * spacing for spacing in (0.3, 0.75, 0.15)])
     yield Case(
-        "2 texts, one likely character in the first", {"logits": rows.to(draw.dtype), "temperature": 0.5, "top_p": 0.7}
+        "3 texts, one likely character in the second", {"logits": rows.to(draw.dtype), "temperature": 0.5, "top_p": 0.7}
     )
 
 
@@ -321,6 +321,18 @@ _NUCLEUS_FAULTS = (
         keep=lambda p, top_p: (p.cumsum(dim=-1) - p < top_p)[:1].expand(p.shape),
     ),
     Fault(
+        "as many as the longest",
+        "One number of characters is kept in every text, the largest that any of them needs. Each row has a number of "
+        "its own.",
+        keep=lambda p, top_p: (p.cumsum(dim=-1) - p < top_p).any(dim=0, keepdim=True).expand(p.shape),
+    ),
+    Fault(
+        "as many as the shortest",
+        "One number of characters is kept in every text, the smallest that any of them needs. Each row has a number of "
+        "its own.",
+        keep=lambda p, top_p: (p.cumsum(dim=-1) - p < top_p).all(dim=0, keepdim=True).expand(p.shape),
+    ),
+    Fault(
         "one too many",
         "After top_p has been reached, one more character is kept.",
         keep=lambda p, top_p: F.pad(p.cumsum(dim=-1) - p < top_p, (1, 0), value=True)[..., :-1],
@@ -365,6 +377,12 @@ _NUCLEUS_FAULTS = (
         "gathered in place of scattered",
         "The mask is brought back by indexing with the sorting order. That sorts it once more; scatter undoes it.",
         put_back=lambda p, ordered, kept, order: (p, kept.gather(-1, order)),
+    ),
+    Fault(
+        "all gathered in place of scattered",
+        "The probabilities are brought back by indexing with the sorting order. That moves them once more, into wrong "
+        "columns; scatter undoes the sort, or indexing with order.argsort(dim=-1).",
+        put_back=lambda p, ordered, kept, order: (ordered.gather(-1, order), kept.gather(-1, order)),
     ),
     Fault(
         "not renormalised",

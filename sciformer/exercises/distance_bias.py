@@ -106,6 +106,11 @@ _DISTANCE_SCORES_FAULTS = (
         steps=lambda ahead: ahead.abs() + 1,
     ),
     Fault(
+        "once, however far",
+        "The price is charged once, however far away a key is. Each step costs it: multiply by |i − j|.",
+        steps=lambda ahead: ahead != 0,
+    ),
+    Fault(
         "divided by the length",
         "The distance is divided by the number of keys. One step costs λ, however long the sequence is.",
         unit=lambda key_length: key_length,
@@ -487,6 +492,23 @@ _TWO_SIDED_SCORE_FAULTS = (
         sides=lambda ahead: ((1 - ahead) * (ahead < 0), (1 + ahead) * (ahead > 0)),
     ),
     Fault(
+        "once, however far",
+        "The price is charged once, however far away a key is. Each step costs it: multiply by |i − j|.",
+        sides=lambda ahead: (ahead < 0, ahead > 0),
+    ),
+    Fault(
+        "once, the own place on the right",
+        "The price is charged once, however far away a key is, and the query's own place, j = i, pays that of the "
+        "right. Each step costs it: multiply by |i − j|, which is 0 there.",
+        sides=lambda ahead: (ahead < 0, ahead >= 0),
+    ),
+    Fault(
+        "once, the own place on the left",
+        "The price is charged once, however far away a key is, and the query's own place, j = i, pays that of the "
+        "left. Each step costs it: multiply by |i − j|, which is 0 there.",
+        sides=lambda ahead: (ahead <= 0, ahead > 0),
+    ),
+    Fault(
         "divided by the length",
         "The distances are divided by the number of keys. One step costs λ, however long the sequence is.",
         see=_FORMULA,
@@ -604,6 +626,12 @@ def _grid_scores_cases(draw: Draw) -> Iterator[Case]:
         yield Case(name, {"query": query, "key": key, "strength": strength, "width": width})
 
 
+def _columns_by_order(row: Tensor, column: Tensor) -> Tensor:
+    """How many columns lie between two tokens, positive where the key comes later in the sequence."""
+    token = torch.arange(len(column), device=column.device)
+    return (column - column[:, None]).abs() * (token - token[:, None]).sign()
+
+
 _GRID_SCORES_FAULTS = (
     Fault(
         "left and right exchanged",
@@ -631,6 +659,20 @@ _GRID_SCORES_FAULTS = (
         "Left and right count the steps along the sequence, |i − j|. They count columns: token % width.",
         see=_IMAGE,
         locate=lambda token, width: (token // width, token),
+    ),
+    Fault(
+        "left is earlier in the sequence",
+        "Left and right are decided by j < i, the order in the sequence. A key in an earlier row can stand in a later "
+        "column: compare the columns.",
+        see=_IMAGE,
+        right=_columns_by_order,
+    ),
+    Fault(
+        "once, however far",
+        "Each side's price is charged once, however many columns or rows lie between. Each step costs it: multiply by "
+        "the number of steps to that side.",
+        see=_FORMULA,
+        part=lambda ahead: (ahead < 0, ahead > 0),
     ),
     Fault(
         "no whole rows",
@@ -802,10 +844,24 @@ _WITH_TIME_FAULTS = (
     ),
     Fault(
         "scale of the shorter vectors",
-        "Both factors are those for D features. torch sees D + 1 and divides by √(D + 1): the queries need the factor "
-        "√(D + 1)/√D, and the keys' new feature √(D + 1).",
+        "Both factors are those for D features. torch sees D + 1 and divides by √(D + 1): the contents need the factor "
+        "√(D + 1)/√D, and one of the new features, the query's or the key's, √(D + 1).",
         contents=lambda query, D: query,
         factor=lambda D: math.sqrt(D),
+    ),
+    Fault(
+        "two features more, factors for D + 1",
+        "Two features are appended, and the factors are those for one. torch sees D + 2 and divides by √(D + 2): "
+        "multiply by that, or append one feature only.",
+        contents=lambda query, D: query * (D + 1) / math.sqrt(D * (D + 2)),
+        factor=lambda D: (D + 1) / math.sqrt(D + 2),
+    ),
+    Fault(
+        "two features more, factors for D",
+        "Two features are appended, and the factors are those for none. torch sees D + 2 and divides by √(D + 2): "
+        "multiply by that, or append one feature only.",
+        contents=lambda query, D: query * math.sqrt((D + 1) / (D + 2)),
+        factor=lambda D: math.sqrt(D * (D + 1) / (D + 2)),
     ),
     Fault(
         "contents not rescaled",
@@ -835,18 +891,18 @@ _WITH_TIME_FAULTS = (
     ),
     Fault(
         "√D in the new feature",
-        "The keys' new feature has the factor √D. torch divides by the root of the longer size, √(D + 1).",
+        "The new feature has the factor √D. torch divides by the root of the longer size, √(D + 1).",
         factor=lambda D: math.sqrt(D),
     ),
     Fault(
         "no root in the new feature",
-        "The keys' new feature is λt as it is, and torch divides it by √(D + 1). Multiply by that first.",
+        "The new features give λt as it is, and torch divides it by √(D + 1). Multiply one of them by that first.",
         factor=lambda D: 1.0,
     ),
     Fault(
         "nothing rescaled",
         "Neither part is rescaled: q · k and λt are both divided by √(D + 1). Multiply the queries by √(D + 1)/√D, "
-        "and the keys' new feature by √(D + 1).",
+        "and one of the new features by √(D + 1).",
         contents=lambda query, D: query,
         factor=lambda D: 1.0,
     ),
@@ -858,7 +914,7 @@ _WITH_TIME_FAULTS = (
     ),
     Fault(
         "D + 1 in the new feature",
-        "The keys' new feature has the factor D + 1; torch divides by the root of that, so it takes the root.",
+        "The new feature has the factor D + 1; torch divides by the root of that, so it takes the root.",
         factor=lambda D: D + 1.0,
     ),
 )

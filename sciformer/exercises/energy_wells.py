@@ -208,13 +208,13 @@ _FAR_FIELD_FAULTS = (
     Fault(
         "energies that round to 0",
         "Near by it is right. Far away every energy rounds to 0, and 0/0, or the logarithm of 0, leaves NaN. "
-        "The logarithm −αd² is known without taking exp: softmax that.",
+        "The logarithm, log w − αd², is known without taking exp: softmax that.",
         finish=lambda log_energy, squared: log_energy.exp() / log_energy.exp().sum(dim=-1, keepdim=True),
     ),
     Fault(
         "energies in float64",
         "In float64, too, every energy rounds to 0, only further away, and 0/0 or the logarithm of 0 leaves NaN. "
-        "Softmax the logarithms −αd² instead, which need no more digits.",
+        "Softmax the logarithms, log w − αd², instead, which need no more digits.",
         finish=lambda log_energy, squared: (
             log_energy.double().exp() / log_energy.double().exp().sum(dim=-1, keepdim=True)
         ).to(squared),
@@ -222,19 +222,19 @@ _FAR_FIELD_FAULTS = (
     Fault(
         "a little in the divisor",
         "Near by it is right. Far away every energy rounds to 0, and the small number in the divisor only makes all "
-        "weights 0. Softmax the logarithms −αd² instead.",
+        "weights 0. Softmax the logarithms, log w − αd², instead.",
         finish=lambda log_energy, squared: log_energy.exp() / (log_energy.exp().sum(dim=-1, keepdim=True) + 1e-9),
     ),
     Fault(
         "energies held above 0",
         "Near by it is right. Far away every energy is held at the same small number, so that only the importance is "
-        "left. Softmax the logarithms −αd² instead, which need no floor.",
+        "left. Softmax the logarithms, log w − αd², instead, which need no floor.",
         exponent=lambda squared, alpha: ((-alpha * squared).exp() + 1e-12).log(),
     ),
     Fault(
         "uniform far away",
         "Near by it is right. Far away only the small number that is added to each energy is left, and the weights "
-        "are equal. Softmax the logarithms −αd² instead.",
+        "are equal. Softmax the logarithms, log w − αd², instead.",
         finish=lambda log_energy, squared: (log_energy.exp() + 1e-12).log().softmax(dim=-1),
     ),
     Fault(

@@ -98,7 +98,8 @@ def _call_gpt(
         return answer(*sizes, **options)
 
     build.__name__ = "GPT"
-    return run_module(build, (V, len(table), E, heads, depth), weights, tokens)
+    tied = {"read_out.weight": "embedding.weight"}
+    return run_module(build, (V, len(table), E, heads, depth), weights, tokens, tied=tied)
 
 
 def _gpt_cases(draw: Draw) -> Iterator[Case]:
@@ -132,6 +133,15 @@ POSITIONS_TWICE = Fault(
     start=lambda x, positions: positions(positions(x)),
 )
 
+#: Likewise.
+EMBEDDING_TWICE = Fault(
+    "embedding twice",
+    "The embedding is added twice. Calling `self.positions(x)` returns x with its positions already added: it takes "
+    "the place of x.",
+    see=_MODEL,
+    start=lambda x, positions: x + positions(x),
+)
+
 _GPT_FAULTS = (
     Fault(
         "no positions",
@@ -148,6 +158,7 @@ _GPT_FAULTS = (
         finish=lambda x, norm, positions: norm(positions(x)),
     ),
     POSITIONS_TWICE,
+    EMBEDDING_TWICE,
     Fault(
         "not causal",
         "The blocks are not causal: a character sees those that come after it, so that the answer stands in what is "
@@ -263,7 +274,7 @@ def write_on(
     heat: Callable[..., Tensor] = lambda logits, temperature: logits / temperature,
     normalize: Callable[..., Tensor] = lambda logits, temperature: logits.softmax(dim=-1),
     pick: Callable[..., Tensor] = lambda p, draw: draw(p),
-    append: Callable[..., Tensor] = lambda tokens, new: torch.cat([tokens, new], dim=1),
+    append: Callable[..., Tensor] = lambda tokens, new, longest: torch.cat([tokens, new], dim=1),
     steps: Callable[[int], int] = lambda count: count,
     result: Callable[..., Tensor] = lambda tokens, prompt: tokens,
 ) -> Tensor:
@@ -272,7 +283,7 @@ def write_on(
     for _ in range(steps(count)):
         logits = choose(model(window(tokens, prompt, longest)))  # (B, V)
         p = normalize(heat(logits, temperature), temperature)
-        tokens = append(tokens, pick(p, draw)[:, None])
+        tokens = append(tokens, pick(p, draw)[:, None], longest)
     return result(tokens, prompt)
 
 
@@ -397,7 +408,21 @@ _WRITE_ON_FAULTS = (
         "put in front",
         "The new character is put in front of the text. It comes behind.",
         see=_WRITING,
-        append=lambda tokens, new: torch.cat([new, tokens], dim=1),
+        append=lambda tokens, new, longest: torch.cat([new, tokens], dim=1),
+    ),
+    Fault(
+        "text cut",
+        "The text itself is cut to its last `longest` characters, so that its beginning is missing in the result. Cut "
+        "only what the model reads: model(tokens[:, -longest:]).",
+        see=_WRITING,
+        append=lambda tokens, new, longest: torch.cat([tokens[:, -longest:], new], dim=1),
+    ),
+    Fault(
+        "text cut at the end",
+        "The result is cut to its last `longest` characters. Cut only what the model reads, and return all of the "
+        "text.",
+        see=_WRITING,
+        append=lambda tokens, new, longest: torch.cat([tokens, new], dim=1)[:, -longest:],
     ),
     Fault(
         "prompt left out",
@@ -421,6 +446,7 @@ def turn(
     places: Callable[..., Tensor] = lambda L, offset: offset + torch.arange(L),
     exponent: Callable[[int], Tensor] = lambda D: torch.arange(0, D, 2) / D,
     speed: Callable[[Tensor], Tensor] = lambda exponent: 10_000.0**-exponent,
+    angles: Callable[..., Tensor] = lambda place, speed, offset: place * speed,
     split: Callable[..., tuple[Tensor, Tensor]] = lambda x: tuple(x.chunk(2, dim=-1)),
     rotate: Callable[..., tuple[Tensor, Tensor]] = lambda a, b, cos, sin: (a * cos - b * sin, a * sin + b * cos),
     join: Callable[..., Tensor] = lambda a, b: torch.cat([a, b], dim=-1),
@@ -428,7 +454,7 @@ def turn(
 ) -> Tensor:
     """Every vector of x (B, H, L, D), turned by its position: pair m of features is feature m and feature m + D/2."""
     L, D = x.shape[-2:]
-    angle = (places(L, offset)[:, None].double() * speed(exponent(D).double())).to(x)  # (L, D/2)
+    angle = angles(places(L, offset)[:, None].double(), speed(exponent(D).double()), offset).to(x)  # (L, D/2)
     return finish(join(*rotate(*split(x), angle.cos(), angle.sin())), x)
 
 
@@ -459,6 +485,14 @@ _TURN_FAULTS = (
         places=lambda L, offset: torch.arange(L),
     ),
     Fault(
+        "offset on the angles",
+        "The offset is added to the angles, so that every pair turns by as much more, whatever its speed. Add it to "
+        "the positions, which the speeds then multiply.",
+        see=_ROTARY,
+        places=lambda L, offset: torch.arange(L),
+        angles=lambda place, speed, offset: place * speed + offset,
+    ),
+    Fault(
         "positions from 1",
         "The positions are one too high: the first token stands at `offset`.",
         see=_ROTARY,
@@ -481,6 +515,20 @@ _TURN_FAULTS = (
         "Sine and cosine are exchanged. At position 0 a vector has to stay as it is.",
         see=_ROTARY,
         rotate=lambda a, b, cos, sin: (a * sin - b * cos, a * cos + b * sin),
+    ),
+    Fault(
+        "first half turned already",
+        "The new second feature is computed from the new first one: a is overwritten before b' = a sin + b cos reads "
+        "it. Both take the old a and b.",
+        see=_ROTARY,
+        rotate=lambda a, b, cos, sin: (a * cos - b * sin, (a * cos - b * sin) * sin + b * cos),
+    ),
+    Fault(
+        "second half turned already",
+        "The new first feature is computed from the new second one: b is overwritten before a' = a cos − b sin reads "
+        "it. Both take the old a and b.",
+        see=_ROTARY,
+        rotate=lambda a, b, cos, sin: (a * cos - (a * sin + b * cos) * sin, a * sin + b * cos),
     ),
     Fault(
         "second half not turned",
@@ -551,7 +599,21 @@ def _mix_previous_cases(draw: Draw) -> Iterator[Case]:
         yield Case(name, {"x": draw.normal(batch, length, width), "weight": draw.normal(width)})
 
 
+def _mixed_in_turn(x: Tensor, weight: Tensor, before: Tensor) -> Tensor:
+    mixed = [x[:, 0]]
+    for token in x.unbind(dim=1)[1:]:
+        mixed.append(token + weight * mixed[-1])
+    return torch.stack(mixed, dim=1)
+
+
 _MIX_PREVIOUS_FAULTS = (
+    Fault(
+        "mixed already",
+        "The token before is taken from the result, where it has been mixed already, so that each token carries "
+        "something of all before it. Take it from x.",
+        see=_SHIFT,
+        combine=_mixed_in_turn,
+    ),
     Fault(
         "the next token",
         "The token after it is mixed in. That is what the model should predict: this leaks the future.",

@@ -426,6 +426,21 @@ _LOGITS_FROM_PATCHES_FAULTS = (
         summarise=lambda tokens: tokens.amax(dim=1),
     ),
     Fault(
+        "largest vote",
+        "The largest of the patches' votes is taken for each class. Their mean is wanted.",
+        see=_CLASS,
+        summarise=lambda tokens: tokens,
+        read=lambda tokens, head: (tokens @ head).amax(dim=1),
+    ),
+    Fault(
+        "mean of probabilities",
+        "The softmax is taken of each patch's votes, and the mean of that. Logits are wanted: the mean of the votes "
+        "as they are.",
+        see=_CLASS,
+        summarise=lambda tokens: tokens,
+        read=lambda tokens, head: (tokens @ head).softmax(dim=-1).mean(dim=1),
+    ),
+    Fault(
         "first token",
         "The first token alone is read, which is right only if a class token was put there. Take the mean of all.",
         see=_CLASS,
@@ -657,6 +672,13 @@ _VISION_TRANSFORMER_FAULTS = (
         summarise=lambda tokens, norm: norm(tokens).amax(dim=1),
     ),
     Fault(
+        "largest vote",
+        "The linear map is applied to every token, and the largest logit of each class is taken. The mean is wanted.",
+        see=_CLASS,
+        summarise=lambda tokens, norm: norm(tokens),
+        read=lambda tokens, linear: linear(tokens).amax(dim=1),
+    ),
+    Fault(
         "no mean",
         "These are logits for each patch. One answer for each image is wanted: take the mean over the patches.",
         see=_CLASS,
@@ -687,11 +709,12 @@ def order_matters(
         move(F.unfold(images, p, stride=p)), images.shape[2:], p, stride=p
     ),
     differ: Callable[..., bool] = lambda before, after: not torch.allclose(before, after, atol=1e-5),
+    decide: Callable[..., bool] = any,
     answer: Callable[[bool], bool] = lambda differs: differs,
 ) -> bool:
     """Whether a model's output changes with the order of the patches."""
     before = model(images)
-    return answer(any(differ(before, model(shuffle(images, patch_size, move))) for _ in range(10)))
+    return answer(decide(differ(before, model(shuffle(images, patch_size, move))) for _ in range(10)))
 
 
 #: Of the images in `order_matters`: three by three patches of three by three pixels.
@@ -868,6 +891,12 @@ _ORDER_MATTERS_FAULTS = (
         "every output has to change",
         "It says yes only if every output changes. One is enough.",
         differ=lambda before, after: bool(((before - after).abs() > 1e-4).all()),
+    ),
+    Fault(
+        "every order has to change",
+        "It says yes only if every one of the orders changes the output. A random order can be the old one, above all "
+        "with few patches. One that changes something is enough: any, not all.",
+        decide=all,
     ),
     Fault(
         "first image only",

@@ -87,6 +87,13 @@ _MASK_FAULTS = (
         mask=lambda scores, mask: scores + mask,
     ),
     Fault(
+        "always causal",
+        "The mask is causal whatever attn_mask says. Any other one, for padding for example, has to work as well: use "
+        "attn_mask itself.",
+        see=_MASKS,
+        mask=lambda scores, mask: scores.masked_fill(~torch.ones_like(mask).tril(), -math.inf),
+    ),
+    Fault(
         "mask hides the diagonal",
         "A query is not allowed to see its own position, although the mask allows it.",
         see=_MASKS,
@@ -130,6 +137,15 @@ _SOFTMAX_FAULTS = (
 )
 
 
+_SCORES_OF_0_HIDDEN = Fault(
+    "scores of 0 hidden",
+    "Every score that is 0 is hidden, also one that the mask allows. A score can be 0 by itself: let the mask decide, "
+    "scores.masked_fill(~attn_mask, −∞).",
+    see=_MASKS,
+    mask=lambda scores, mask: scores.masked_fill(~mask | (scores == 0), -math.inf),
+)
+
+
 def masked_weights(
     scores: Tensor,
     attn_mask: Tensor,
@@ -147,7 +163,10 @@ def _masked_weights_cases(draw: Draw) -> Iterator[Case]:
         "2 queries, 2 keys, causal mask", {"scores": draw.normal(2, 2), "attn_mask": causal_mask(2, device=draw.device)}
     )
     yield Case("3 queries, 4 keys, random mask", {"scores": draw.normal(3, 4), "attn_mask": _random_mask(draw, 3, 4)})
-    yield Case("7 queries, 5 keys, random mask", {"scores": draw.normal(7, 5), "attn_mask": _random_mask(draw, 7, 5)})
+    scores = draw.normal(7, 5)
+    scores[0, 0] = 0.0  # the mask allows it: 0 is a score like any other
+    name = "7 queries, 5 keys, random mask, a score of 0"
+    yield Case(name, {"scores": scores, "attn_mask": _random_mask(draw, 7, 5)})
 
 
 def scaled_dot_product(
@@ -259,6 +278,7 @@ class AttentionHead(nn.Module):
         sources: Callable[..., tuple[Tensor, ...]] = lambda x, context: (x, context, context),
         layers: Callable[..., tuple[nn.Module, ...]] = lambda q_proj, k_proj, v_proj: (q_proj, k_proj, v_proj),
         scale: Callable[..., float] = lambda embed_dim, head_dim: head_dim**-0.5,
+        allow: Callable[..., Tensor | None] = lambda attn_mask, context: attn_mask,
         mask: Callable[..., Tensor] = lambda scores, mask: scores.masked_fill(~mask, -math.inf),
         normalize: Callable[..., Tensor] = lambda scores: scores.softmax(dim=-1),
         hide: Callable[..., Tensor] = lambda weights, mask: weights,
@@ -269,7 +289,7 @@ class AttentionHead(nn.Module):
         self.k_proj = nn.Linear(embed_dim, head_dim)
         self.v_proj = nn.Linear(embed_dim, head_dim)
         self.sources, self.layers, self.scale = sources, layers, scale(embed_dim, head_dim)
-        self.mask, self.normalize, self.hide, self.finish = mask, normalize, hide, finish
+        self.allow, self.mask, self.normalize, self.hide, self.finish = allow, mask, normalize, hide, finish
 
     def forward(self, x: Tensor, context: Tensor | None = None, *, attn_mask: Tensor | None = None) -> Any:
         """The output and the weights."""
@@ -277,6 +297,7 @@ class AttentionHead(nn.Module):
         sources = self.sources(x, x if context is None else context)
         q, k, v = (layer(source) for layer, source in zip(layers, sources, strict=True))
         scores = q @ k.transpose(-2, -1) * self.scale
+        attn_mask = self.allow(attn_mask, context)
         if attn_mask is None:
             weights = self.normalize(scores)
         else:
@@ -391,6 +412,20 @@ _ATTENTION_HEAD_FAULTS = (
         scale=lambda embed_dim, head_dim: 1 / head_dim,
     ),
     *_MASK_FAULTS,
+    Fault(
+        "mask ignored with a context",
+        "The mask is used only where there is no context. Words of a context can be hidden, too, padding for example: "
+        "use attn_mask in both cases.",
+        see=_MASKS,
+        allow=lambda attn_mask, context: attn_mask if context is None else None,
+    ),
+    Fault(
+        "mask ignored without a context",
+        "The mask is used only where there is a context. Without one, x looks at itself, and the mask says at which "
+        "words: use attn_mask in both cases.",
+        see=_MASKS,
+        allow=lambda attn_mask, context: None if context is None else attn_mask,
+    ),
     *_SOFTMAX_FAULTS,
     Fault(
         "scores returned",
@@ -410,12 +445,13 @@ def future_leaks(
     attention: Callable[[Tensor], Tensor],
     x: Tensor,
     *,
+    at: Callable[[Tensor], Tensor] = lambda x: x,
     size: Callable[..., Tensor] = lambda jacobian: jacobian.abs().sum(dim=(1, 3)),
     future: Callable[..., Tensor] = lambda size: size.triu(diagonal=1),
     leaks: Callable[..., bool] = lambda future: bool(future.any()),
 ) -> bool:
     """Whether some output depends on a later input: ∂y_i/∂x_j for j > i."""
-    jacobian = torch.autograd.functional.jacobian(attention, x)  # (L, D, L, E)
+    jacobian = torch.autograd.functional.jacobian(attention, at(x))  # (L, D, L, E)
     return leaks(future(size(jacobian)))
 
 
@@ -462,6 +498,12 @@ def _future_leaks_cases(draw: Draw) -> Iterator[Case]:
 
 
 _FUTURE_LEAKS_FAULTS = (
+    Fault(
+        "at another x",
+        "It replaces later words or changes them by a step, and compares two outputs. That shows what another x does, "
+        "where an output may depend on words on which it does not depend here. Take the derivative at x itself.",
+        at=lambda x: x + 1 / 32,
+    ),
     Fault(
         "looks at the past",
         "It looks below the diagonal, at the past, which every attention may use. The future is j > i, above it.",
@@ -543,7 +585,7 @@ EXERCISES = (
         ),
         large=("scores",),
         cases=_masked_weights_cases,
-        faults=(*_MASK_FAULTS, *_SOFTMAX_FAULTS),
+        faults=(*_MASK_FAULTS, _SCORES_OF_0_HIDDEN, *_SOFTMAX_FAULTS),
     ),
     Exercise(
         scaled_dot_product,

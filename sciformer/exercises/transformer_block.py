@@ -49,6 +49,9 @@ def _root_mean_square_norm_cases(draw: Draw) -> Iterator[Case]:
     yield case("1 sequence, 3 tokens of 3 features", 1, 3, 3, eps=0.1)
     yield case("2 sequences, 3 tokens of 5 features", 2, 3, 5, eps=0.1)
     yield case("5 sequences, 2 tokens of 7 features", 5, 2, 7, eps=0.01)
+    # With a mean square and a root below ε: whether ε is added, or only a lower bound, or not used.
+    x = (1 + draw.integers(0, 5, 1, 2, 3)).to(draw.dtype) / 100
+    yield Case("1 sequence, 2 small tokens of 3 features", {"x": x, "weight": draw.normal(3), "eps": 0.1})
 
 
 _ROOT_MEAN_SQUARE_NORM_FAULTS = (
@@ -134,6 +137,17 @@ _ROOT_MEAN_SQUARE_NORM_FAULTS = (
         "ε outside the root",
         "The ε is added to the root. It belongs under the root, beside the mean of the squares.",
         size=lambda square, eps: square.sqrt() + eps,
+    ),
+    Fault(
+        "ε as a lower bound",
+        "The ε is a lower bound of the root, as in clamp(min=eps) or max. It is added under the root, beside the mean "
+        "of the squares.",
+        size=lambda square, eps: square.sqrt().clamp(min=eps),
+    ),
+    Fault(
+        "ε as a lower bound under the root",
+        "The ε is a lower bound of the mean of the squares, as in clamp(min=eps) or max. It is added to it.",
+        size=lambda square, eps: square.clamp(min=eps).sqrt(),
     ),
     Fault(
         "ε squared",

@@ -325,6 +325,12 @@ _BILATERAL_FILTER_FAULTS = (
         join=lambda positions, content: positions @ content,
     ),
     Fault(
+        "kernels as matrices, content first",
+        "The kernels are multiplied as matrices, with @ and the content's first. Each entry of one is to be "
+        "multiplied by the same entry of the other: *.",
+        join=lambda positions, content: content @ positions,
+    ),
+    Fault(
         "two filters averaged",
         "It is the mean of two filters, one by position and one by content. The one filter wanted has the product as "
         "its kernel.",
@@ -348,6 +354,13 @@ _BILATERAL_FILTER_FAULTS = (
         "The signal is smoothed by one kernel and the result by the other. It is one sum, with the product of both as "
         "its weights.",
         join=lambda positions, content: _rows(positions) @ _rows(content),
+        normalize=lambda kernel: kernel,
+    ),
+    Fault(
+        "one filter after the other, positions first",
+        "The signal is smoothed by its positions and the result by the content. It is one sum, with the product of "
+        "both kernels as its weights.",
+        join=lambda positions, content: _rows(content) @ _rows(positions),
         normalize=lambda kernel: kernel,
     ),
     Fault(
