@@ -6,8 +6,10 @@ python tools/playground.py train reader        # a few minutes on one core; writ
 import argparse
 import copy
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +19,7 @@ from sciformer.data.files import written_whole
 from sciformer.lab import records, trainers
 from sciformer.lab.experiments import MNIST_IMAGE_TRANSFORMER, MNIST_PIXELS, SHAKESPEARE, SHAKESPEARE_CELL
 from sciformer.lab.runs import load_run
-from sciformer.lab.settings import SMALL_MOVES
+from sciformer.lab.settings import SMALL_MOVES, LanguageSetting
 from sciformer.teach import export
 from sciformer.teach.export.packing import SMALL
 from sciformer.teach.trained import HERE as MODELS
@@ -28,7 +30,7 @@ RUNS = ROOT / "runs" / "playground"
 
 _STUDENT, _PIXELS = SHAKESPEARE_CELL["quick"], MNIST_PIXELS["quick"]["distance"]
 #: The setting of each model, how it is trained, and the number type of its weights in the page.
-PLAYGROUND = {
+PLAYGROUND: dict[str, tuple[Any, Callable[..., trainers.Run], export.DType]] = {
     # Notebook 06's image transformer.
     "reader": (MNIST_IMAGE_TRANSFORMER["quick"], trainers.train_image_transformer, "float16"),
     # One slope for both sides, pixels in a row, and a mean over the tokens: the half-turn theorem of notebook 07 holds.
@@ -62,7 +64,8 @@ def train(name: str) -> None:
     setting, run, _ = PLAYGROUND[name]
     where = records.environment("cpu")
     trained = run(setting, 0, checkpoint=RUNS / f"{name}.pt")
-    cli.write_run(trained, setting, next(iter(trained.metrics)), RUNS / name)
+    task = "shakespeare" if isinstance(setting, LanguageSetting) else "mnist"
+    cli.write_run(trained, setting, task, next(iter(trained.metrics)), RUNS / name)
     with written_whole(RUNS / name / "environment.json") as beside:
         beside.write_text(json.dumps(where, indent=1) + "\n", encoding="utf-8")
 
