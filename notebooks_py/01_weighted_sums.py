@@ -14,10 +14,10 @@
 #
 # > *He sat on the bank of the river. She took the money to the bank.*
 #
-# You read *bank* twice and had two pictures in your mind. A dictionary with one entry, or a table with one vector for each word,
-# cannot do that: in it, *bank* is *bank*. Somehow the other words of the sentence have to change it.
+# You read *bank* twice and had two pictures in your mind. A table with one vector for each word cannot do that: in it, *bank* is
+# *bank*. Somehow the other words of the sentence have to change it.
 #
-# The tool for this is older than it looks. In 1964 [Nadaraya](https://doi.org/10.1137/1109020) and, in the same year,
+# The tool for this is old. In 1964 [Nadaraya](https://doi.org/10.1137/1109020) and, in the same year,
 # [Watson](https://www.jstor.org/stable/25049340) estimated the unknown value at a point as an average of known values, in which
 # those measured near that point weigh more. In 2014 [Bahdanau, Cho and Bengio](https://arxiv.org/abs/1409.0473) let a translator
 # form such an average over the words of a sentence. The weights came from a small neural network that read the words and whose
@@ -61,7 +61,7 @@ from sciformer.teach.diagrams.course_map import course_map
 _ = torch.manual_seed(0)
 
 # %%
-course_map(here=1, small=True)
+course_map(here=1, small=True)  # a colour for each part that is listed under the title; white: "taken apart"
 plotting.show("The map of the course, small; notebook 01 is marked.")
 
 # %% [markdown]
@@ -75,16 +75,13 @@ tokens = ["the", "cat", "sat", "on", "the", "mat"]
 table = {"the": [1, 0], "cat": [0, 2], "sat": [-1, 1], "on": [1, -1], "mat": [1, 3]}
 vectors = [table[token] for token in tokens]  # plain Python: 6 lists of 2 numbers
 x = torch.tensor(vectors, dtype=torch.float64)  # (L, E) = (6, 2): 6 tokens, 2 features
-x.shape
 
 # %%
 plotting.plane(x, tokens, title="six words, five points")
 plotting.show("Five points in the plane, since both 'the' coincide; 'mat' is the farthest from the origin, 'cat' is next.")
 
 # %% [markdown]
-# **Predict.** We are going to replace every word by a weighted sum of all six, where the weight grows with the
-# [**dot product**](../docs/glossary.md#d) of the two words: the sum of the products of their features. To which word will *cat* give
-# its largest weight: to itself, or to another? The answer comes in *The whole of it, in loops*.
+# We are going to replace every word by a weighted sum of all six. What has to be decided is the weights.
 
 # %% [markdown]
 # ## All the same: the mean
@@ -104,19 +101,17 @@ torch.testing.assert_close(uniform @ x, x.mean(dim=0).expand(6, 2))  # (L, L) @ 
 # %% [markdown]
 # ## Weights from positions
 #
-# A first idea: neighbours count more. To see what that does, leave the words for a moment and take a signal that jumps once and
-# carries some noise. Each of its 80 samples is a token with a single feature.
+# A first idea: neighbours count more. To see what that does, leave the words and take a signal that jumps once and carries some noise. Each of its 80 samples is a token with a single feature.
 
 # %%
-L = 80
-position = torch.arange(L)  # (L,)
-truth = torch.where(position < L // 2, -1.0, 1.0)  # (L,)
-signal = truth + 0.25 * torch.randn(L, generator=torch.Generator().manual_seed(0))  # (L,)
+position = torch.arange(80)  # (L,)
+truth = torch.where(position < 40, -1.0, 1.0)  # (L,)
+signal = truth + 0.25 * torch.randn(80, generator=torch.Generator().manual_seed(0))  # (L,)
 
 
 # %% [markdown]
-# A [**kernel**](../docs/glossary.md#k) is a function that says how strongly two positions are related; here it depends on their
-# distance alone. Its values for all pairs of positions form a matrix, and dividing each row by its sum turns that row into the
+# A [**kernel**](../docs/glossary.md#k) is a function that says how strongly two tokens are related; here it looks only at how far apart
+# their positions are. Its values for all pairs of positions form a matrix, and dividing each row by its sum turns that row into the
 # weights of an average. The *box* gives the same weight to every neighbour up to 4 positions away, and none to the others; the
 # weights of the *Gaussian* fade out with the distance.
 
@@ -136,8 +131,7 @@ plotting.heatmap(gauss, title="Gaussian: the weights fade out", xlabel="position
 plotting.show("Two bands along the diagonal: the box with sharp edges, the Gaussian fading out on both sides.")
 
 # %% [markdown]
-# Both are a band along the diagonal, whatever the signal. The box is brighter in the corners, where a position has fewer neighbours to
-# share the weight. **Predict**: what will these weights do to the noise, and what to the jump?
+# Both are a band along the diagonal, whatever the signal. **Predict**: what will these weights do to the noise, and what to the jump?
 
 # %%
 smoothed = {"box": box @ signal, "Gaussian": gauss @ signal}  # (L, L) @ (L,) = (L,)
@@ -145,8 +139,8 @@ plotting.dots_and_curves(position, signal, smoothed, truth=truth, title="less no
 plotting.show("Noisy samples around minus one, then around one; the curves of the two kernels climb slowly where the truth jumps.")
 
 # %% [markdown]
-# The dashed line is the signal without its noise. Away from the jump both curves are closer to it than most samples are. Around the
-# jump each output averages samples from both sides, and the edge is smeared.
+# Away from the jump both curves are closer to the dashed line than most samples are. Around the jump each output averages samples from
+# both sides, and the edge is smeared.
 #
 # Before we mend that, look at the Gaussian once more. It is a **softmax** in disguise: take $e$ to the power of a
 # [**score**](../docs/glossary.md#s), then divide by the row's sum. The score here is minus the squared distance, divided by twice the
@@ -166,8 +160,8 @@ torch.testing.assert_close(score.softmax(dim=-1), gauss)
 # Here $q$ is the **query**, the point at which we ask; the **keys** $k_j$ are the points at which something was measured, and the
 # **values** $v_j$ are what was measured there. These are the words of attention, and the formula is called
 # [**Nadaraya–Watson regression**](../docs/glossary.md#n). To try it out, we measure a sine at 40 random points, with some noise, and
-# take the Gaussian as the kernel. The comments in the next cells write $L$ for the number of queries and $S$ for the number of keys.
-# In the rest of the notebook every token is both a query and a key; then the two numbers are equal, and we write $L$ for both.
+# take the Gaussian as the kernel. In the shapes of the next cells $L$ is the number of queries, 200, and $S$ that of keys, 40. In the
+# rest of the notebook every token is both a query and a key; then the two numbers are equal, and we write $L$ for both.
 #
 # **Predict.** We try three widths: 0.005, 0.05 and 0.3, where all keys lie between 0 and 1. What will each of the three curves do?
 
@@ -183,7 +177,7 @@ def nadaraya_watson(queries, keys, values, width):
 
 
 # %%
-widths = {f"width {w}": nadaraya_watson(queries, keys, values, w) for w in (0.005, 0.05, 0.3)}
+widths = {f"width {width}": nadaraya_watson(queries, keys, values, width) for width in (0.005, 0.05, 0.3)}
 truth_at_queries = (2 * math.pi * queries).sin()
 title = "too narrow, about right, too wide"
 plotting.dots_and_curves(keys, values, widths, at=queries, truth=truth_at_queries, xlabel="query", title=title)
@@ -191,8 +185,9 @@ plotting.show("Forty noisy samples of a sine, the sine itself as a dashed line, 
 
 # %% [markdown]
 # The narrow kernel leaps from sample to sample and follows their noise. The wide one flattens the sine. The one between
-# them smooths the noise and still keeps the two bends of the sine. Only at the two ends does it leave the dashed line: there all
-# neighbours lie on one side.
+# them smooths the noise and still keeps the two bends of the sine. It is farthest from the dashed line where near samples are missing: at
+# the right end, where all of them lie to the left, and near 0.1, since nothing was measured between 0.05 and 0.19. Between 0.3 and 0.45
+# it runs a little below the dashed line, as most of the samples there do.
 
 # %% [markdown]
 # ## Weights from content
@@ -214,48 +209,61 @@ plotting.show("Left, the kernel of content: two blocks on the diagonal. Right, t
 # %% [markdown]
 # Two blocks have taken the place of the band. Nobody told the kernel where the jump is; we only chose its width. But this is one
 # signal, and its noise is small beside the jump. So we repeat the comparison with 20 signals, which differ in their noise, and then
-# with noise four times as large. The next cell prints the mean error over the first 30 positions, over the 8 around the jump, and
-# over the last 30; in brackets, the smallest and the largest of the 20.
+# with noise four times as large, for which we also try a kernel of content four times as wide.
+#
+# The table shows the mean absolute error over the 8 positions around the jump, and over the 60 farthest from it; then the share of the
+# weight that an output takes from the wrong side of the jump. In brackets stand the smallest and the largest of the 20 signals. The row
+# *samples* is the noise before any averaging.
 
 # %%
-def errors_of(kernel, noise):
-    errors = []
+def compare(kernel, noise):
+    rows = []
     for seed in range(20):
         noisy = truth + noise * torch.randn(len(truth), generator=torch.Generator().manual_seed(seed))  # (L,)
-        error = (kernel(noisy) @ noisy - truth).abs()  # (L,)
-        errors.append(torch.stack([error[:30].mean(), error[36:44].mean(), error[50:].mean()]))
-    return torch.stack(errors)  # (20, 3): before the jump, around it, behind it
+        weights = kernel(noisy)  # (L, L)
+        error = (weights @ noisy - truth).abs()  # (L,)
+        away = torch.cat([error[:30], error[50:]])
+        wrong_side = (weights * (truth[:, None] != truth)).sum(dim=-1)  # (L,)
+        rows.append(torch.stack([error[36:44].mean(), away.mean(), wrong_side.mean()]))
+    return torch.stack(rows).T  # (3, 20)
 
 
-def content_kernel(signal):
-    return normalised((-((signal[:, None] - signal) ** 2) / (2 * 0.4**2)).exp())  # (L, L)
+def content_kernel(width):
+    return lambda signal: normalised((-((signal[:, None] - signal) ** 2) / (2 * width**2)).exp())  # (L, L)
 
 
-kernels = {"box": lambda signal: box, "Gaussian": lambda signal: gauss, "content": content_kernel}
+# %%
+kernels = {"samples": lambda signal: torch.eye(80), "positions": lambda signal: gauss}
+kernels |= {f"content {width}": content_kernel(width) for width in (0.4, 1.6)}
 for noise in (0.25, 1.0):
-    print(f"noise {noise:4} before                 around                 behind")
+    print(f"noise {noise:4}   around the jump       away from it          from the wrong side")
     for name, kernel in kernels.items():
-        print(f"{name:10}", *(f"{e.mean():.2f} ({e.min():.2f} to {e.max():.2f})  " for e in errors_of(kernel, noise).T))
+        print(f"{name:11}", *(f" {row.mean():.2f} ({row.min():.2f} to {row.max():.2f}) " for row in compare(kernel, noise)))
 
 # %% [markdown]
-# With little noise, the kernel of content errs around the jump as little as elsewhere, and the two kernels of positions err there by
-# more than 0.5 on average. This is so in each of the 20 signals, since the ranges do not even touch. Away from the jump the three
-# differ little. With much noise, the kernel of content has the largest mean error in all three columns. It averages samples of
-# similar value; when the noise is large, samples of similar value are those with similar noise, and many come from the other side
-# of the jump. Their average keeps the error that they share. Weights from content are only as good as the content.
+# With little noise, the kernel of positions and the kernel of content with width 0.4 remove most of it away from the jump. Around the
+# jump the kernel of content still does, and that of positions does worse in each of the 20 signals: its smallest error, 0.48, is far
+# above the other's largest, 0.10. The wide kernel of content mixes the two sides.
+#
+# With much noise, content fails. Away from the jump it errs more than positions in each signal, at either width; around the jump the
+# ranges overlap. The narrow kernel averages samples of similar value, which now have similar noise, so that most of it stays: the
+# errors are close to those of the samples. The wide kernel takes more than a third of its weight from the wrong side. Weights
+# from content are only as good as the content.
 #
 # Image filters use both kinds of weight at once: the bilateral filter multiplies the two kernels
-# ([Tomasi and Manduchi 1998](https://doi.org/10.1109/ICCV.1998.710815)). Notebook 07 does the same to attention. From here on we keep content alone, and go back to words.
+# ([Tomasi and Manduchi 1998](https://doi.org/10.1109/ICCV.1998.710815)), and notebook 07 does the same to attention. From here on we
+# keep content alone, and go back to words.
 
 # %% [markdown]
 # ## What we are about to build
 #
-# The kernel of content compared samples by their squared distance. Words are vectors, and for two vectors $x$ and $y$
+# The kernel of content compared samples by their squared distance. Words are vectors, and for two vectors $x$ and $z$
 #
-# $$|x - y|^2 = |x|^2 + |y|^2 - 2\, x \cdot y .$$
+# $$|x - z|^2 = |x|^2 + |z|^2 - 2\, x \cdot z ,$$
 #
-# Among vectors $y$ of equal length, the one nearest to $x$ is therefore the one with the largest dot product. Attention takes the dot product
-# alone, also where the lengths differ.
+# where the [**dot product**](../docs/glossary.md#d) $x \cdot z$ is the sum of the products of their features. Among vectors $z$ of equal
+# length, the one nearest to $x$ is therefore the one with the largest dot product. Attention takes the dot product alone, also where the
+# lengths differ.
 #
 # One word asks. Its dot products with the six words are six scores, the softmax turns them into six weights, and the new word is the
 # weighted sum of all words. For the first word, *the*:
@@ -292,6 +300,8 @@ print("output ", [round(value, 3) for value in new])
 #
 # To compute all new words, we write three loops: over the word that asks ($i$), over those that answer ($j$), and over features
 # ($d$). In the terms of Nadaraya–Watson regression, the word that asks is the query, and every word is both a key and a value.
+#
+# **Predict.** To which word will *cat* give its largest weight: to itself, or to another?
 
 # %%
 def attention_in_loops(x):
@@ -324,8 +334,14 @@ plotting.plane(x, tokens, moved=output, hull=True, title="no new word leaves the
 plotting.show("Arrows lead from each word to its new place; all new places lie inside the shaded convex hull of the old ones.")
 
 # %% [markdown]
-# None left the shaded region, and that is no accident. A weighted average whose weights are positive and sum to 1 always lies inside
-# the convex hull of its inputs.
+# None left the shaded region, and none can. Take two words with the weights 1/4 and 3/4:
+#
+# $$\tfrac14 x_1 + \tfrac34 x_2 = x_1 + \tfrac34\, (x_2 - x_1)$$
+#
+# Start at $x_1$ and go three quarters of the way to $x_2$: you are on the segment between the two. If a third word takes a fraction of
+# the weight, go that fraction of the way from there to $x_3$, and so on. Every step stays on a segment between two points of the hull,
+# and a region without dents contains every such segment. This needs both properties of the weights, positive and with the sum 1: a
+# negative one would lead away from its word, and another sum would lead off the segment.
 
 # %% [markdown]
 # ## The formula
@@ -349,12 +365,14 @@ plotting.show("Arrows lead from each word to its new place; all new places lie i
 # %% [markdown]
 # ## One index at a time
 #
-# Loops in Python are slow, and a GPU cannot help with them. So we remove one loop after the other. First $d$: a sum of products is a dot
-# product, and between two vectors `@` computes it. Then $j$: all dot products with $x_i$ at once are a matrix times a vector.
+# Loops in Python are slow, so we remove one after the other. First $d$: a sum of products is a dot
+# product, and between two vectors `@` computes it. The first line below still has $i$ and $j$. Then $j$: all dot products with $x_i$ at
+# once are a matrix times a vector, and the second line has only $i$.
 
 # %%
 scores = torch.stack([torch.stack([x[i] @ x[j] for j in range(6)]) for i in range(6)])  # (L, L)
-torch.testing.assert_close(torch.stack([x @ x[i] for i in range(6)]), scores)  # (L, E) @ (E,) = (L,), six times
+without_j = torch.stack([x @ x[i] for i in range(6)])  # (L, E) @ (E,) = (L,), six times
+torch.testing.assert_close(without_j, scores)
 
 
 # %% [markdown]
@@ -398,8 +416,8 @@ plain_attention = check.plain_attention.use(plain_attention)
 # </details>
 
 # %% [markdown]
-# From here on the notebook runs on this function, yours or the solution. As a sanity check, it has to agree with the loops, and with what
-# the package calls `naive_attention`:
+# From here on the notebook runs on this function, yours or the solution. It has to agree with the loops, and with what the package
+# calls `naive_attention`:
 
 # %%
 for mine, loops, package in zip(plain_attention(x), attention_in_loops(vectors), sciformer.naive_attention(x), strict=True):
@@ -410,23 +428,32 @@ print("three ways, one result")
 # %% [markdown]
 # ## Two banks
 #
-# Now the question from the beginning. The vectors are made up again: the first feature says how much a word has to do with water, the
-# second how much with money. *Bank* has a little of both. In this new table *the* and *of* are (0, 0), since they have to do with
-# neither; the *the* of the six words was (1, 0).
+# Now the two sentences from the beginning. The vectors are made up again: the first feature says how much a word has to do with water,
+# the second how much with money. *Bank* has a little of both. All other words but *river* and *money* are (0, 0) here, since they have
+# to do with neither; among the six words *the*, *sat* and *on* had other vectors.
 #
-# **Predict.** Two numbers come out for *bank* in each sentence. Which one is larger in the first, and which in the second?
+# **Predict.** Which number of *bank* will be the larger one in each sentence? And would the plain mean of all words do as well?
 
 # %%
-meaning = {"bank": [1.0, 1.0], "river": [3.0, 0.0], "money": [0.0, 3.0], "the": [0.0, 0.0], "of": [0.0, 0.0]}
-for sentence in (["the", "bank", "of", "the", "river"], ["the", "money", "of", "the", "bank"]):
-    new_words, _ = plain_attention(torch.tensor([meaning[word] for word in sentence]))
-    water, money = new_words[sentence.index("bank")].tolist()
-    print(f"{' '.join(sentence):22} bank becomes: water {water:.2f}, money {money:.2f}")
+meaning = {"bank": [1.0, 1.0], "river": [3.0, 0.0], "money": [0.0, 3.0]}  # every other word: (0, 0)
+for sentence in ("he sat on the bank of the river", "she took the money to the bank"):
+    words = sentence.split()
+    old_words = torch.tensor([meaning.get(word, [0.0, 0.0]) for word in words])  # (L, 2)
+    new_words, weights_of_all = plain_attention(old_words)
+    bank = words.index("bank")
+    clue = weights_of_all[bank].argmax().item()
+    print(f"{sentence}: bank looks most at {words[clue]}, weight {weights_of_all[bank, clue]:.2f}")
+    for name, vector in (("mean of all", old_words.mean(dim=0)), ("bank becomes", new_words[bank])):
+        print(f"    {name:12}  water {vector[0]:.2f}, money {vector[1]:.2f}")
 
 # %% [markdown]
-# The same word, the same vector, and yet *bank* became mostly water beside *river*, and mostly money beside *money*. Nobody changed its
-# entry in the table: its neighbours changed its vector, through the average. This is an illustration, and we made up its vectors for
-# it. In a trained model the vectors are learned, like the parameters in notebook 00, and have many more features than two.
+# The same word, the same vector, and yet *bank* became mostly water beside *river*, and mostly money beside *money*: its neighbours
+# changed its vector, through the average. The plain mean leans the same way, but more weakly, and is the same for every word.
+# Attention lets *bank* choose: it gives *river* a weight of 0.60, and the mean gives it 1/8. We made these vectors up. In a trained model
+# they are learned, like the parameters in notebook 00, and have many more features than two.
+#
+# So the simplest attention answers the question of this notebook. Before we rely on it, four more questions: how do you notice that it
+# was written wrongly, how sharply does it choose, does it see the order of the words, and what does it cost?
 
 # %% [markdown]
 # ## Break it: the sum over the wrong index
@@ -451,7 +478,7 @@ plotting.show("Three matrices of weights with the sums of their rows: only the l
 
 # %% [markdown]
 # Only on the left do the rows sum to 1. In the middle, the row of *mat* sums to more than 50; on the right, the weights of *sat* sum to
-# less than half. Print row sums whenever you write a softmax.
+# less than half. (The colours end at 1, so that 54.23 looks like 0.98: read the numbers.) Print row sums whenever you write a softmax.
 #
 # **A question (easy, 2 minutes).** Reflect the left matrix at its diagonal, and you have the right one. Why?
 #
@@ -488,15 +515,13 @@ for temperature in (0.1, 100):
 
 # %% [markdown]
 # Cold, attention copies the best match; hot, it comes close to the mean. Without a temperature, $T$ is 1. The length of the vectors
-# has the same effect as a temperature: make all of them twice as long, and every score is four times as large, exactly as if you had
-# set $T = 1/4$. Notebook 02 corrects the scores for this.
+# has the same effect: make all of them twice as long, and every score is four times as large, as if you had set $T = 1/4$. Notebook 02 corrects the scores for this.
 
 # %% [markdown]
 # ## Does the order matter?
 #
 # **Predict.** Shuffle the six words, and compute attention on the shuffled sentence. Will each word get the same new vector as
-# before? The second line of the next cell raises an error if one does not. The loop after it prints the new vectors in the shuffled
-# order.
+# before? If one does not, the second line of the next cell raises an error.
 
 # %%
 order = torch.tensor([5, 2, 0, 3, 1, 4])
@@ -507,8 +532,8 @@ for i in order:
 
 # %% [markdown]
 # There was no error: shuffled words give the old outputs, shuffled in the same way. Both *the* come out alike, though one belongs to
-# *cat* and one to *mat*. Attention sees a *bag* of words: it matters which words there are and how often each occurs, since the
-# second *the* has a weight of its own, but not in which order. Notebook 04 gives attention a sense of order.
+# *cat* and one to *mat*. Attention sees a *bag* of words: it matters which words there are and how often each occurs, but not in which
+# order. Notebook 04 gives attention a sense of order.
 
 # %% [markdown]
 # ## What it costs
@@ -517,9 +542,8 @@ for i in order:
 # the memory for the weights?
 #
 # We can count the work without doing it: a *meta* tensor has a shape but no numbers, and torch's `FlopCounterMode` adds up the
-# operations of the matrix products. It leaves out the exponentials, sums and divisions of the softmax. It counts a multiplication and
-# the addition that follows as two [**FLOPs**](../docs/glossary.md#f), floating-point operations; we count the pair once, as a
-# **multiply-add**.
+# operations of the matrix products, without those of the softmax. It counts a multiplication and the addition that follows as two
+# [**FLOPs**](../docs/glossary.md#f), floating-point operations; we count the pair once, as a **multiply-add**.
 
 # %%
 def cost(tokens, features=64):
@@ -553,8 +577,8 @@ for ax in axes:
 plotting.show("Straight lines on logarithmic axes: left the work, right the memory for weights and input.")
 
 # %% [markdown]
-# On these axes every power of $L$ is a straight line, and a higher power is a steeper one. The two
-# lines of memory meet at 64 tokens because $E$ is 64 here, so that $L^2$ weights are as many numbers as $L E$ features.
+# On these axes every power of $L$ is a straight line, and a higher power is a steeper one. The lines of memory meet at 64 tokens, where
+# $L = E$ and $L^2$ weights are as many numbers as $L E$ features.
 #
 # And the clock? We take the processor's time on one core, the fastest of seven runs, and divide it by the number of weights.
 
@@ -573,9 +597,9 @@ for L in (512, 1024, 2048, 4096):
 torch.set_num_threads(threads)
 
 # %% [markdown]
-# If only the operations counted, the last column would be constant, and eight times the tokens would cost 64 times as much. The clock is
-# less tidy, and these numbers alone don't say why; moving a large matrix in memory takes time as well, and notebook 15 looks into that.
-# So we only ask whether the factor is larger than the 8 that we would pay if time were linear in the length. As in notebook 00, a
+# If only the operations counted, the last column would be constant. It is not, it changes from run to run, and one doubling of the
+# length costs far more than another; notebook 15 looks into what else takes time. So we only ask whether eight times the tokens cost
+# more than 8 times as much, which is what they would cost if time were linear in the length. As in notebook 00, a
 # [**verdict**](../docs/glossary.md#v) prints the measured number beside its bound, and raises an error if the number is on the wrong
 # side.
 
@@ -583,7 +607,11 @@ torch.set_num_threads(threads)
 course.verdict("time for 4,096 tokens over time for 512", seconds[4096] / seconds[512], above=8)
 
 # %% [markdown]
-# The clock shows that time grows faster than the number of tokens. It does not show with which power.
+# From 512 to 4,096 tokens, time grew faster than the number of tokens. (The factor comes from the times before rounding.) With which
+# power, these four points do not show: the $L^2$ is a count of operations.
+#
+# Here the main line ends. Four optional sections change one part of attention each: the score, the number of softmaxes, no softmax at
+# all, and another way to make weights. The exercises follow them.
 
 # %% [markdown]
 # ## Optional: dot product or distance?
@@ -603,8 +631,8 @@ torch.testing.assert_close((x @ x.T - half_squares).softmax(dim=-1), gaussian)
 print(f"cat to cat {gaussian[1, 1]:.3f}, cat to mat {gaussian[1, 5]:.3f}")
 
 # %% [markdown]
-# With this term, *cat* looks at itself first. Without the term, a long key is at an advantage. **Predict**: we let *mat* grow, without changing
-# its direction. Will every word then give it a larger weight?
+# With this term, *cat* looks at itself first. **Predict**: without the term, we let *mat* grow and keep its direction. Will every other
+# word then give it a larger weight?
 
 # %%
 factors = torch.linspace(0, 2, 41, dtype=torch.float64)
@@ -614,14 +642,14 @@ for factor in factors:
     grown[5] *= factor
     looks.append(plain_attention(grown)[1][:, 5])
 lines = {tokens[i]: torch.stack([factors, torch.stack(looks)[:, i]], dim=-1) for i in (0, 1, 2, 3)}
-title = "a longer mat draws in all words but on"
+title = "a longer mat draws cat, sat and the, and repels on"
 plotting.curves(lines, xlabel="length of mat (1 = as it is)", ylabel="weight on mat", title=title)
 plotting.show("The weight on 'mat' against its length: the lines of 'cat', 'sat' and 'the' rise, and that of 'on' falls.")
 
 # %% [markdown]
 # The dot product of *on* with *mat* is negative, 1 · 1 − 1 · 3 = −2. The longer *mat* becomes, the more negative it is, so the weight
-# falls. For the other three, a longer vector is a louder voice: it draws their attention because of its length, although its
-# direction stays the same.
+# falls. Length multiplies the score, whatever its sign: a long key draws the words whose dot product with it is positive and loses
+# those whose dot product is negative. (The row of *mat* itself is not drawn, since with *mat* the query would grow too.)
 
 # %% [markdown]
 # ## Optional: the softmax twice
@@ -636,8 +664,8 @@ for times in range(1, 6):
     print(f"softmax × {times}: " + " ".join(f"{w:.2f}" for w in again[1]))
 
 # %% [markdown]
-# The row sums do not give this slip away. Weights lie between 0 and 1, so their exponentials differ by a factor of at most $e$, and the
-# row becomes nearly uniform. Repeat it, and the mean from the beginning is back.
+# The row sums do not give this slip away. Weights lie between 0 and 1, so their exponentials differ by a factor of at most $e$: after the
+# second softmax *mat* keeps 0.32 of its 0.86, and from the third on the row is nearly uniform. The mean from the beginning is back.
 #
 # **A question (middle, 5 minutes).** Show that the equation $w_j = e^{w_j} / \sum_m e^{w_m}$, read as it stands, has only one solution.
 #
@@ -682,9 +710,11 @@ for layer in range(1, 5):
     print(f"layer {layer}: longest token {deep.norm(dim=-1).max():.0e}")
 
 # %% [markdown]
-# What you can gain, for long texts, is fewer operations. Without the softmax the brackets may move: $(X X^\top) X = X (X^\top X)$. The right side never builds an
-# $L \times L$ matrix. Each of its two products takes $L E^2$ multiply-adds, $2 L E^2$ together,
-# which is linear in the tokens. A softmax stands between the two products, and the brackets cannot move.
+# Each length is roughly the cube of the one before, since an output has three factors from its input; the fourth is too large for a
+# 32-bit number. This is what the softmax prevents.
+#
+# What you can gain without it, for long texts, is fewer operations. The brackets may move: $(X X^\top) X = X (X^\top X)$. The right side
+# never builds an $L \times L$ matrix. Each of its two products takes $L E^2$ multiply-adds, $2 L E^2$ together, which is linear in the tokens: $L / E$ times fewer than $2 L^2 E$. With a softmax between the two products, the brackets cannot move.
 
 # %%
 torch.testing.assert_close((x @ x.T) @ x, x @ (x.T @ x))
@@ -758,40 +788,29 @@ for name in normalisers:
 # Softmax passes on unchanged what is common to all words. Standardised rows cancel it, so that only the differences between the words
 # remain.
 #
-# **Third test: do the outputs grow?** Take random tokens, and divide the mean length of the outputs by that of the inputs.
+# **Third test: do the outputs grow?** Take random tokens, and divide the mean length of the outputs by that of the inputs. The last
+# figure of each line is the weight that a token keeps for itself with the softmax, on average.
 
 # %%
-for L, E, scale in ((64, 16, 1), (64, 16, 10), (256, 16, 1), (64, 64, 1)):
+for L, E, scale in ((64, 16, 0.1), (64, 16, 1), (64, 16, 10), (256, 16, 1), (64, 64, 1)):
     many = scale * torch.randn(16, L, E, generator=torch.Generator().manual_seed(0))  # 16 sentences of L words
     lengths_of = {name: sciformer.naive_attention(many, normalize=name)[0].norm(dim=-1).mean() for name in normalisers}
     ratios = [f"{name} × {length / many.norm(dim=-1).mean():.1f}" for name, length in lengths_of.items()]
-    print(f"{L:3} tokens, {E} features, scale {scale:2}:  " + "   ".join(ratios))
-
-# %% [markdown]
-# In these four lines softmax stays near 1. With raw scores the ratio is larger for more tokens, for more features, and a hundred times as
-# large at ten times the scale. With standardised rows it does not depend on the scale; it is larger for more tokens and smaller for more
-# features. The growth with the tokens is partly that of a sum with more terms; dividing the sum by $L$ would take this part away. Why
-# does softmax stay near 1? A copy has the length of its original, so let us see how much of its weight a token keeps for itself, at
-# scale 1:
-
-# %%
-for E in (2, 8, 16, 32, 64, 128):
-    line = f"{E:3} features:"
-    for L in (64, 256):
-        many = torch.randn(16, L, E, generator=torch.Generator().manual_seed(0))  # 16 sentences of L words
-        y, w = sciformer.naive_attention(many)
-        kept = w.diagonal(dim1=-2, dim2=-1).mean()
-        line += f"   {L} tokens keep {kept:.2f}, length × {y.norm(dim=-1).mean() / many.norm(dim=-1).mean():.2f}"
-    print(line)
+    kept = sciformer.naive_attention(many)[1].diagonal(dim1=-2, dim2=-1).mean()  # the weight of a token on itself
+    print(f"{L:3} tokens, {E} features, scale {scale:3}:  " + "   ".join(ratios) + f"   softmax keeps {kept:.2f}")
 
 
 # %% [markdown]
-# From 32 features on, these random tokens merely copy themselves, and with 16 they nearly do. With 2 features a token keeps less
-# than a tenth, and the length stays near 1 all the same. This has another reason, and it lies in how we drew the tokens. The
-# probability density of a token $y$ is proportional to $e^{-|y|^2/2}$. Its weight in the row of $x$ is proportional to $e^{x \cdot y}$.
-# By the identity from *What we are about to build*, the product is proportional to $e^{-|x - y|^2/2}$, a bell around $x$: among very
-# many tokens, the average is $x$ itself. At another scale the two do not fit together so well, and nothing keeps the length at 1 but
-# the copying.
+# With raw scores the ratio grows with the tokens, with the features, and with the square of the scale. With standardised rows it hardly
+# depends on the scale (only through the 1e-5). Both grow with the tokens because they add up more terms: four times the tokens give 3.2 and 3.6 times the
+# length. With more features the standardised ratio is smaller, since the row is divided by the standard deviation of its scores, and
+# dot products of more features spread more widely.
+#
+# The softmax is at 1 in the last four lines, but not by nature. There a token keeps most of its weight for itself, and a copy has the
+# length of its original. At a tenth of the scale the weights are nearly equal, and the output is close to the mean of the tokens, which
+# is short. What holds in general is one side only: no output is longer than the longest input.
+#
+# Together, the three tests give this table:
 #
 # | | softmax | none | standardize |
 # |---|---|---|---|
@@ -801,7 +820,8 @@ for E in (2, 8, 16, 32, 64, 128):
 # | a common offset of what is handed on | passes | is scaled | cancels |
 # | the inputs 10 times as large: the weights | get sharper | are 100 times as large | stay the same |
 #
-# No column wins every row. The transformer took the softmax; notebook 02 repairs its weak spot, the scale.
+# No column is the best in every row. The transformer took the softmax: its outputs stay among its inputs. Its weak spot is the last row,
+# the scale, and notebook 02 repairs it.
 
 # %% [markdown]
 # ## Exercises
@@ -935,9 +955,9 @@ check.one_more_word(one_more_word)
 #   The mean's depend on nothing, those of the filter and of the regression on positions, and those of attention on content.
 # - The softmax runs over the keys, the last axis of the scores. Its weights are positive and each row sums to 1, so
 #   that no output leaves the convex hull of the inputs.
-# - A word's neighbours change its vector: *bank* came out as water or as money.
-# - This simplest attention has no parameters and sees no order. It favours long vectors: *cat* preferred the longer *mat* to itself.
-#   Its work and its weights grow as $L^2$.
+# - A word's neighbours change its vector: *bank* came out mostly as water or mostly as money.
+# - This simplest attention has no parameters and sees no order. Where the dot product is positive it favours long vectors: *cat*
+#   preferred the longer *mat* to itself. Its operations and its weights grow as $L^2$.
 
 # %% [markdown]
 # ## Three questions
