@@ -101,7 +101,8 @@ torch.testing.assert_close(uniform @ x, x.mean(dim=0).expand(6, 2))  # (L, L) @ 
 # %% [markdown]
 # ## Weights from positions
 #
-# A first idea: neighbours count more. To see what that does, leave the words and take a signal that jumps once and carries some noise. Each of its 80 samples is a token with a single feature.
+# A first idea: neighbours count more. To see what that does, leave the words and take a signal that jumps once and carries some noise.
+# Each of its 80 samples is a token with a single feature.
 
 # %%
 position = torch.arange(80)  # (L,)
@@ -515,7 +516,8 @@ for temperature in (0.1, 100):
 
 # %% [markdown]
 # Cold, attention copies the best match; hot, it comes close to the mean. Without a temperature, $T$ is 1. The length of the vectors
-# has the same effect: make all of them twice as long, and every score is four times as large, as if you had set $T = 1/4$. Notebook 02 corrects the scores for this.
+# has the same effect: make all of them twice as long, and every score is four times as large, as if you had set $T = 1/4$.
+# Notebook 02 corrects the scores for this.
 
 # %% [markdown]
 # ## Does the order matter?
@@ -664,8 +666,8 @@ for times in range(1, 6):
     print(f"softmax × {times}: " + " ".join(f"{w:.2f}" for w in again[1]))
 
 # %% [markdown]
-# The row sums do not give this slip away. Weights lie between 0 and 1, so their exponentials differ by a factor of at most $e$: after the
-# second softmax *mat* keeps 0.32 of its 0.86, and from the third on the row is nearly uniform. The mean from the beginning is back.
+# The row sums do not give this slip away. Weights lie between 0 and 1, so their exponentials differ by a factor of at most $e$: the
+# second softmax leaves *mat* 0.32 in place of 0.86, and from the third on the row is nearly uniform. The mean from the beginning is back.
 #
 # **A question (middle, 5 minutes).** Show that the equation $w_j = e^{w_j} / \sum_m e^{w_m}$, read as it stands, has only one solution.
 #
@@ -714,7 +716,8 @@ for layer in range(1, 5):
 # 32-bit number. This is what the softmax prevents.
 #
 # What you can gain without it, for long texts, is fewer operations. The brackets may move: $(X X^\top) X = X (X^\top X)$. The right side
-# never builds an $L \times L$ matrix. Each of its two products takes $L E^2$ multiply-adds, $2 L E^2$ together, which is linear in the tokens: $L / E$ times fewer than $2 L^2 E$. With a softmax between the two products, the brackets cannot move.
+# never builds an $L \times L$ matrix. Each of its two products takes $L E^2$ multiply-adds, $2 L E^2$ together, which is linear in the
+# tokens and $L / E$ times fewer than $2 L^2 E$. With a softmax between the two products, the brackets cannot move.
 
 # %%
 torch.testing.assert_close((x @ x.T) @ x, x @ (x.T @ x))
@@ -802,8 +805,8 @@ for L, E, scale in ((64, 16, 0.1), (64, 16, 1), (64, 16, 10), (256, 16, 1), (64,
 
 # %% [markdown]
 # With raw scores the ratio grows with the tokens, with the features, and with the square of the scale. With standardised rows it hardly
-# depends on the scale (only through the 1e-5). Both grow with the tokens because they add up more terms: four times the tokens give 3.2 and 3.6 times the
-# length. With more features the standardised ratio is smaller, since the row is divided by the standard deviation of its scores, and
+# depends on the scale (only through the 1e-5). Both grow with the tokens because they add up more terms: four times the
+# tokens give 3.2 and 3.6 times the length. With more features the standardised ratio is smaller, since the row is divided by the standard deviation of its scores, and
 # dot products of more features spread more widely.
 #
 # The softmax is at 1 in the last four lines, but not by nature. There a token keeps most of its weight for itself, and a copy has the
