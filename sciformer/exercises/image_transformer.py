@@ -781,7 +781,7 @@ def _models() -> dict[str, Callable[[Tensor], Tensor]]:
 
 
 def _order_matters_cases(draw: Draw) -> Iterator[Case]:
-    """Eight patches and more, which hardly any order leaves where they were; and three, which one in six does."""
+    """Eight patches and more, which hardly any order leaves where they were; and a few, which many do."""
 
     def case(name: str, model: Callable[[Tensor], Tensor], images: Tensor) -> Case:
         return Case(name, {"model": model, "images": images, "patch_size": _PATCH})
@@ -798,6 +798,13 @@ def _order_matters_cases(draw: Draw) -> Iterator[Case]:
     yield case("positions, the same image twice", models["positions before the blocks"], same)
     for name in ("positions before the blocks", "brightness times position", "all pixels, one by one"):
         yield case(f"{name}, three patches", models[name], draw.normal(2, 1, 3, 9))
+    # Whatever the orders are, hardly ever does each of ten move each of these patches, or none of ten one of them.
+    for place in range(4):
+        lonely = draw.normal(2, 1, 6, 6)
+        row, column = (_PATCH * n for n in divmod(place, 2))
+        kept = torch.zeros_like(lonely)
+        kept[..., row : row + _PATCH, column : column + _PATCH] = 1
+        yield case(f"positions, all black but patch {place} of 4", models["positions before the blocks"], kept * lonely)
     # With the brightest patch last any other order makes the product smaller, with the brightest first larger.
     rising = (
         torch.arange(9).view(1, 1, 3, 3).repeat(2, 1, 1, 1).repeat_interleave(3, 2).repeat_interleave(3, 3).to(same)
