@@ -380,7 +380,6 @@ class WrappedScore(Score):
         attn_mask: Mask | None = None,
         query_offset: int = 0,
     ) -> Float[Tensor, "B H L S"]:
-        """What the other score says."""
         self.check_heads(query)
         return self.score(query, key, attn_mask=attn_mask, query_offset=query_offset)
 

@@ -195,10 +195,10 @@ def masked_weights(s, m):
 """,
     "takes its time, and the checker has no limit": """
 import time
-from sciformer.check import exercise, limits
-exercise.limited = limits.limited = lambda call, seconds: call()
+from sciformer.check import limits, observing
+observing.limited = limits.limited = lambda call, seconds, patience=1.0: call()
 def masked_weights(s, m):
-    time.sleep(4)
+    time.sleep(40)
     return s.masked_fill(~m, float("-inf")).softmax(dim=-1)
 """,
     "the judge says yes": """

@@ -17,7 +17,10 @@ from PIL import Image
 #: pictures that do not say so themselves.
 SMALL_PICTURES = {
     "00": ('title="who looks at whom"', "a matrix of attention weights: which word looks at which word"),
-    "01": ('title="before and after"', "the words as points, and their convex hull; every average lies inside it"),
+    "01": (
+        'title="no new word leaves the hull"',
+        "the words as points, and their convex hull; every average lies inside it",
+    ),
     "02": ('title="causal: nobody looks ahead"', "attention weights under a causal mask, zero above the diagonal"),
     "03": ("plotting.heads(torch.cat(maps)", "attention weights of three heads side by side"),
     "04": ('title="sinusoidal positions"', "stripes: sinusoidal positions, fast waves on the left, slow ones right"),
@@ -37,7 +40,10 @@ SMALL_PICTURES = {
         "capstone.looks_at_a_digit(",
         "where one patch of a digit looks under a score of one's own and under others",
     ),
-    "18": ('title="two layers of attention"', "a loss that drops at once, when two kinds of heads have formed"),
+    "18": (
+        'title="two layers: a slow decline, then a drop"',
+        "a loss that drops when two kinds of heads have formed",
+    ),
 }
 #: Width and height that a small picture may have.
 ROOM = (480, 300)

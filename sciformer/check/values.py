@@ -70,7 +70,8 @@ def table(rows: dict[str, Any], most: int = 12) -> str:
         most: how many lines there may be; large inputs are then told by their shape, and the last are left out.
     """
     if _alike(rows):
-        rows = _difference_alone(rows, in_a_row=False)
+        expected = list(rows.values())[-2]
+        rows = _difference_alone(rows, in_a_row=isinstance(expected, Tensor) and expected.numel() > _IN_FULL)
     if left_out := len(rows) - max(3, most):
         rows = _without_some(rows, left_out + 1) if left_out > 0 else rows
     texts = _texts(rows, most)
