@@ -20,7 +20,7 @@ from sciformer.scores import DotProductScore, ScoreRecipe
 
 _MODEL = "The model"
 _PREVIOUS = "A head that looks one token back"
-_INDUCTION = "A head that looks after the last copy"
+_INDUCTION = "A head that looks at the token after the earlier copy"
 _ABLATION = "Does the trained model copy by these heads?"
 
 
