@@ -17,7 +17,6 @@ from sciformer.functional import (
     Form,
     InputError,
     Mask,
-    Normalizer,
     Well,
     additive_scores,
     check_query_key,
@@ -47,7 +46,8 @@ class Score(nn.Module):
     that learns nothing has no use for them.
 
     A score works in every model as soon as it is written. :data:`SCORES` lists the ones that the course compares, and a
-    fast path, where somebody writes one (``sciformer.fast``), only computes the same output sooner.
+    fast path, where somebody writes one (``sciformer.fast``), only computes the same output sooner. Its ``normalize``
+    makes weights of its scores: the softmax, unless a score says otherwise.
 
     Raises:
         ValueError: if ``num_heads`` or ``head_dim`` is below 1.
@@ -56,11 +56,10 @@ class Score(nn.Module):
         compares_positions: whether the score compares the positions of query and key. Both must then be tokens of one
             sequence. Such a score cannot serve cross-attention, where the queries come from one sequence (the target)
             and the keys from another (the source).
-        normalize: what makes weights of the scores: the softmax, unless a score says otherwise.
     """
 
     compares_positions = False
-    normalize: Normalizer = staticmethod(masked_softmax)
+    normalize = staticmethod(masked_softmax)
 
     def __init__(self, num_heads: int, head_dim: int):
         super().__init__()

@@ -195,7 +195,8 @@ def table() -> str:
         for (condition, stem), result in results.items()
         for cell, message in result["failed"].items()
     ]
-    lines += ["", "## Failed cells", "", *(failures or ["None."])]
+    none = "None." if conditions else "No condition has been run yet with the notebooks' present code."
+    lines += ["", "## Failed cells", "", *(failures or [none])]
     lines += [
         "",
         "## Verdicts",
