@@ -478,7 +478,7 @@ class WindowedScore(WrappedScore):
     ) -> Float[Tensor, "B H L S"]:
         self.check_heads(query)
         near = self.own_mask(query.shape[-2], key.shape[-2], query_offset=query_offset, device=query.device)  # (L, S)
-        visible = near if attn_mask is None else near & attn_mask
+        visible = both(near, attn_mask)
         scores = self.score(query, key, attn_mask=visible, query_offset=query_offset)
         return scores.masked_fill(~near, -math.inf)
 
