@@ -216,16 +216,12 @@ def train_language(
     looks: int = 5,
 ) -> Run:
     """Train once; measure the loss over the whole validation text about ``looks`` times, the last time at the end."""
-    torch.manual_seed(seed)
-    model = setting.model().to(device)
     validation = shakespeare("val")[0].to(device)
-    look = now_and_then(
-        "validation loss", lambda model: text_loss(model, validation, setting.length), setting.train.steps, looks
+    run = _train_on_text(
+        setting, seed, "validation loss", validation, looks, device=device, checkpoint=checkpoint, progress=progress
     )
-    stream = setting.training_batches(seed, device)
-    history = _fit(setting, seed, model, stream, next_token_loss, look, checkpoint=checkpoint, progress=progress)
-    losses = [loss for _, loss in history.metrics["validation loss"]]
-    return Run(seed, model, history, {"validation loss": losses[-1], "lowest validation loss": min(losses)})
+    run.metrics["lowest validation loss"] = min(loss for _, loss in run.history.metrics["validation loss"])
+    return run
 
 
 def train_language_to_choose(
@@ -237,15 +233,22 @@ def train_language_to_choose(
     progress: bool = True,
 ) -> Run:
     """Train once on the setting's share of the training text; measure the loss on the rest of it, at the end."""
+    rest = setting.held_out_text(device)
+    return _train_on_text(
+        setting, seed, "held-out loss", rest, 1, device=device, checkpoint=checkpoint, progress=progress
+    )
+
+
+def _train_on_text(
+    setting: LanguageSetting, seed: int, metric: str, judged_on: Tensor, looks: int, *, device: Any, **options: Any
+) -> Run:
+    """Train once; measure the loss on another text about ``looks`` times, the last time at the end."""
     torch.manual_seed(seed)
     model = setting.model().to(device)
-    held_out = setting.held_out_text(device)
-    look = now_and_then(
-        "held-out loss", lambda model: text_loss(model, held_out, setting.length), setting.train.steps, looks=1
-    )
+    look = now_and_then(metric, lambda model: text_loss(model, judged_on, setting.length), setting.train.steps, looks)
     stream = setting.training_batches(seed, device)
-    history = _fit(setting, seed, model, stream, next_token_loss, look, checkpoint=checkpoint, progress=progress)
-    return Run(seed, model, history, {"held-out loss": history.metrics["held-out loss"][-1][1]})
+    history = _fit(setting, seed, model, stream, next_token_loss, look, **options)
+    return Run(seed, model, history, {metric: history.metrics[metric][-1][1]})
 
 
 def train_at_best_rate(
@@ -364,9 +367,7 @@ def train_sequences(
     Reversals are tested on 10,000 strings that were not trained on, and on 100 of ten times the trained length. Dates
     are tested on 10,000: of days that were not trained on in forms that were; the other way round; and of neither.
     """
-    torch.manual_seed(seed)
-    model = setting.model().to(device)
-    tests: dict[str, tuple[list[str], list[str]]] = {}
+    tests: dict[str, tuple[Any, list[str]]] = {}
     if setting.task == "reversal":
         known = set(reversals(setting.examples, seed=seed, longest=setting.longest)[0])
         texts = [text for text in reversals(20_000, seed=TEST_SEED, longest=setting.longest)[0] if text not in known]
@@ -377,13 +378,32 @@ def train_sequences(
         tests["test exact match"] = dates(10_000, seed=TEST_SEED, days="test")
         tests["test exact match on new forms"] = dates(10_000, seed=TEST_SEED, forms="test")
         tests["test exact match on new days and forms"] = dates(10_000, seed=TEST_SEED, days="test", forms="test")
+    return _train_to_write(setting, seed, tests, looks, device=device, checkpoint=checkpoint, progress=progress)
+
+
+def _train_to_write(
+    setting: SequenceSetting | NamesSetting,
+    seed: int,
+    tests: Mapping[str, tuple[Any, list[str]]],
+    looks: int,
+    *,
+    device: Any,
+    **options: Any,
+) -> Run:
+    """Train once; measure how many answers are right, those to 1,000 of the first test also on the way.
+
+    Args:
+        tests: sources and their answers, by the name of the metric.
+    """
+    torch.manual_seed(seed)
+    model = setting.model().to(device)
     few, answers = (side[:1000] for side in tests["test exact match"])
     look = now_and_then(
         "exact match of 1,000", lambda model: exact_match(model, setting, few, answers), setting.train.steps, looks
     )
     loss = partial(next_token_loss, pad=0)
     stream = setting.training_batches(seed, device)
-    history = _fit(setting, seed, model, stream, loss, look, checkpoint=checkpoint, progress=progress)
+    history = _fit(setting, seed, model, stream, loss, look, **options)
     return Run(seed, model, history, {name: exact_match(model, setting, *test) for name, test in tests.items()})
 
 
@@ -397,19 +417,8 @@ def train_digit_names(
     looks: int = 4,
 ) -> Run:
     """Train once; measure for how many of 10,000 rows of test digits all names are right to the last letter."""
-    torch.manual_seed(seed)
-    model = setting.model().to(device)
-    rows, names = setting.test_rows(10_000, TEST_SEED)
-    look = now_and_then(
-        "exact match of 1,000",
-        lambda model: exact_match(model, setting, rows[:1000], names[:1000]),
-        setting.train.steps,
-        looks,
-    )
-    loss = partial(next_token_loss, pad=0)
-    stream = setting.training_batches(seed, device)
-    history = _fit(setting, seed, model, stream, loss, look, checkpoint=checkpoint, progress=progress)
-    return Run(seed, model, history, {"test exact match": exact_match(model, setting, rows, names)})
+    tests = {"test exact match": setting.test_rows(10_000, TEST_SEED)}
+    return _train_to_write(setting, seed, tests, looks, device=device, checkpoint=checkpoint, progress=progress)
 
 
 @torch.no_grad()
