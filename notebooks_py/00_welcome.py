@@ -151,8 +151,9 @@ print(f"{len(writer.blocks)} blocks with {writer.blocks[0].attention.num_heads} 
 # every possible next character. Nearly all parameters are in the *blocks* between them, which are built alike but have learned
 # different numbers. A block has two halves. In its **attention**, a character takes something over from other characters, several
 # times side by side; each of these is called a [**head**](../docs/glossary.md#h). A small network, called *feed-forward*, then
-# works on each character by itself. Parts with 0 parameters have learned nothing: *norm* only brings every vector to the same
-# length, and *positions* and *dropout* are empty in this model.
+# works on one character at a time. (In this model each half also gets a share of the three characters before it, whatever they
+# are: a trick of notebook 08 called token shift.) Parts with 0 parameters have learned nothing: *norm* only brings every vector
+# to the same length, and *positions* and *dropout* are empty in this model.
 #
 # GPT-3, a predecessor of the models behind ChatGPT, is a stack of blocks as well: 96 blocks with 96 heads each, and 175 billion
 # parameters ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), table 2.1), more than 100,000 times as many as the writer has.
