@@ -1125,7 +1125,8 @@ course.verdict("model without a mask, used honestly: loss over log 8", in_use["n
 # (`assert …`, or `torch.testing.assert_close(got, expected)`).
 #
 # Your test has to accept every right version, which means to be silent, and reject each of 25 faulty ones, which means
-# to raise; you are told which faulty ones got through. The right ones compute in float32, do not change their
+# to raise; you are told which faulty ones got through. (An error of another kind, which a faulty one makes your test
+# raise, counts as well.) The right ones compute in float32, do not change their
 # inputs, and agree with torch's within the default tolerance of `assert_close` where the inputs are as large as those
 # of `torch.randn`. Use masks that leave each query at least one key.
 

@@ -426,8 +426,8 @@ for name, part in TransformerBlock(32, 4).named_children():
 #
 # Build a pre-norm block from your own parts. `Block(embed_dim, num_heads)` has four of them, with these names:
 # `attention_norm` and `feed_forward_norm` are two separate `LayerNorm(embed_dim)`, `attention` is
-# `MultiHeadAttention(embed_dim, num_heads)` from notebook 03, and `feed_forward` is `FeedForwardNetwork(embed_dim, 4 *
-# embed_dim)`. `forward` takes tokens of shape (B, L, E) and returns tokens of the same shape, and nothing else. First
+# `MultiHeadAttention(embed_dim, num_heads)`, the package's form of what you built in notebook 03, and `feed_forward` is
+# `FeedForwardNetwork(embed_dim, 4 * embed_dim)`. `forward` takes tokens of shape (B, L, E) and returns tokens of the same shape, and nothing else. First
 # attention, then the feed-forward network, each as $x + f(\text{norm}(x))$. Note that `attention(y)` returns a pair:
 # the outputs, and the weights or `None`.
 

@@ -751,7 +751,7 @@ course.verdict("another picture: mean probability of a letter with a choice", me
 # ### Exercise 1 · easy · 6 minutes
 #
 # The loss of a batch under [teacher forcing](../docs/glossary.md#t): the mean of $-\log p$ of each next token, over
-# all tokens of the batch that are not padding. `logits[:, t]` predict `target[:, t + 1]`, so there is no logit after
+# all tokens of the batch, the end included, that are not padding. `logits[:, t]` predict `target[:, t + 1]`, so there is no logit after
 # the last token.
 
 # %%
