@@ -827,7 +827,8 @@ check.look_across(look_across)
 #
 # One step of beam search for one source: from $K$ targets, whose log-probabilities so far are `log_p`, the $K$ best
 # continuations, best first; no two are equally good. A continuation's log-probability is the target's plus that of its
-# new token. A target that has ended is kept as it is: it goes on with `pad`, at no cost, and with nothing else.
+# new token. A target that has ended competes as it is: it goes on with `pad`, at no cost, and with nothing else. Any
+# other may go on with any token.
 
 # %%
 def widen_and_keep(log_p, logits, ended, pad):  # (K,) so far, (K, V) of the next token, (K,) True = has ended, a token

@@ -696,7 +696,7 @@ plotting.show(
 # ### Exercise 1 · easy · 6 minutes
 #
 # The seasonal naive forecast: the last `season` months of each window come again, in order, as often as needed and cut
-# off at `horizon` months. (What comes again is the value itself, not its growth.) N windows of C months are given, each
+# off at `horizon` months. (The values come again as they were; no growth is added.) N windows of C months are given, each
 # at least a season long; F is `horizon`.
 
 # %%

@@ -642,8 +642,8 @@ check.log_uniform(log_uniform)
 # ### Exercise 2 · middle · 12 minutes
 #
 # Row n of `curves` holds the accuracies that trial n would have at its looks; trials run one after another. The median
-# rule gives a trial up after a look if its best accuracy so far is below the median of the accuracies, at this look, of
-# the trials before it that ran to their end. The median of an even number of values is the mean of the middle two. The
+# rule gives a trial up after a look if its best accuracy so far is below the median of what the trials before it that
+# ran to their end had at this very look (there, and not at best until then). The median of an even number of values is the mean of the middle two. The
 # rule spares the first `free` trials, which so run to their end, and the last look. How many looks does each trial get?
 
 # %%

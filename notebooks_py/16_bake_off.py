@@ -476,7 +476,7 @@ check.seed_spread(seed_spread)
 # ### Exercise 2 · middle · 6 minutes
 #
 # Two models, trained with the same seeds: the mean gain of ours over theirs, a difference and not a ratio, and the
-# standard error of this mean.
+# standard error of this mean, with R − 1 under the variance.
 
 # %%
 def paired_gain(ours, theirs):  # (R,) each, seed by seed
