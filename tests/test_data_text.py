@@ -40,6 +40,17 @@ def test_vocabulary():
         vocabulary.characters = "abc"
 
 
+def test_vocabulary_of_words():
+    vocabulary = Vocabulary(("_", "is", "Anna", "here"))
+    assert vocabulary.encode("here is Anna").tolist() == [3, 1, 2]
+    assert vocabulary.decode([3, 1, 2]) == "here is Anna"
+    assert token_rows(["Anna is here", "", "is"], vocabulary).tolist() == [[2, 1, 3], [0, 0, 0], [1, 0, 0]]
+    with pytest.raises(ValueError, match="word 'Hanna' at position 1 is not in the vocabulary"):
+        vocabulary.encode("is Hanna here")
+    with pytest.raises(ValueError, match="word 'Hanna' of 'is Hanna here' is not in the vocabulary"):
+        token_rows(["is here", "is Hanna here"], vocabulary)
+
+
 def test_token_rows_are_filled_up_behind():
     vocabulary = Vocabulary("_ab")
     assert token_rows(["ab", "", "b"], vocabulary).tolist() == [[1, 2], [0, 0], [2, 0]]

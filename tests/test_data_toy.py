@@ -14,6 +14,7 @@ from sciformer.data import (
     ISO_DATES,
     LAST_DAY,
     LETTERS,
+    STORY_WORDS,
     WRITTEN_DATES,
     DateForm,
     clustered_tokens,
@@ -21,6 +22,7 @@ from sciformer.data import (
     lookup,
     repeated_blocks,
     reversals,
+    stories,
 )
 
 
@@ -185,3 +187,34 @@ def test_repeated_blocks_repeat_after_their_period_and_not_before():
 def test_repeated_blocks_refuse_impossible_sizes(sizes):
     with pytest.raises(ValueError, match="1 <= shortest <= longest <= vocab_size, got count 10"):
         repeated_blocks(**{"count": 10, "seed": 0, **sizes})
+
+
+def where_at_the_end(story):
+    """Answer a story's question as a reader would."""
+    *sentences, question = re.split(r" \. ", story)
+    name = re.fullmatch(r"Where is (\w+) \?", question)[1]
+    moves = [re.fullmatch(r"(\w+) \w+ to the (\w+)", sentence).groups() for sentence in sentences]
+    return [place for person, place in moves if person == name][-1], len(moves), {person for person, _ in moves}
+
+
+def test_stories_are_answered_by_where_one_was_last():
+    texts, answers = stories(2000, seed=0, shortest=2, longest=6)
+    assert len(texts) == len(answers) == 2000
+    read = [where_at_the_end(text) for text in texts]
+    assert [place for place, _, _ in read] == answers
+    lengths = Counter(length for _, length, _ in read)
+    assert set(lengths) == {2, 3, 4, 5, 6}
+    assert all(count == pytest.approx(400, abs=70) for count in lengths.values())
+    assert max(len(people) for _, _, people in read) == 4
+    assert set(" ".join((*texts, *answers)).split()) == set(STORY_WORDS.characters[3:])
+    assert all(count == pytest.approx(200, abs=50) for count in Counter(answers).values())
+    last_places = [text.split(" .")[-2].split()[-1] for text in texts]
+    not_the_last_place = sum(map(str.__ne__, answers, last_places))
+    assert not_the_last_place > 800  # so that answering with the last place is not enough
+    assert stories(20, seed=3) == stories(20, seed=3) != stories(20, seed=4)
+
+
+@pytest.mark.parametrize("sizes", [{"count": 0}, {"shortest": 0}, {"shortest": 6, "longest": 5}])
+def test_stories_refuse_impossible_sizes(sizes):
+    with pytest.raises(ValueError, match="stories needs 1 story or more and 1 <= shortest <= longest, got count"):
+        stories(**{"count": 10, "seed": 0, **sizes})

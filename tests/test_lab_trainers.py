@@ -70,7 +70,7 @@ def test_masked_images_are_probed(tmp_path, monkeypatch):
     assert first["curves"]["test loss"][-1][1] == first["metrics"]["test loss"] != second["metrics"]["test loss"]
 
 
-@pytest.mark.parametrize("task", ["reversal", "dates"])
+@pytest.mark.parametrize("task", ["reversal", "dates", "stories"])
 def test_sequence_models_are_judged_on_what_was_kept_for_testing(tmp_path, monkeypatch, task):
     tiny = {"embed_dim": 8, "num_heads": 2, "num_layers": 1, "batch_size": 4, "examples": 50}
     whole = EXPERIMENTS[task].arms("quick")
@@ -83,7 +83,11 @@ def test_sequence_models_are_judged_on_what_was_kept_for_testing(tmp_path, monke
     record(task, "quick", seeds=1, steps=2, out=tmp_path)
     content = load_record(task, "quick", tmp_path)
     assert content.get("arms", [None]) == list(whole)
-    kinds = {"reversal": ["", " at ten times the length"], "dates": ["", " on new forms", " on new days and forms"]}
+    kinds = {
+        "reversal": ["", " at ten times the length"],
+        "dates": ["", " on new forms", " on new days and forms"],
+        "stories": ["", " at twice the length"],
+    }
     for one in content["runs"]:
         assert list(one["metrics"]) == [f"test exact match{kind}" for kind in kinds[task]]
         assert one["curves"]["exact match of 1,000"] == [[1, 0.5], [2, 0.5]]
@@ -95,6 +99,8 @@ def test_sequence_models_are_judged_on_what_was_kept_for_testing(tmp_path, monke
         if task == "reversal":
             assert not set(texts) & set(data.reversals(50, seed=0, longest=10)[0])
             assert answers == [text[::-1] for text in texts]
+        if task == "stories":
+            assert not set(texts) & set(data.stories(50, seed=0)[0])
     assert [len(texts) for texts, _ in asked[:3]] == [1000, 1000, 10_000]
 
 

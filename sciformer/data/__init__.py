@@ -30,6 +30,7 @@ from sciformer.data.toy import (
     ISO_DATES,
     LAST_DAY,
     LETTERS,
+    STORY_WORDS,
     WRITTEN_DATES,
     DateForm,
     clustered_tokens,
@@ -37,6 +38,7 @@ from sciformer.data.toy import (
     lookup,
     repeated_blocks,
     reversals,
+    stories,
 )
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "SHAKESPEARE_FILE",
     "SHAKESPEARE_SMALL_FILE",
     "SHAKESPEARE_URL",
+    "STORY_WORDS",
     "WRITTEN_DATES",
     "DataError",
     "DataFile",
@@ -75,6 +78,7 @@ __all__ = [
     "repeated_blocks",
     "reversals",
     "shakespeare",
+    "stories",
     "text_batches",
     "token_rows",
     "windows",

@@ -1,4 +1,4 @@
-"""Text as tokens: a vocabulary of characters, Tiny Shakespeare, and batches of text."""
+"""Text as tokens: a vocabulary of characters or of words, Tiny Shakespeare, and batches of text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,16 +16,21 @@ from sciformer.functional import InputError
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The characters of a text; a token is the index of a character in the vocabulary.
+    """The characters of a text, or its words; a token is the index of one of them in the vocabulary.
 
     >>> vocabulary = Vocabulary.of("hello")
     >>> vocabulary.characters
     'ehlo'
     >>> vocabulary.encode("hole")
     tensor([1, 3, 2, 0])
+
+    Words are given as a tuple, and stand in a text with spaces between them:
+
+    >>> Vocabulary(("Anna", "is", "here", ".")).encode("here is Anna .")
+    tensor([2, 1, 0, 3])
     """
 
-    characters: str
+    characters: str | tuple[str, ...]
 
     @classmethod
     def of(cls, text: str) -> "Vocabulary":
@@ -35,17 +40,34 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.characters)
 
+    @property
+    def separator(self) -> str:
+        """What stands between two tokens of a text: nothing between characters, a space between words."""
+        return "" if isinstance(self.characters, str) else " "
+
+    @property
+    def _kind(self) -> str:
+        return "word" if self.separator else "character"
+
+    def split(self, text: str) -> list[str]:
+        """The characters of a text, or its words."""
+        return text.split() if self.separator else list(text)
+
     def encode(self, text: str) -> Int[Tensor, "N"]:
         """Text to tokens, shape (N,), int64.
 
         Raises:
-            ValueError: naming the first character that is not in the vocabulary, and its position in the text.
+            ValueError: naming the first character or word that is not in the vocabulary, and its position in the text.
         """
-        token_of = {character: token for token, character in enumerate(self.characters)}
-        if unknown := set(text) - token_of.keys():
-            position = min(text.index(character) for character in unknown)
-            raise InputError(f"character {text[position]!r} at position {position} is not in the vocabulary")
-        return torch.tensor([token_of[character] for character in text], dtype=torch.int64)
+        token_of, parts = {part: token for token, part in enumerate(self.characters)}, self.split(text)
+        try:
+            return torch.tensor([token_of[part] for part in parts], dtype=torch.int64)
+        except KeyError as error:
+            unknown = error.args[0]
+            kind = "word" if self.separator else "character"
+            raise InputError(
+                f"{kind} {unknown!r} at position {parts.index(unknown)} is not in the vocabulary"
+            ) from None
 
     def decode(self, tokens: Int[Tensor, "N"] | Sequence[int]) -> str:
         """Tokens to text.
@@ -57,7 +79,7 @@ class Vocabulary:
         for position, token in enumerate(tokens):
             if not 0 <= token < len(self):
                 raise InputError(f"token {token} at position {position} is not in 0..{len(self) - 1}")
-        return "".join(self.characters[token] for token in tokens)
+        return self.separator.join(self.characters[token] for token in tokens)
 
 
 def token_rows(texts: Sequence[str], vocabulary: Vocabulary) -> Int[Tensor, "N L"]:
@@ -67,15 +89,16 @@ def token_rows(texts: Sequence[str], vocabulary: Vocabulary) -> Int[Tensor, "N L
         Tokens (N, L), int64.
 
     Raises:
-        ValueError: naming the first character that is not in the vocabulary, and the text that contains it.
+        ValueError: naming the first character or word that is not in the vocabulary, and the text that contains it.
     """
-    token_of = {character: token for token, character in enumerate(vocabulary.characters)}
-    width = max(map(len, texts), default=0)
+    token_of, split = {part: token for token, part in enumerate(vocabulary.characters)}, map(vocabulary.split, texts)
     try:
-        rows = [[token_of[character] for character in text] + [0] * (width - len(text)) for text in texts]
+        tokens = [[token_of[part] for part in parts] for parts in split]
     except KeyError as error:
-        culprit = next(text for text in texts if error.args[0] in text)
-        raise InputError(f"character {error.args[0]!r} of {culprit!r} is not in the vocabulary") from None
+        culprit = next(text for text in texts if error.args[0] in vocabulary.split(text))
+        raise InputError(f"{vocabulary._kind} {error.args[0]!r} of {culprit!r} is not in the vocabulary") from None
+    width = max(map(len, tokens), default=0)
+    rows = [row + [0] * (width - len(row)) for row in tokens]
     return torch.tensor(rows, dtype=torch.int64).view(len(texts), width)
 
 

@@ -1,4 +1,7 @@
-"""Toy tasks, drawn at random: lookup, clusters in the plane, repeated blocks, reversed strings, and written dates."""
+"""Toy tasks, drawn at random.
+
+Lookup, clusters in the plane, repeated blocks, reversed strings, stories with a question, and written dates.
+"""
 
 import math
 from collections import Counter
@@ -114,6 +117,14 @@ def clustered_tokens(
     return centers.repeat_interleave(size, dim=1) + noise, labels, importance
 
 
+def _check_counts(function: str, kind: str, count: int, shortest: int, longest: int) -> None:
+    if count < 1 or not 1 <= shortest <= longest:
+        raise InputError(
+            f"{function} needs 1 {kind} or more and 1 <= shortest <= longest, got count {count}, shortest {shortest}, "
+            f"longest {longest}"
+        )
+
+
 #: The vocabulary of :func:`reversals`: padding, start and end are tokens 0, 1 and 2, followed by the letters.
 LETTERS = Vocabulary("_<>abcdefghijklmnopqrstuvwxyz")
 
@@ -134,17 +145,59 @@ def reversals(count: int, *, seed: int, shortest: int = 1, longest: int = 10) ->
     Raises:
         ValueError: if ``count`` is below 1, or not 1 <= ``shortest`` <= ``longest``.
     """
-    if count < 1 or not 1 <= shortest <= longest:
-        raise InputError(
-            f"reversals needs 1 string or more and 1 <= shortest <= longest, got count {count}, shortest {shortest}, "
-            f"longest {longest}"
-        )
+    _check_counts("reversals", "string", count, shortest, longest)
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(shortest, longest + 1, (count,), generator=generator).tolist()
     pool = torch.randint(3, len(LETTERS), (count, 5), generator=generator)
     letters = pool.gather(1, torch.randint(5, (count, longest), generator=generator)).tolist()
     texts = ["".join(LETTERS.characters[n] for n in row[:length]) for row, length in zip(letters, lengths, strict=True)]
     return texts, [text[::-1] for text in texts]
+
+
+_PEOPLE = ("Anna", "Ben", "Clara", "David", "Emma", "Felix", "Greta", "Hugo")
+_PLACES = ("attic", "bathroom", "cellar", "garage", "garden", "hall", "kitchen", "library", "office", "workshop")
+_WAYS = ("went", "ran", "walked", "moved")
+
+#: The vocabulary of :func:`stories`, in words: padding, start and end are tokens 0, 1 and 2.
+STORY_WORDS = Vocabulary(("_", "<", ">", ".", "?", "Where", "is", "to", "the", *_WAYS, *_PEOPLE, *_PLACES))
+
+
+def stories(count: int, *, seed: int, shortest: int = 2, longest: int = 6) -> tuple[list[str], list[str]]:
+    """Stories of people who go from place to place, each with a question, and the answers.
+
+    ``"Anna went to the hall . Ben ran to the attic . Anna moved to the garden . Where is Anna ?"`` has the answer
+    ``"garden"``: of the sentences about a person, the last one counts. Each sentence is about one of up to four people,
+    and the question is about one who occurs. All is drawn uniformly, in words of :data:`STORY_WORDS`. After the first
+    of the bAbI tasks (Weston et al. 2015, arXiv:1502.05698, section 3.1).
+
+    Args:
+        count: number of stories.
+        shortest, longest: bounds of the number of sentences before the question, both included.
+
+    Returns:
+        The stories, each with its question, and the answers, a place each.
+
+    Raises:
+        ValueError: if ``count`` is below 1, or not 1 <= ``shortest`` <= ``longest``.
+    """
+    _check_counts("stories", "story", count, shortest, longest)
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(shortest, longest + 1, (count,), generator=generator).tolist()
+    casts = torch.rand(count, len(_PEOPLE), generator=generator).argsort(dim=1)[:, :4].tolist()
+    drawn = torch.rand(count, longest, 3, generator=generator)  # of a person, a way and a place
+    choices = (drawn * torch.tensor([4, len(_WAYS), len(_PLACES)])).long().tolist()
+    asked = torch.randint(12, (count,), generator=generator).tolist()  # twelve is a multiple of 1, 2, 3 and 4
+    texts, answers = [], []
+    for length, cast, story, question in zip(lengths, casts, choices, asked, strict=True):
+        sentences, is_at = [], {}
+        for person, way, place in story[:length]:
+            name = _PEOPLE[cast[person]]
+            is_at[name] = _PLACES[place]
+            sentences.append(f"{name} {_WAYS[way]} to the {_PLACES[place]} .")
+        name = list(is_at)[question % len(is_at)]
+        texts.append(" ".join((*sentences, f"Where is {name} ?")))
+        answers.append(is_at[name])
+    return texts, answers
 
 
 _MONTHS = [

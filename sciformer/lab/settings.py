@@ -19,6 +19,7 @@ from sciformer.data import (
     ISO_DATES,
     LETTERS,
     NAME_LETTERS,
+    STORY_WORDS,
     WRITTEN_DATES,
     Vocabulary,
     batches,
@@ -29,6 +30,7 @@ from sciformer.data import (
     repeated_blocks,
     reversals,
     shakespeare,
+    stories,
     text_batches,
     token_rows,
 )
@@ -445,13 +447,14 @@ class SequenceSetting:
     """One encoder–decoder on a generated task: model and training.
 
     Args:
-        task: ``"reversal"``, of strings of 1 to ``longest`` letters, or ``"dates"``, any form to ISO 8601.
+        task: ``"reversal"``, of strings of 1 to ``longest`` letters; ``"dates"``, any form to ISO 8601; or
+            ``"stories"``, of 2 to ``longest`` sentences, with a question.
         max_length: the longest source and target that the model can look at.
         positions: a name of ``POSITIONS``, or ``"rotary"``, then in all self-attentions.
         examples: how many different ones are drawn for training.
     """
 
-    task: Literal["reversal", "dates"]
+    task: Literal["reversal", "dates", "stories"]
     embed_dim: int
     num_heads: int
     num_layers: int
@@ -467,7 +470,11 @@ class SequenceSetting:
     @property
     def vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
         """Of the source and of the target."""
-        return (LETTERS, LETTERS) if self.task == "reversal" else (WRITTEN_DATES, ISO_DATES)
+        return {
+            "reversal": (LETTERS, LETTERS),
+            "dates": (WRITTEN_DATES, ISO_DATES),
+            "stories": (STORY_WORDS, STORY_WORDS),
+        }[self.task]
 
     def model(self) -> Transformer:
         """A fresh model, random as torch's global generator has it.
@@ -496,16 +503,17 @@ class SequenceSetting:
         """Texts as sources that close with the end token, and their answers as targets between start and end."""
         of_source, of_target = self.vocabularies
         return (
-            token_rows([f"{text}>" for text in texts], of_source),
-            token_rows([f"<{answer}>" for answer in answers], of_target),
+            token_rows([of_source.separator.join((text, ">")) for text in texts], of_source),
+            token_rows([of_target.separator.join(("<", answer, ">")) for answer in answers], of_target),
         )
 
     def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
         """Endless shuffled batches: source, target but for its last token, target but for its first."""
-        if self.task == "reversal":
-            texts, answers = reversals(self.examples, seed=seed, longest=self.longest)
-        else:
+        if self.task == "dates":
             texts, answers = dates(self.examples, seed=seed)
+        else:
+            draw = {"reversal": reversals, "stories": stories}[self.task]
+            texts, answers = draw(self.examples, seed=seed, longest=self.longest)
         source, target = (tokens.to(device) for tokens in self.tokens(texts, answers))
         return batches(source, target[:, :-1], target[:, 1:], batch_size=self.batch_size, seed=seed)
 

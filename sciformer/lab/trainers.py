@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciformer.data import dates, mnist, reversals, shakespeare
+from sciformer.data import dates, mnist, reversals, shakespeare, stories
 from sciformer.lab.measuring import median_seconds_in_turns, peak_bytes
 from sciformer.lab.metrics import (
     accuracy,
@@ -366,6 +366,7 @@ def train_sequences(
 
     Reversals are tested on 10,000 strings that were not trained on, and on 100 of ten times the trained length. Dates
     are tested on 10,000: of days that were not trained on in forms that were; the other way round; and of neither.
+    Stories are tested on 10,000 that were not trained on, and on as many of twice the longest trained length.
     """
     tests: dict[str, tuple[Any, list[str]]] = {}
     if setting.task == "reversal":
@@ -374,6 +375,13 @@ def train_sequences(
         tests["test exact match"] = texts[:10_000], [text[::-1] for text in texts[:10_000]]
         far = 10 * setting.longest
         tests["test exact match at ten times the length"] = reversals(100, seed=TEST_SEED, shortest=far, longest=far)
+    elif setting.task == "stories":
+        known = set(stories(setting.examples, seed=seed, longest=setting.longest)[0])
+        drawn = zip(*stories(20_000, seed=TEST_SEED, longest=setting.longest), strict=True)
+        new = [(text, answer) for text, answer in drawn if text not in known][:10_000]
+        tests["test exact match"] = [text for text, _ in new], [answer for _, answer in new]
+        far = 2 * setting.longest
+        tests["test exact match at twice the length"] = stories(10_000, seed=TEST_SEED, shortest=far, longest=far)
     else:
         tests["test exact match"] = dates(10_000, seed=TEST_SEED, days="test")
         tests["test exact match on new forms"] = dates(10_000, seed=TEST_SEED, forms="test")

@@ -164,6 +164,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     "reversal": (MATCH, f"{MATCH} at ten times the length"),
     "induction": ("accuracy on repeats", "prefix-matching score"),
     "digit-names": (MATCH,),
+    "stories": (MATCH, f"{MATCH} at twice the length"),
     "dates": (MATCH, f"{MATCH} on new forms", f"{MATCH} on new days and forms"),
     "recipes-images": (ACCURACY,),
     "recipes-text": (LOSS,),

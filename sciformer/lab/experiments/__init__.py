@@ -39,6 +39,7 @@ from sciformer.lab.experiments.sequences import (
     SHAKESPEARE_CELL,
     SHAKESPEARE_LADDER,
     SHAKESPEARE_LENGTHS,
+    STORIES,
 )
 from sciformer.lab.settings import ImageSetting, LanguageSetting, Profile
 from sciformer.lab.trainers import (
@@ -87,6 +88,7 @@ __all__ = [
     "SHAKESPEARE_CELL",
     "SHAKESPEARE_LADDER",
     "SHAKESPEARE_LENGTHS",
+    "STORIES",
     "Experiment",
     "experiment",
 ]
@@ -174,6 +176,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "search-claims": Experiment(SEARCH_CLAIMS, train_to_choose, seeds=UP_TO_A_MINUTE),
     "reversal": Experiment(REVERSAL, train_sequences, seeds=UP_TO_A_MINUTE),
     "dates": Experiment(DATES, train_sequences, seeds=LONGER),
+    "stories": Experiment(STORIES, train_sequences, seeds=LONGER),
     "digit-names": Experiment(DIGIT_NAMES, train_digit_names, seeds=LONGER),
     "induction": Experiment(INDUCTION, train_induction, seeds=LONGER),
     "recipes-images": Experiment(RECIPES_IMAGES, partial(train_at_best_rate, rates=RATES), seeds=UP_TO_A_MINUTE),

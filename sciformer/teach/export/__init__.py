@@ -136,7 +136,7 @@ def _text_input(model: Any, vocabulary: Vocabulary | None) -> tuple[dict[str, An
     vocabulary = vocabulary or shakespeare()[1]
     if len(vocabulary) != (known := model.embedding.num_embeddings):
         raise InputError(f"the model knows {known} tokens, and the vocabulary has {len(vocabulary)}: pass its own")
-    prompt = "".join(c for c in PROMPT if c in vocabulary.characters) or vocabulary.characters[:1]
+    prompt = "".join(c for c in PROMPT if c in vocabulary.characters) or vocabulary.characters[0]
     prompt = prompt[-model.max_length :]
     return {"vocabulary": vocabulary.characters, "prompt": prompt}, vocabulary.encode(prompt)
 
