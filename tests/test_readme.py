@@ -1,13 +1,16 @@
 """The README at first sight: the length of its beginning, its picture, and findings with their verdicts."""
 
 import re
+import statistics
 import textwrap
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
+from sciformer import records, trained
 from sciformer.check import EXERCISES
+from sciformer.data import shakespeare
 from sciformer.lab.claims import CLAIMS, short_verdict
 from tools.answers import as_a_cell
 
@@ -65,11 +68,27 @@ def test_the_counts_are_those_of_today():
     assert f"{len(CLAIMS)} claims" in README
 
 
+def test_what_the_writer_writes_is_what_the_readme_prints():
+    (shown,) = re.findall(r"<!-- written -->\n\n```\n(.+?)\n```", README, flags=re.S)
+    vocabulary = shakespeare()[1]
+    tokens = trained.load("writer").generate(vocabulary.encode("ROMEO:\n")[None], 40, temperature=0)
+    assert vocabulary.decode(tokens[0]).strip() == shown
+
+
+def test_what_notebook_06_reaches_is_what_its_record_says():
+    runs = records.load_record("mnist-image-transformer", "quick")["runs"]
+    accuracies = [run["metrics"]["test accuracy"] for run in runs]
+    lowest, mean, highest = (f"{100 * x:.1f}" for x in (min(accuracies), statistics.fmean(accuracies), max(accuracies)))
+    assert len(accuracies) == 5
+    assert f"reads {mean} % of MNIST's test digits (five runs: {lowest} to {highest} %)" in README
+
+
 def test_what_two_cores_reach_is_what_the_speedrun_recorded():
     page = (ROOT / "docs" / "speedrun.md").read_text(encoding="utf-8")
     seconds, loss, numbers = re.search(
         r"^\| \[recipe\.py\][^|]+\|[^|]+\| (\d+) \|[^|]+\| ([\d.]+) [^|]+\|[^|]+\| ([\d,]+) \|", page, flags=re.M
     ).groups()
     assert f"after {seconds} seconds on two cores" in README
+    assert f"a loss of {float(loss):.3f}" in README
     assert float(loss) < 1.4697
     assert f"{int(numbers.replace(',', '')) / 1e6:.1f} million parameters" in README

@@ -32,14 +32,20 @@ FILES = {path.stem[:2]: path.name for path in NOTEBOOKS}
 
 #: Each path: its sessions, and the notebooks of each.
 PATHS: dict[str, dict[str, str]] = {
-    "afternoon": {"first half": "00 01", "second half": "02 06"},
+    "day": {"first half": "00 01", "second half": "02 06"},
     "weekend": {"Saturday": "00 01 02 03", "Sunday": "04 05 06"},
     "six weeks": {"1": "00 01", "2": "02", "3": "03 04", "4": "05 06", "5": "07", "6": "08"},
     "twelve weeks": {
         **{"1": "00 01", "2": "02", "3": "03", "4": "04", "5": "05", "6": "06", "7": "07", "8": "08"},
         **{"9": "09 10", "10": "11 12", "11": "13 14 15", "12": "16 17 18"},
     },
-    "what is new": {"distance": "07", "scores": "09 10", "evidence": "16", "your own": "17", "inside": "18"},
+    "for those who know transformers": {
+        "distance": "07",
+        "scores": "09 10",
+        "evidence": "16",
+        "your own": "17",
+        "inside": "18",
+    },
 }
 #: What one can do after the notebook that opens with a question in place of a list.
 OBJECTIVES = {
@@ -107,7 +113,7 @@ def path_table(name: str) -> str:
     rows = [f"| {session} | {linked(numbers)} | {counted(numbers)} |" for session, numbers in sessions.items()]
     together = [number for numbers in sessions.values() for number in numbers]
     rows.append(f"| **together** | {len(together)} notebooks | {counted(together)} |")
-    return table("| session | notebooks | exercises | main line | with exercises and optional parts |", rows)
+    return table("| session | notebooks | exercises | main line | study |", rows)
 
 
 def paths_table() -> str:
@@ -118,7 +124,7 @@ def paths_table() -> str:
         all_between = list(map(int, numbers)) == list(range(int(numbers[0]), int(numbers[-1]) + 1))
         shown = f"{numbers[0]} to {numbers[-1]}" if all_between else " ".join(numbers)
         rows.append(f"| {name} | {shown} | {counted(numbers)} |")
-    return table("| path | notebooks | exercises | main line | with exercises and optional parts |", rows)
+    return table("| path | notebooks | exercises | main line | study |", rows)
 
 
 def notebooks_table(rows: str) -> str:
@@ -141,9 +147,7 @@ def syllabus_table(name: str) -> str:
     for week, numbers in PATHS[name].items():
         goals = [goal for number in numbers.split() for goal in goals_of(number)]
         rows.append(f"| {week} | {linked(numbers.split())} | {'<br>'.join(goals)} | {counted(numbers.split())} |")
-    header = (
-        "| week | notebooks | afterwards students can | exercises | main line | with exercises and optional parts |"
-    )
+    header = "| week | notebooks | afterwards students can | exercises | main line | study |"
     return table(header, rows)
 
 
