@@ -45,7 +45,6 @@ class _Trace:
         known: where each value stands among those of the solution, None where it does not.
         right: the values of the solution, each once.
         expected: the right result.
-        is_wrong: whether the answer's differs from it.
     """
 
     inputs: Inputs
@@ -54,11 +53,10 @@ class _Trace:
     known: list[int | None]
     right: list[Tensor]
     expected: Any
-    is_wrong: bool
 
-    def first(self, places: set[Place]) -> int | None:
-        """The first step that is unknown to the solution and stands in one of these lines."""
-        return next((n for n, x in enumerate(self.steps) if self.known[n] is None and x.place in places), None)
+    def first(self) -> int | None:
+        """The first step that is unknown to the solution."""
+        return next((n for n, known in enumerate(self.known) if known is None), None)
 
 
 def first_wrong_line(
@@ -75,19 +73,31 @@ def first_wrong_line(
         cases: on which the two are compared; the more, the fewer coincidences.
         is_own: whether code is the student's own.
     """
-    traces = [_traced(run, reference, inputs, is_own) for inputs in cases]
-    wrong = [trace for trace in traces if trace.is_wrong]
-    unknown = {x.place for t in traces for n, x in enumerate(t.steps) if t.known[n] is None}
-    firsts = [trace.first(unknown) for trace in wrong]
-    if not wrong or any(_is_yes_or_no(trace.expected) for trace in wrong):
+    if _is_yes_or_no(reference(cases[0])):
         return None  # a right yes or no may come from anywhere
-    if any(n is None or not all(k is not None for k in t.known[:n]) for t, n in zip(wrong, firsts, strict=True)):
+    compared = [(inputs, reference(inputs), run(inputs)) for inputs in cases]
+    wrong = [(inputs, expected) for inputs, expected, got in compared if not same(expected, got)]
+    right = [(inputs, expected) for inputs, expected, got in compared if same(expected, got)]
+    if not wrong:
         return None
-    blamed = {t.steps[n].place for t, n in zip(wrong, firsts, strict=True) if n is not None}
-    before = [x.place for x in wrong[0].steps[: firsts[0]] if x.place not in blamed]
-    if len(blamed) != 1 or not before or unknown & set(before) or not _in_order(wrong, firsts) or not _text(*blamed):
+    traces, firsts, blamed = [], [], set()
+    for inputs, expected in wrong:  # these first, since most answers are given up at one of them
+        trace = _traced(run, reference, inputs, expected, is_own)
+        first = trace.first()
+        if first is None:
+            return None
+        blamed.add(trace.steps[first].place)
+        if len(blamed) > 1:
+            return None
+        traces.append(trace)
+        firsts.append(first)
+    before = [x.place for x in traces[0].steps[: firsts[0]] if x.place not in blamed]
+    if not before or not _in_order(traces, firsts) or not _text(*blamed):
         return None
-    if not all(_comes_right(run, t, n, is_own) for t, n in zip(wrong, firsts, strict=True) if n is not None):
+    for trace in (*traces, *(_traced(run, reference, *case, is_own) for case in right)):
+        if any(known is None and x.place in before for known, x in zip(trace.known, trace.steps, strict=True)):
+            return None
+    if not all(_comes_right(run, t, n, is_own) for t, n in zip(traces, firsts, strict=True)):
         return None
     return f"Up to your line `{_text(before[-1])}` the numbers are right; those of `{_text(*blamed)}` are not."
 
@@ -96,10 +106,10 @@ def _traced(
     run: Callable[[Inputs], Any],
     reference: Callable[[Inputs], Any],
     inputs: Inputs,
+    expected: Any,
     is_own: Callable[[CodeType], bool],
 ) -> _Trace:
     given = [x for x in inputs.values() if isinstance(x, Tensor)]
-    expected, got = reference(inputs), run(inputs)
     right: list[Tensor] = []
     for x in _results(lambda: reference(inputs), lambda code: "sciformer" in code.co_filename):
         if _where(x.value, right) is None:
@@ -107,7 +117,7 @@ def _traced(
     found = list(enumerate(_results(lambda: run(inputs), is_own)))
     kept = [(n, x) for n, x in found if _where(x.value, given) is None]
     known = [_where(x.value, right) for _, x in kept]
-    return _Trace(inputs, [x for _, x in kept], [n for n, _ in kept], known, right, expected, not same(expected, got))
+    return _Trace(inputs, [x for _, x in kept], [n for n, _ in kept], known, right, expected)
 
 
 def _where(value: Tensor, among: list[Tensor]) -> int | None:
@@ -123,7 +133,7 @@ def _is_yes_or_no(result: Any) -> bool:
     return isinstance(result, bool) or (isinstance(result, list) and any(isinstance(x, bool) for x in result))
 
 
-def _in_order(wrong: list[_Trace], firsts: list[int | None]) -> bool:
+def _in_order(wrong: list[_Trace], firsts: list[int]) -> bool:
     """Whether right values come in the solution's order, each once: a value in another one's place is no right one."""
     further: dict[tuple[Place, Place], bool] = {}
     for trace, n in zip(wrong, firsts, strict=True):
