@@ -11,6 +11,7 @@ from torch.testing import assert_close
 from sciformer import cli, data
 from sciformer.functional import InputError
 from sciformer.lab.runs import load_run
+from sciformer.teach.trained import HERE
 
 SIZES = [
     "--profile",
@@ -90,6 +91,14 @@ def test_what_cannot_be_done_is_one_line(words, says, runs, capsys):
     assert cli.main([word.replace("{runs}", str(runs)) for word in words]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert says.replace("{runs}", str(runs)) in line
+
+
+@pytest.mark.parametrize("model", ["namer", "answerer"])
+@pytest.mark.parametrize("words", [["write"], ["read", "digit.png"]], ids=["write", "read"])
+def test_an_encoder_decoder_is_for_neither(words, model, capsys):
+    command, *more = words
+    assert cli.main([command, str(HERE / model), *more]) == 1
+    assert "does neither: `write` is for language models, `read` for image models" in capsys.readouterr().err
 
 
 def test_a_run_of_an_earlier_version_lacks_newer_fields(runs, tmp_path):

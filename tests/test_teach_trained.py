@@ -36,6 +36,17 @@ def test_names_are_written_as_recorded():
     assert share > 0.9
 
 
+def test_questions_are_answered_as_recorded():
+    """By 1,000 stories, of which a few may have been trained on."""
+    model, vocabulary, kept = trained.load("answerer"), data.STORY_WORDS, trained.record("answerer")["metrics"]
+    for kind, longest in (("", 6), (" at twice the length", 12)):
+        texts, places = data.stories(1000, seed=1, shortest=2 if longest == 6 else 12, longest=longest)
+        written = model.greedy(data.token_rows([f"{text} >" for text in texts], vocabulary), 3)
+        right = sum(vocabulary.decode(row) == f"< {place} >" for row, place in zip(written, places, strict=True))
+        share = kept[f"test exact match{kind}"]
+        assert abs(right / 1000 - share) < 3 * (share * (1 - share) / 1000) ** 0.5 + 0.002  # three standard deviations
+
+
 @pytest.mark.parametrize(("name", "every", "tolerance"), [("student", 1, 1e-3), ("writer", 8, 0.05)])
 def test_text_is_predicted_as_recorded(name, every, tolerance):
     """By the large model on every eighth window of the validation split, whose mean has a standard error of 0.03."""
@@ -61,7 +72,7 @@ def test_a_model_is_ready_to_be_used():
 
 @pytest.mark.parametrize("ask", [trained.load, trained.record])
 def test_an_unknown_name_is_refused_with_those_that_there_are(ask):
-    with pytest.raises(InputError, match=r"'poet'; there are namer, reader, student, turner, writer"):
+    with pytest.raises(InputError, match=r"'poet'; there are answerer, namer, reader, student, turner, writer"):
         ask("poet")
 
 

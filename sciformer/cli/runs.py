@@ -126,7 +126,7 @@ def run_write(options: argparse.Namespace) -> None:
     Raises:
         InputError: if the run is no language model's, or a character of the prompt is unknown to it.
     """
-    model = _model_of(options.run, LanguageSetting, "write", "reads images: use `read`")
+    model = _model_of(options.run, LanguageSetting, "write")
     characters = data.shakespeare("val")[1]
     prompt = characters.encode(options.prompt)[None]  # (1, L)
     generator = torch.Generator().manual_seed(options.seed)
@@ -146,7 +146,7 @@ def run_read(options: argparse.Namespace) -> None:
     Raises:
         InputError: if the run is no image model's, or a picture is none.
     """
-    model = _model_of(options.run, ImageSetting, "read", "writes text: use `write`").eval()
+    model = _model_of(options.run, ImageSetting, "read").eval()
     for path in options.pictures:
         probabilities = model(data.digit_from_picture(path)[None]).softmax(dim=-1)[0]  # (10,)
         best = probabilities.topk(3)
@@ -154,8 +154,10 @@ def run_read(options: argparse.Namespace) -> None:
         print(f"{path}: {told[0]}, then {told[1]}, {told[2]}", flush=True)
 
 
-def _model_of(run: Path, kind: type, command: str, instead: str) -> Any:
+def _model_of(run: Path, kind: type, command: str) -> Any:
     model, setting, _ = load_run(run)
     if type(setting) is not kind:
-        raise InputError(f"`{command}` cannot use {run}, whose model {instead}")
+        uses = {LanguageSetting: "writes text: use `write`", ImageSetting: "reads images: use `read`"}
+        neither = "does neither: `write` is for language models, `read` for image models"
+        raise InputError(f"`{command}` cannot use {run}, whose model {uses.get(type(setting), neither)}")
     return model

@@ -8,7 +8,7 @@ from torch import nn
 
 from sciformer.functional import InputError
 from sciformer.lab.forms import Form, read_json
-from sciformer.lab.settings import ImageSetting, LanguageSetting, NamesSetting, PixelSetting
+from sciformer.lab.settings import ImageSetting, LanguageSetting, NamesSetting, PixelSetting, SequenceSetting
 from sciformer.training import History, TrainConfig
 from sciformer.training.weights import load_weights
 
@@ -45,13 +45,14 @@ def load_run(folder: Path) -> tuple[nn.Module, Any, History]:
     return model, setting, History(content["loss"], curves, content["seconds"])
 
 
-def setting_of(config: dict[str, Any], path: Path) -> ImageSetting | LanguageSetting | NamesSetting:
+def setting_of(config: dict[str, Any], path: Path) -> ImageSetting | LanguageSetting | SequenceSetting | NamesSetting:
     """The setting whose fields were written down.
 
     Raises:
         InputError: if it is none of this version's.
     """
-    kinds = (LanguageSetting, NamesSetting, ImageSetting, PixelSetting)  # what fits the last two is plain images
+    # What fits the last two is plain images.
+    kinds = (LanguageSetting, SequenceSetting, NamesSetting, ImageSetting, PixelSetting)
     kind = next((kind for kind in kinds if _fits(config, kind)), None)
     if kind is None:
         raise InputError(f"{path} has a setting that this version does not know, with {', '.join(sorted(config))}")

@@ -1,15 +1,16 @@
 """Trained models that come with the package, each with the record of the run that made it.
 
-=========== =================================================================================================
-``reader``  notebook 06's image transformer: reads a digit of 28 × 28 pixels
-``turner``  the distance-biased model of notebook 07, which cannot tell a digit from the same one turned by 180°
-``writer``  a character model that one core trained in eighteen minutes: writes Shakespeare
-``student`` a small character model of plain parts, to be broken
-``namer``   the model of notebook 11 that looks at two or three digits in a row and writes their names
-=========== =================================================================================================
+============ ================================================================================================
+``reader``   notebook 06's image transformer: reads a digit of 28 × 28 pixels
+``turner``   the distance-biased model of notebook 07, which cannot tell a digit from the same one turned by 180°
+``writer``   a character model that one core trained in eighteen minutes: writes Shakespeare
+``student``  a small character model of plain parts, to be broken
+``namer``    the model of notebook 11 that looks at two or three digits in a row and writes their names
+``answerer`` the model of notebook 11 that reads a story and says where somebody is
+============ ================================================================================================
 
 ``tools/playground.py`` trains and packs the first four, which the site's playground shows, and
-``tools/trained_names.py`` the last, which is a folder as ``sciformer train`` writes it.
+``tools/trained_runs.py`` the last two, which are folders as ``sciformer train`` writes them.
 """
 
 import base64
