@@ -702,6 +702,7 @@ def parts_of(story):
     return groups
 
 
+# %%
 with torch.no_grad():
     source = token_rows([f"{story} >" for story in told], STORY_WORDS).to(device)
     maps = answerer.attention_weights(source, source.new_full((len(told), 1), 1))["cross"]
