@@ -292,3 +292,15 @@ def test_an_input_that_follows_from_the_others_is_not_missed():
 
     assert "`b` has no effect" in probes(run, reference, inputs)
     assert probes(run, reference, inputs, mended=lambda case: case["a"] + 1) is None
+
+
+def test_a_smaller_input_shows_what_is_said_of_a_mask(monkeypatch):
+    monkeypatch.setattr(check.choose_visible, "faults", ())
+
+    def answer(noise, hidden_share):
+        visible = round((1 - hidden_share) * noise.shape[1])  # too few of 5 at a half, and too many of 3
+        return noise.argsort(dim=1).argsort(dim=1) < visible
+
+    message = check.choose_visible.diagnose(answer, seed=7).message
+    assert "too few are True" in " ".join(message.split())
+    assert "the smallest input that shows it: 2 images, 5 patches, hide 50%" in message
