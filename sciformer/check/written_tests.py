@@ -215,9 +215,10 @@ class WrittenTest(Exercise):
         says = [fault.says for fault in lacks]
         if shown:
             which = f"{len(shown)} of these versions give" if hidden else "These versions give"
-            says.append(
+            says.insert(
+                0,
                 f"{which} wrong numbers on the test's own inputs, and what it asserts holds of them, too. Compare "
-                "every number with one that you know to be right."
+                "every number with one that you know to be right.",
             )
         elif not lacks:
             says.append("On its inputs these versions give the right numbers. Take inputs on which they do not.")
@@ -226,11 +227,14 @@ class WrittenTest(Exercise):
             names = "; ".join(name for name in self.faulty if name in survivors)
             more = fill(f"faulty versions that it accepts: {names}", 96, initial_indent="  ", subsequent_indent="    ")
             versions = f"\n{more}"
-        all_told = " ".join(says if lacks else [count, *says])
+        all_told = " ".join([count, *says] if shown or not lacks else says)
         told, symptom = message(self, all_told, versions), message(self, count, versions)
-        kind = "known mistake" if lacks else "survivors"
-        names_of_lacks = tuple(fault.name for fault in lacks)
-        return replace(diagnosis, kind=kind, says=all_told, message=told, faults=names_of_lacks, symptom=symptom)
+        if shown or not lacks:
+            return replace(diagnosis, kind="survivors", says=all_told, message=told, faults=(), symptom=symptom)
+        names_of_lacks = tuple(lack.name for lack in lacks)
+        return replace(
+            diagnosis, kind="known mistake", says=all_told, message=told, faults=names_of_lacks, symptom=symptom
+        )
 
     def _given(self, answer: Callable[..., Any]) -> Calls:
         """The inputs that a test gives to a right version, by name."""
