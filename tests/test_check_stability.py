@@ -34,7 +34,7 @@ def test_an_answer_that_overflows_is_right_and_told_so():
     assert "With `scores` 1000 times as large" in lines[1]
     assert "    scores     [[ 1500,  -300], [-2200,   600]]" in lines
     assert "    got        [[nan,   0], [  0, nan]]" in lines
-    assert "Hide keys before the softmax; where you take exponentials yourself" in " ".join(diagnosis.message.split())
+    assert "Hide keys before the softmax. Where you take exponentials yourself" in " ".join(diagnosis.message.split())
 
 
 def test_where_there_is_no_mask_nothing_is_said_of_hiding():
