@@ -396,7 +396,7 @@ _REDUCE = {"amax", "amin", "logsumexp", "mean", "norm", "std", "sum", "var"}
 
 
 def _slips_and_repairs(node: ast.AST, parameters: tuple[str, ...], steps: frozenset[str]) -> Iterator[Slip]:
-    """Also an axis that is kept, and two inputs that change places wherever one assignment has both."""
+    """Also an axis that is kept, and two inputs that are exchanged wherever one assignment has both."""
     yield from _slips(node, parameters, steps)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _REDUCE:
         given = {keyword.arg for keyword in node.keywords}
