@@ -703,9 +703,10 @@ check.causal_aft(causal_aft)
 #
 # ### Exercise 3 · hard · 15 minutes
 #
-# One step of generation that works for **any** finite score (no −∞), also for one whose exponential overflows. It
-# takes what you keep of the past (None at the first token; no more than D + 2 numbers), the new token's score and
-# value, and returns what to keep, and the output: the mean of all values so far, weighted by $e^{\text{score}}$.
+# One step of generation that works for **any** score between −1000 and 1000, also for one whose exponential overflows
+# or is 0 in floating-point numbers. It takes what you keep of the past (None at the first token; no more than D + 2
+# numbers), the new token's score and value, and returns what to keep, and the output: the mean of all values so far,
+# weighted by $e^{\text{score}}$.
 
 # %%
 def read_token(past, score, value):  # yours, (), (D,)

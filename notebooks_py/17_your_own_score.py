@@ -497,7 +497,7 @@ check.is_pairwise(is_pairwise)
 # <details><summary>Hint 2</summary>
 #
 # `score(query[i : i + 1], key[j : j + 1])` is (1, 1). For which pairs has it to agree with the whole matrix? Numbers
-# are rounded: `torch.allclose`.
+# are rounded: `torch.allclose` with `atol=1e-4`.
 #
 # </details>
 # <details><summary>Solution</summary>

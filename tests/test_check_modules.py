@@ -127,3 +127,15 @@ class Turned(nn.Module):
 def test_what_cannot_be_run_is_said_in_words(answer, says):
     with pytest.raises(WrongType, match=says):
         run_module(answer, (3, 2), WEIGHTS, torch.ones(3))
+
+
+def test_a_size_without_effect_is_told():
+    class FourTimesAsWide(nn.Module):
+        def __init__(self, embed_dim, hidden_dim):
+            super().__init__()
+            self.up = nn.Linear(embed_dim, 4 * embed_dim)
+
+    weights = {"up.weight": torch.zeros(3, 2), "up.bias": torch.zeros(3)}
+    says = r"shape \(8, 2\); \(3, 2\) is wanted\. `hidden_dim` is 3 here, and has no effect on this shape\."
+    with pytest.raises(WrongType, match=says):
+        run_module(FourTimesAsWide, (2, 3), weights, torch.zeros(1, 2))

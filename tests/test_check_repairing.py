@@ -126,7 +126,7 @@ def test_a_line_too_many():
 
     change = one_change(twice, is_right)
     assert change.new in ("", "x = x")
-    assert Change("x = x + 1", "").told() == "\n  Without this line of yours it would be right:\n    x = x + 1"
+    assert Change("x = x + 1", "", twice).told() == "\n  Without this line of yours it would be right:\n    x = x + 1"
 
 
 CELL = """import torch
@@ -149,3 +149,23 @@ def test_a_class_in_a_notebooks_cell_has_lines_too(monkeypatch):
     exec(compile(CELL, "<cell>", "exec"), vars(cell))
     line = "return query @ key.mT / query.shape[-1] ** 0.5 * temperature"
     assert f"\n  in your line: {line}\n" in message(check.TemperedScore, cell.TemperedScore)
+
+
+def test_the_line_of_a_sum_without_keepdim():
+    def plain_attention(x):
+        e = torch.exp(x @ x.T)
+        weights = e / e.sum(dim=1)
+        return weights @ x, weights
+
+    text = message(check.plain_attention, plain_attention)
+    assert "\n  in your line: weights = e / e.sum(dim=1)\n" in text
+
+
+def test_no_line_is_told_where_two_inputs_are_exchanged_in_the_one_before():
+    def low_rank_scores(query, key, left, right):
+        both = right @ left.mT
+        return query @ both @ key.mT / right.shape[-1] ** 0.5
+
+    text = message(check.low_rank_scores, low_rank_scores)
+    assert "The matrices are exchanged" in text
+    assert "in your line" not in text

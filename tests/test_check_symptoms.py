@@ -278,3 +278,29 @@ def test_right_only_for_one_is_not_told_of_an_answer_that_ignores_a_mask_of_othe
     message = head.diagnose(AttentionHead, seed=7).message
     assert "right only" not in message
     assert "In some cases `attn_mask` has no effect" in message
+
+
+def test_an_input_that_follows_from_the_others_is_not_missed():
+    """Right once it is mended, without a look at the second input, which is always 1."""
+    inputs = {"a": torch.randn(4), "b": torch.ones(4)}
+
+    def reference(case):
+        return case["a"] + case["b"]
+
+    def run(case):
+        return 2 * case["a"]
+
+    assert "`b` has no effect" in probes(run, reference, inputs)
+    assert probes(run, reference, inputs, mended=lambda case: case["a"] + 1) is None
+
+
+def test_a_smaller_input_shows_what_is_said_of_a_mask(monkeypatch):
+    monkeypatch.setattr(check.choose_visible, "faults", ())
+
+    def answer(noise, hidden_share):
+        visible = round((1 - hidden_share) * noise.shape[1])  # too few of 5 at a half, and too many of 3
+        return noise.argsort(dim=1).argsort(dim=1) < visible
+
+    message = check.choose_visible.diagnose(answer, seed=7).message
+    assert "too few are True" in " ".join(message.split())
+    assert "the smallest input that shows it: 2 images, 5 patches, hide 50%" in message

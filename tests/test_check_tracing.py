@@ -181,3 +181,25 @@ def test_a_debugger_gets_its_hook_back():
         assert sys.gettrace() is hook
     finally:
         sys.settrace(before)
+
+
+def tripled(x):
+    """Its exponentials are right up to a factor, and the right weights in their place stay so when they are divided."""
+    scores = x * 3
+    e = torch.exp(scores - scores.max())
+    weights = e / e.sum(dim=1)  # without keepdim
+    return weights @ x
+
+
+def test_of_two_lines_that_come_right_by_the_same_values_both_are_told(monkeypatch):
+    def right(case):
+        scores = case["x"] * 3
+        weights = scores.softmax(dim=-1)
+        return weights @ case["x"]
+
+    monkeypatch.setattr(right, "__code__", right.__code__.replace(co_filename="sciformer/right.py"))
+    cases = [{"x": torch.randn(3, 3)} for _ in range(3)]
+    assert first_wrong_line(lambda case: tripled(case["x"]), right, cases, lambda code: code.co_name == "tripled") == (
+        "Up to your line `scores = x * 3` the numbers are right; those of `e = torch.exp(scores - scores.max())` "
+        "or of `weights = e / e.sum(dim=1)  # without keepdim` are not."
+    )

@@ -63,8 +63,10 @@ def test_survivors_are_named_and_the_first_are_explained():
         torch.testing.assert_close(output, torch.ones(3, 2))
 
     kind, message = told(answer)
-    assert kind == "survivors"
-    assert "11 of 25 faulty versions survive your test. faulty versions that it accepts:" in message
+    assert kind == "known mistake"
+    assert "All values are 1." in message
+    symptom = " ".join(check.test_attention.diagnose(answer, seed=0).symptom.split())
+    assert "11 of 25 faulty versions survive your test. faulty versions that it accepts:" in symptom
     assert "query and key exchanged" not in message, "its rows have another length"
     assert "no scale: The scores are not divided by √D" in message
     assert "also: multiplied by √D; scaled by the length; scaled by the number of queries" in message
@@ -194,3 +196,55 @@ def test_nan_in_what_a_test_expects_is_told():
         torch.testing.assert_close(attention(query, key, value, mask), expected)
 
     assert "There is NaN in your `expected`" in check.test_attention.diagnose(mine, seed=0).message
+
+
+def one_square_case(attention):
+    query, key, value = torch.randn(3, 4, 4)
+    torch.testing.assert_close(attention(query, key, value), F.scaled_dot_product_attention(query, key, value))
+
+
+def test_all_that_the_inputs_of_a_test_lack_is_told_and_can_be_seen_in_them():
+    diagnosis = check.test_attention.diagnose(one_square_case, seed=0)
+    assert diagnosis.kind == "known mistake"
+    assert diagnosis.faults == ("no mask", "as many tokens as features")
+    message = " ".join(diagnosis.message.split())
+    assert "It never gives a mask, so whatever is wrong with the mask survives. L, S and D are" in message
+    assert "hides nothing" not in message, "a part of what is told already"
+    assert "faulty versions that it accepts: scaled by the length; scaled by the number of queries; mask" in message
+
+
+def test_nothing_is_said_of_inputs_that_they_do_not_bear_out():
+    def mine(holm):
+        # In this order the products are 0.04, 0.06, 0.06, 0.04: they do not rise.
+        torch.testing.assert_close(holm(torch.tensor([0.04, 0.03, 0.02, 0.01])), torch.tensor([0.06, 0.06, 0.06, 0.04]))
+
+    diagnosis = check.test_holm.diagnose(mine, seed=0)
+    assert diagnosis.faults == ("order its own inverse", "never above 1")
+    assert "rise by themselves" not in " ".join(diagnosis.message.split())
+
+
+def test_where_the_inputs_show_a_mistake_what_is_asserted_is_too_weak():
+    def mine(holm):
+        p = torch.tensor([0.02, 0.30, 0.01, 0.04, 0.6, 0.7])
+        assert bool((p <= holm(p)).all())
+        assert bool((holm(p) <= 1).all())
+
+    kind, message = told(mine, check.test_holm)
+    assert kind == "survivors"
+    assert "wrong numbers on the test's own inputs, and what it asserts holds of them, too" in message
+
+
+def test_a_test_whose_numbers_are_right_is_told_that_it_is_too_exact():
+    def mine(holm):
+        assert holm(torch.tensor([0.03, 0.01, 0.9])).tolist() == [0.06, 0.03, 0.9]
+
+    kind, message = told(mine, check.test_holm)
+    assert kind == "false alarm"
+    assert "Its numbers are right, but it asks for more digits than rounding leaves" in message
+
+
+def test_a_test_whose_numbers_may_be_wrong_is_asked():
+    def mine(holm):
+        assert holm(torch.tensor([0.03, 0.01, 0.9])).tolist() == [0.07, 0.03, 0.9]
+
+    assert "Is a number that it expects wrong, or does it ask" in told(mine, check.test_holm)[1]

@@ -16,7 +16,7 @@ from sciformer.check.observing import Case, Observation, copied, is_own, own_lin
 from sciformer.check.probing import probes
 from sciformer.check.repairing import Change, one_change
 from sciformer.check.shrinking import shrunk
-from sciformer.check.symptoms import RIGHT_ONLY, UNKNOWN
+from sciformer.check.symptoms import RIGHT_ONLY, UNKNOWN, of_truth_values
 from sciformer.check.telling import LONGEST, SMALLEST, Diagnosis, counterexample, message
 from sciformer.check.tracing import first_wrong_line, line_that_changes
 from sciformer.check.values import plain, same, table
@@ -40,10 +40,10 @@ def seen_closer(
         )
     if diagnosis.kind in _OF_NUMBERS or diagnosis.kind == "raises":
         known = diagnosis.kind in ("known mistake", "likely mistake")
-        told = _told(_change(exercise, answer, cases, seed, known=known), known=known)
+        change = _change(exercise, answer, cases, seed, known=known)
         if diagnosis.kind in _OF_NUMBERS and SMALLEST in diagnosis.message:
-            return _located(exercise, diagnosis, answer, cases, seen, seed, told)
-        at = diagnosis.message.rindex("\n  read again")
+            return _located(exercise, diagnosis, answer, cases, seen, seed, change)
+        at, told = diagnosis.message.rindex("\n  read again"), _told(change, known=known)
         return replace(diagnosis, message=diagnosis.message[:at] + told + diagnosis.message[at:])
     if diagnosis.kind == "changes its input":
         return _with_the_line_that_writes(exercise, diagnosis, answer, cases, seed)
@@ -134,13 +134,10 @@ def _located(
     cases: list[Case],
     seen: Observation,
     seed: int,
-    change: str,
+    change: Change | None,
 ) -> Diagnosis:
-    """The same diagnosis with what only further calls of the answer can tell: a smaller input, and a line.
-
-    Args:
-        change: the line that has the mistake, as it is told, or nothing.
-    """
+    """The same diagnosis with what only further calls of the answer can tell: a smaller input, and a line."""
+    told_change = _told(change, known=diagnosis.kind in ("known mistake", "likely mistake"))
     wrong = [
         n
         for n, call in enumerate(seen.calls)
@@ -154,6 +151,7 @@ def _located(
             case.inputs,
             last.inputs if diagnosis.kind == "wrong numbers" else None,
             [case.inputs for n, case in enumerate(cases) if n not in wrong],
+            partial(exercise.plainly, change.answer, seed=seed) if change else None,
         )
     )
     if look is None:
@@ -169,9 +167,9 @@ def _located(
         most = LONGEST - 1 - sum(part.count("\n") for part in (first, more, last, SMALLEST))
         return f"{first}{more}{counterexample(exercise, name, look.inputs, look.expected, look.got, most)}{last}"
 
-    diagnosis = _without_unknown(exercise, diagnosis) if sentences + change else diagnosis
+    diagnosis = _without_unknown(exercise, diagnosis) if sentences + told_change else diagnosis
     diagnosis = _without_chance(exercise, diagnosis, answer, cases, wrong, seed)
-    told_all = inserted(diagnosis.message, sentences + change)
+    told_all = inserted(diagnosis.message, sentences + told_change)
     return replace(diagnosis, message=told_all, symptom=inserted(diagnosis.symptom, sentences))
 
 
@@ -248,8 +246,12 @@ def _of_extremes(condition: str, inputs: Inputs, *, finite: bool) -> tuple[str, 
     if all(x.dim() < 2 for x in tensors):
         advice = "Subtract the largest exponent from all of them before you take exponentials: a share stays the same."
         return says, advice
-    hide = "Hide keys before the softmax; where" if any(x.dtype == torch.bool for x in tensors) else "Where"
-    return says, f"{hide} you take exponentials yourself, subtract a row's largest score first."
+    if any(x.dtype == torch.bool for x in tensors):
+        return says, (
+            "Hide keys before the softmax. Where you take exponentials yourself, subtract a row's largest score first: "
+            "the largest of those that are not hidden."
+        )
+    return says, "Where you take exponentials yourself, subtract a row's largest score first."
 
 
 def _told(change: Change | None, *, known: bool) -> str:
@@ -282,6 +284,7 @@ def look_closer(
     first: Inputs,
     last: Inputs | None,
     right: Sequence[Inputs] = (),
+    mended: Callable[[Inputs], Any] | None = None,
 ) -> Look:
     """Call an answer that gives wrong numbers again.
 
@@ -291,18 +294,28 @@ def look_closer(
         first: the first inputs on which the two differ.
         last: the last of them, to be probed; None where the mistake is known already.
         right: inputs on which the answer is right.
+        mended: the student's answer with the one change that makes it right, if there is one.
     """
-    found = probes(run, reference, last, right) if last is not None else None
-    inputs = shrunk(first, lambda cut: _still_differs(run, reference, cut))
+    found = probes(run, reference, last, right, mended) if last is not None else None
+    how = _how_masks_differ(reference(first), run(first))
+    inputs = shrunk(first, lambda cut: _still_differs(run, reference, cut, how))
     return Look(found, inputs, reference(inputs), run(inputs))
 
 
-def _still_differs(run: Callable[[Inputs], Any], reference: Callable[[Inputs], Any], inputs: Inputs) -> bool:
+def _still_differs(
+    run: Callable[[Inputs], Any], reference: Callable[[Inputs], Any], inputs: Inputs, how: str | None
+) -> bool:
     try:
-        wanted = reference(inputs)
-        return is_finite(wanted) and not same(wanted, run(inputs))
+        wanted, got = reference(inputs), run(inputs)
+        return is_finite(wanted) and not same(wanted, got) and _how_masks_differ(wanted, got) == how
     except Exception:
         return False  # the inputs are none of this exercise's any more
+
+
+def _how_masks_differ(wanted: Any, got: Any) -> str | None:
+    """What a message says of two masks, which has to hold of the input that it shows; None of anything else."""
+    masks = all(isinstance(x, Tensor) and x.dtype == torch.bool for x in (wanted, got))
+    return of_truth_values([wanted], [got]) if masks else None
 
 
 def is_finite(result: Any) -> bool:

@@ -4,7 +4,9 @@ The weights are inputs of the call, so that gradients show whether the output de
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
@@ -65,8 +67,28 @@ def run_module(
     for name, weight in weights.items():
         if own[name].shape != weight.shape:
             given, wanted = tuple(own[name].shape), tuple(weight.shape)
-            raise WrongType(f"The parameter {name} has the shape {given}; {wanted} is wanted.")
+            ignored = "".join(_ignored(answer, arguments, name, given, wanted))
+            raise WrongType(f"The parameter {name} has the shape {given}; {wanted} is wanted.{ignored}")
     return functional_call(module.to(next(iter(weights.values()))), dict(weights), inputs, options)
+
+
+def _ignored(
+    answer: Callable[..., Any],
+    arguments: Sequence[Any],
+    parameter: str,
+    given: tuple[int, ...],
+    wanted: tuple[int, ...],
+) -> Iterator[str]:
+    """What is said of a whole number that should be a size of a parameter, and has no effect on its shape."""
+    names = list(signature(answer).parameters)
+    for n, (name, value) in enumerate(zip(names, arguments, strict=False)):
+        sizes = [right for mine, right in zip(given, wanted, strict=False) if mine != right]
+        if type(value) is not int or sizes != [value] or len(given) != len(wanted):
+            continue
+        with suppress(Exception):  # not every number may be one larger
+            other = answer(*arguments[:n], value + 1, *arguments[n + 1 :]).get_parameter(parameter)
+            if other.shape == given:
+                yield f" `{name}` is {value} here, and has no effect on this shape."
 
 
 def _shared(own: Mapping[str, nn.Parameter], wanted: Iterable[str]) -> str:

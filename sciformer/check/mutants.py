@@ -11,12 +11,15 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations
 from typing import Any
 
 from sciformer.check.programs import program_of, scope_of
 
 #: A replacement of a part of the program, and the sentence that a student reads.
 Slip = tuple[ast.AST, str]
+#: The slips that can be made in a node; also given the parameters of the program, and those of them that are steps.
+Changes = Callable[[ast.AST, tuple[str, ...], frozenset[str]], Iterator[Slip]]
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,24 @@ class Mutant:
 def mutants(reference: Callable[..., Any]) -> tuple[Mutant, ...]:
     """All mutants of a right answer that are programs; none where its source cannot be read."""
     try:
-        program = program_of(reference)
+        return _programs(reference, _slips)
     except (OSError, TypeError, SyntaxError):
         return ()
-    scope = scope_of(reference)
+
+
+def repairs(answer: Callable[..., Any]) -> tuple[Mutant, ...]:
+    """A wrong answer with one small change: those of mutants, and some that only repair.
+
+    Raises:
+        OSError, TypeError, SyntaxError, ValueError, KeyError, AttributeError: where its source cannot be read.
+    """
+    return _programs(answer, _slips_and_repairs)
+
+
+def _programs(reference: Callable[..., Any], changes: Changes) -> tuple[Mutant, ...]:
+    program, scope = program_of(reference), scope_of(reference)
     found: dict[str, Mutant] = {}
-    for parent, name, index, slips in list(_places(program, (), frozenset())):
+    for parent, name, index, slips in list(_places(program, (), frozenset(), changes)):
         slot = getattr(parent, name)
         for replacement, says in slips:
             setattr(parent, name, replacement if index is None else [*slot[:index], replacement, *slot[index + 1 :]])
@@ -61,7 +76,7 @@ def mutants(reference: Callable[..., Any]) -> tuple[Mutant, ...]:
 
 
 def _places(
-    node: ast.AST, parameters: tuple[str, ...], steps: frozenset[str]
+    node: ast.AST, parameters: tuple[str, ...], steps: frozenset[str], changes: Changes
 ) -> Iterator[tuple[ast.AST, str, int | None, list[Slip]]]:
     """Every node of a program with the slips that can be made in it: its parent, the field, the index there."""
     if isinstance(node, ast.FunctionDef | ast.Lambda):
@@ -72,9 +87,9 @@ def _places(
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.expr_context | ast.operator | ast.arg):
                 continue
-            yield node, name, index, list(_slips(child, parameters, steps))
+            yield node, name, index, list(changes(child, parameters, steps))
             if not (isinstance(child, ast.UnaryOp) and isinstance(child.operand, ast.Constant)):
-                yield from _places(child, parameters, steps)
+                yield from _places(child, parameters, steps, changes)
 
 
 def _code(node: ast.AST, steps: frozenset[str], otherwise: str = "") -> str:
@@ -374,3 +389,26 @@ def _whole(node: ast.expr) -> int | None:
     except ValueError:
         return None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+#: Steps that leave an axis of size 1 in place of another one, or none.
+_REDUCE = {"amax", "amin", "logsumexp", "mean", "norm", "std", "sum", "var"}
+
+
+def _slips_and_repairs(node: ast.AST, parameters: tuple[str, ...], steps: frozenset[str]) -> Iterator[Slip]:
+    """Also an axis that is kept, and two inputs that are exchanged wherever one assignment has both."""
+    yield from _slips(node, parameters, steps)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _REDUCE:
+        given = {keyword.arg for keyword in node.keywords}
+        if "dim" in given and "keepdim" not in given:
+            keeps = ast.keyword("keepdim", ast.Constant(True))
+            kept = ast.Call(node.func, node.args, [*node.keywords, keeps])
+            yield kept, "`keepdim=True` is missing."
+    if isinstance(node, ast.Assign):
+        used = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+        for one, two in combinations([name for name in parameters if name in used], 2):
+            changed = copy.deepcopy(node)
+            for name in ast.walk(changed.value):
+                if isinstance(name, ast.Name) and name.id in (one, two):
+                    name.id = two if name.id == one else one
+            yield changed, f"`{one}` and `{two}` are exchanged."

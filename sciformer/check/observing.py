@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -201,6 +201,7 @@ class Task:
             return answer(*inputs.values())
         returned: list[Any] = []
 
+        @wraps(answer)
         def watched(*args: Any, **options: Any) -> Any:
             returned[:] = [answer(*args, **options)]
             return returned[0]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from sciformer.check.mutants import mutants
+from sciformer.check.mutants import repairs
 from sciformer.check.programs import program_of
 
 #: A line that is longer says too much at once.
@@ -21,10 +21,15 @@ _NO_REPAIR = ("if True", "if False", "elif True", "elif False")
 
 @dataclass(frozen=True)
 class Change:
-    """A line of the student's, and what should stand there; nothing where the line is one too many."""
+    """A line of the student's, and what should stand there; nothing where the line is one too many.
+
+    Args:
+        answer: the program with the change.
+    """
 
     old: str
     new: str
+    answer: Callable[..., Any]
 
     def told(self) -> str:
         """The change, indented as a message is."""
@@ -45,7 +50,7 @@ def one_change(
     found: Change | None = None
     try:
         before = ast.unparse(program_of(answer)).splitlines()
-        programs = mutants.__wrapped__(answer)
+        programs = repairs(answer)
     except (OSError, TypeError, SyntaxError, ValueError, KeyError, AttributeError):
         return None  # no function or class with a source of its own
     for mutant in programs:
@@ -60,7 +65,7 @@ def one_change(
         if not new.startswith(_NO_REPAIR) and is_right(mutant.answer):
             if found:
                 return None
-            found = Change(old, "" if new == "pass" else new)
+            found = Change(old, "" if new == "pass" else new, mutant.answer)
             if not in_one_line:
                 break
     return found

@@ -58,7 +58,7 @@ def _difference(expected: list[Any], got: list[Any], inputs: list[Inputs], names
         why = "It comes from 0/0, from ∞/∞ or ∞ − ∞ where an exponential overflows, or from the softmax of a row of −∞."
         return "NaN", f"There is NaN in the {name}{_rows(g.isnan())}. {why}"
     if e.dtype == torch.bool:
-        return "wrong numbers", _told(name, _of_truth_values(expected, got) or _places(expected, got))
+        return "wrong numbers", _told(name, of_truth_values(expected, got) or _places(expected, got))
     relation = _relation(expected, got, inputs) or _close(expected, got, _places(expected, got))
     return "wrong numbers", _told(name, relation)
 
@@ -88,7 +88,7 @@ def _difference_of_lists(
     return kind, says + (f" Right: {', '.join(right)}." if right else "")
 
 
-def _of_truth_values(expected: list[Tensor], got: list[Tensor]) -> str | None:
+def of_truth_values(expected: list[Tensor], got: list[Tensor]) -> str | None:
     """What two masks have to do with each other on every case."""
     pairs = [(e, g) for e, g in zip(expected, got, strict=True) if e.shape == g.shape]
     for value in (True, False):

@@ -92,14 +92,19 @@ def first_wrong_line(
         traces.append(trace)
         firsts.append(first)
     before = [x.place for x in traces[0].steps[: firsts[0]] if x.place not in blamed]
-    if not before or not _in_order(traces, firsts) or not _text(*blamed):
+    if not before or not _in_order(traces, firsts) or not _text(*next(iter(blamed))):
         return None
     for trace in (*traces, *(_traced(run, reference, *case, is_own) for case in right)):
         if any(known is None and x.place in before for known, x in zip(trace.known, trace.steps, strict=True)):
             return None
-    if not all(_comes_right(run, t, n, is_own) for t, n in zip(traces, firsts, strict=True)):
+    replaced = [(t, n, _comes_right(run, t, n, is_own)) for t, n in zip(traces, firsts, strict=True)]
+    if not all(by for _, _, by in replaced):
         return None
-    return f"Up to your line `{_text(before[-1])}` the numbers are right; those of `{_text(*blamed)}` are not."
+    later = {place for t, n, by in replaced for place in _as_well(run, t, n, by, is_own)}
+    if len(later) > 1:
+        return None
+    lines = " or of ".join(f"`{_text(*place)}`" for place in (*blamed, *later))
+    return f"Up to your line `{_text(*before[-1])}` the numbers are right; those of {lines} are not."
 
 
 def _traced(
@@ -145,9 +150,12 @@ def _in_order(wrong: list[_Trace], firsts: list[int]) -> bool:
     return all(further.values())
 
 
-def _comes_right(run: Callable[[Inputs], Any], trace: _Trace, n: int, is_own: Callable[[CodeType], bool]) -> bool:
-    """Whether a value of the solution in place of this one makes the result right."""
+def _comes_right(
+    run: Callable[[Inputs], Any], trace: _Trace, n: int, is_own: Callable[[CodeType], bool]
+) -> list[Tensor]:
+    """The values of the solution that make the result right, in place of this one."""
     value = trace.steps[n].value
+    found = []
     for x in trace.right:
         if x.squeeze().shape != value.squeeze().shape or x.dtype != value.dtype:
             continue
@@ -155,12 +163,30 @@ def _comes_right(run: Callable[[Inputs], Any], trace: _Trace, n: int, is_own: Ca
         replacement = trace.numbers[n], x.reshape(value.shape)
         _results(lambda: results.append(run(trace.inputs)), is_own, replacement)  # noqa: B023
         if results and same(results[0], trace.expected):
-            return True
-    return False
+            found.append(x)
+    return found
 
 
-def _text(place: Place) -> str:
-    return linecache.getline(*place).strip()
+def _as_well(
+    run: Callable[[Inputs], Any], trace: _Trace, n: int, by: list[Tensor], is_own: Callable[[CodeType], bool]
+) -> set[Place]:
+    """Later lines that come right by the same values: the first may only make what they are to be made of.
+
+    Exponentials that are divided by a wrong sum, for instance, are right up to a factor. The right weights in their
+    place stay what they are in the line that divides, and so does the result.
+    """
+    places = set()
+    for later in range(n + 1, len(trace.steps)):
+        step = trace.steps[later]
+        if step.place != trace.steps[n].place and not _alike(step.value, trace.steps[n].value):
+            right = _comes_right(run, trace, later, is_own)
+            if all(any(_alike(x, y) for y in right) for x in by):
+                places.add(step.place)
+    return places
+
+
+def _text(file: str, number: int) -> str:
+    return linecache.getline(file, number).strip()
 
 
 def _results(

@@ -6,18 +6,50 @@ This is mutation testing turned round (DeMillo, Lipton & Sayward 1978): the vers
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
+from inspect import Parameter, signature
 from pathlib import Path
 from textwrap import fill
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Observation, Problem, WrongType
-from sciformer.check.observing import own_line, own_names
-from sciformer.check.values import kind_of, plain
+from sciformer.check.observing import copied, own_line, own_names
+from sciformer.check.telling import message
+from sciformer.check.values import kind_of, plain, same
 
 #: Of so many survivors the mistake is told in full; of the others, the name.
 IN_FULL = 2
+#: Of so many things that a test lacks the sentence is told.
+MOST_LACKS = 3
+
+#: The inputs that a test gives to a version, at each of its calls.
+Calls = list[dict[str, Any]]
+
+
+class Lack(Fault):
+    """Something that the inputs of a test lack, and that can be seen in them.
+
+    Args:
+        every: whether the inputs of one call lack it; a test lacks it if those of every call do.
+        options: as for every mistake.
+    """
+
+    def __init__(self, name: str, says: str, *, every: Callable[..., bool], **options: Any):
+        super().__init__(name, says, **options)
+        self.every = every
+
+    def holds(self, calls: Calls) -> bool:
+        """Whether a test with these calls lacks it."""
+        return all(self.every(**inputs) for inputs in calls)
+
+
+#: What a comparison of floating-point numbers may ask for, and how.
+_DIGITS = "more digits than rounding leaves: compare with a tolerance, as torch.testing.assert_close does."
+_WRONG_OR_TOO_EXACT = "Is a number that it expects wrong, or does it ask for more digits than rounding leaves?"
 
 
 class WrittenTest(Exercise):
@@ -99,15 +131,12 @@ class WrittenTest(Exercise):
     def _why_rejected(self, rejected: list[str], survivors: list[str]) -> str:
         """What may be wrong with a test that rejects right versions, from those that it accepts."""
         if len(rejected) < len(self.right):
-            return (
-                "Right versions differ in their last digits, so it probably asks for more digits than rounding leaves: "
-                "compare with a tolerance, as torch.testing.assert_close does."
-            )
+            return f"Right versions differ in their last digits, so it probably asks for {_DIGITS}"
         if len(survivors) == 1:
             return "Only this faulty version passes, so what your test expects has its mistake."
         if 1 < len(survivors) <= IN_FULL + 1:
             return "Only these faulty versions pass, so what your test expects has their mistake."
-        return "Is a number that it expects wrong, or does it ask for more digits than rounding leaves?"
+        return _WRONG_OR_TOO_EXACT
 
     def _explain(self, error: BaseException, case: Case) -> Problem:
         """As for every exercise; where a right version stops, also what it takes."""
@@ -123,9 +152,12 @@ class WrittenTest(Exercise):
         return Problem("raises", f"{problem.says}\n{says}")
 
     def closer(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
-        """The diagnosis with the line by which a test rejects a right version, and the NaN that it compares with."""
+        """The diagnosis with what the test does: by which line it rejects a right version, or what it lacks."""
+        if diagnosis.kind in ("survivors", "known mistake"):
+            return self._lacking(diagnosis, answer, cases, seen)
         if diagnosis.kind != "false alarm":
             return diagnosis
+        diagnosis = self._too_exact(diagnosis, answer, cases, seen)
         rejected = next(n for n, case in enumerate(cases) if case.name in self.right and not seen.calls[n].output)
         try:
             answer(cases[rejected].inputs["version"])
@@ -141,3 +173,107 @@ class WrittenTest(Exercise):
             told = diagnosis.message.replace(mark, more + mark, 1)
             return replace(diagnosis, message=told, symptom=told) if line else diagnosis
         return diagnosis
+
+    def _too_exact(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation) -> Diagnosis:
+        """The same diagnosis; where right numbers pass once they are rounded to the digits of a person, with that."""
+        _, says, shown = self._misjudged(cases, seen)
+        if _WRONG_OR_TOO_EXACT not in says or not any(
+            self.safely(partial(self._accepts, answer, partial(_rounded, self.of.reference, dtype)))
+            for dtype in (torch.float32, torch.float64)
+        ):
+            return diagnosis
+        says = says.replace(_WRONG_OR_TOO_EXACT, f"Its numbers are right, but it asks for {_DIGITS}")
+        told = message(self, says, shown)
+        return replace(diagnosis, says=says, message=told, symptom=told)
+
+    def _misjudged(self, cases: list[Case], seen: Observation) -> tuple[str, str, str]:
+        """Kind, sentences and list of the versions that are misjudged, from what a test did with all of them."""
+        wanted = [case.name in self.right for case in cases]
+        got = [call.output for call in seen.calls]
+        return self.evidence(cases, wanted, got, [n for n, output in enumerate(got) if output is not wanted[n]])
+
+    def _lacking(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation) -> Diagnosis:
+        """The diagnosis of a test that accepts faulty versions, with what can be seen in what it gives to them.
+
+        Some have the right numbers on the inputs of the test, so the inputs lack something. Others have wrong numbers
+        there, and what is asserted does not notice.
+        """
+        calls = self.safely(partial(self._given, answer))
+        if not calls:
+            return diagnosis
+        given = [fault for fault in self.faults if isinstance(fault, Lack)]
+        lacks = [lack for lack in given if self.safely(partial(lack.holds, calls))]
+        known = [fault for fault in self.faults if fault.name in diagnosis.faults]
+        if known and (known[0] in lacks or not isinstance(known[0], Lack)):
+            return diagnosis
+        survivors = {
+            case.name for case, call in zip(cases, seen.calls, strict=False) if call.output
+        } - self.right.keys()
+        shown = [name for name in self.faulty if name in survivors and self._differs(self.faulty[name], calls)]
+        hidden = survivors.difference(shown)
+        lacks = self._largest(lacks, hidden)[:MOST_LACKS]
+        says = [fault.says for fault in lacks]
+        if shown:
+            which = f"{len(shown)} of these versions give" if hidden else "These versions give"
+            says.insert(
+                0,
+                f"{which} wrong numbers on the test's own inputs, and what it asserts holds of them, too. Compare "
+                "every number with one that you know to be right.",
+            )
+        elif not lacks:
+            says.append("On its inputs these versions give the right numbers. Take inputs on which they do not.")
+        _, count, versions = self._misjudged(cases, seen)
+        if len(says) > 1:
+            names = "; ".join(name for name in self.faulty if name in survivors)
+            more = fill(f"faulty versions that it accepts: {names}", 96, initial_indent="  ", subsequent_indent="    ")
+            versions = f"\n{more}"
+        all_told = " ".join([count, *says] if shown or not lacks else says)
+        told, symptom = message(self, all_told, versions), message(self, count, versions)
+        if shown or not lacks:
+            return replace(diagnosis, kind="survivors", says=all_told, message=told, faults=(), symptom=symptom)
+        names_of_lacks = tuple(lack.name for lack in lacks)
+        return replace(
+            diagnosis, kind="known mistake", says=all_told, message=told, faults=names_of_lacks, symptom=symptom
+        )
+
+    def _given(self, answer: Callable[..., Any]) -> Calls:
+        """The inputs that a test gives to a right version, by name."""
+        takes = signature(self.of.reference)
+        names = [name for name, x in takes.parameters.items() if x.kind is not Parameter.KEYWORD_ONLY]
+        calls: Calls = []
+
+        def version(*args: Any, **options: Any) -> Any:
+            given = takes.bind(*args, **options)
+            given.apply_defaults()
+            calls.append({name: copied(given.arguments[name], False) for name in names})
+            return self.of.reference(*args, **options)
+
+        answer(version)
+        return calls
+
+    def _differs(self, version: Callable[..., Any], calls: Calls) -> bool:
+        """Whether a version gives other numbers than a right one for some of these inputs, or stops."""
+
+        def differs() -> bool:
+            return any(not same(plain(version(**x)), plain(self.of.reference(**x))) for x in calls)
+
+        return self.safely(differs) is not False
+
+    def _largest(self, lacks: list[Lack], hidden: set[str]) -> list[Lack]:
+        """Those that let something pass, but for what is part of another one: no mask is a mask that hides nothing."""
+        found: list[tuple[Lack, set[str]]] = []
+        for lack in lacks:
+            test = self.wrong_answer(lack)
+            passes = {name for name, x in self.faulty.items() if self.safely(partial(self._accepts, test, x))}
+            found.append((lack, passes))
+        found.sort(key=lambda one: -len(one[1]))
+        return [
+            lack
+            for n, (lack, passes) in enumerate(found)
+            if passes & hidden and not any(passes <= others for _, others in found[:n])
+        ]
+
+
+def _rounded(version: Callable[..., Any], dtype: torch.dtype, *args: Any, **options: Any) -> Any:
+    """The result of a version in as many digits as a person writes down."""
+    return version(*args, **options).to(dtype).round(decimals=6)

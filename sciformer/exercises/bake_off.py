@@ -295,6 +295,13 @@ _HOLM_FAULTS = (
         run=lambda x: x,
     ),
     Fault(
+        "maximum in the given order",
+        "The running maximum goes along the p-values as they were given. It goes from the smallest up: sort first, and "
+        "put the results back last.",
+        run=lambda x: x,
+        back=lambda x, order: x[order.argsort()].cummax(0).values,
+    ),
+    Fault(
         "compared with the one before",
         "Each product is compared with the product just before it only, and that may itself lie below an earlier one. "
         "Compare with the largest so far: cummax.",

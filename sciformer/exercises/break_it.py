@@ -1,4 +1,7 @@
-"""Exercises of notebooks 02, 03, 08 and 16 in which the reader writes the test, which faulty versions have to fail."""
+"""Exercises of notebooks 02, 03, 08 and 16 in which the reader writes the test, which faulty versions have to fail.
+
+More than 500 lines, since each exercise stands beside all that a test for it can lack.
+"""
 
 import math
 from collections.abc import Callable
@@ -9,7 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sciformer.check.causes import Fault
-from sciformer.check.written_tests import WrittenTest
+from sciformer.check.values import same
+from sciformer.check.written_tests import Lack, WrittenTest
 from sciformer.exercises import bake_off, character_model, multi_head, scaled_dot_product
 
 Version = Callable[..., Any]
@@ -26,6 +30,14 @@ def _equal_bits(got: Any, expected: Tensor) -> None:
 
 def _equal_rows(got: Any, expected: Tensor) -> None:
     torch.testing.assert_close(got.sum(dim=-1), expected.sum(dim=-1))
+
+
+def _is_one_number(x: Tensor) -> bool:
+    return same(x, x.flatten()[0].expand(x.shape))
+
+
+def _is_one_row(x: Tensor) -> bool:
+    return same(x, x[:1].expand(x.shape))
 
 
 # Ways to judge a result that find too little, or too much: the same in every test.
@@ -90,41 +102,54 @@ _ATTENTION_FAULTS = (
     _NOTHING_ASSERTED,
     _SHAPE_ONLY,
     _EQUAL_BITS,
-    Fault(
+    Lack(
         "no mask",
         "It never gives a mask, so whatever is wrong with the mask survives.",
+        every=lambda attn_mask, **_: attn_mask is None,
         masks=lambda L, S: (None,),
     ),
-    Fault(
+    Lack(
         "nothing hidden",
         "Its mask hides nothing, and then a mask without any effect is right, too. Let some entries be False.",
+        every=lambda attn_mask, **_: attn_mask is None or bool(attn_mask.all()),
         masks=lambda L, S: (None, torch.ones(L, S, dtype=torch.bool)),
     ),
-    Fault(
+    Lack(
         "head size 1",
         "Its head size is 1. √1 is 1, so no mistake in the scale shows. Let D be 3, or any number that is not 1.",
+        every=lambda query, **_: query.shape[-1] == 1,
         sizes=((5, 7, 1), (4, 4, 1)),
     ),
-    Fault(
+    Lack(
+        "as many tokens as features",
+        "L, S and D are the same number, so a scale of √L or √S is √D as well. Take three different ones.",
+        every=lambda query, key, **_: len(query) == len(key) == query.shape[-1],
+        sizes=((4, 4, 4), (2, 2, 2)),
+    ),
+    Lack(
         "one tensor three times",
         "Query, key and value are the same tensor, so a version that takes one for another is not noticed.",
+        every=lambda query, key, value, **_: same(query, key) and same(key, value),
         sizes=((5, 5, 3), (4, 4, 2)),
         inputs=lambda L, S, D: (torch.randn(L, D),) * 3,
     ),
-    Fault(
+    Lack(
         "values of 1",
         "All values are 1. Then every row whose weights sum to 1 gives 1, whichever keys it looks at.",
+        every=lambda value, **_: _is_one_number(value),
         inputs=lambda L, S, D: (torch.randn(L, D), torch.randn(S, D), torch.ones(S, D)),
     ),
-    Fault(
+    Lack(
         "all inputs equal",
         "All queries and all keys are equal, so all scores are, and a mistake in them does not show. Draw them: "
         "torch.randn.",
+        every=lambda query, key, **_: _is_one_row(query) and _is_one_row(key),
         inputs=lambda L, S, D: (torch.ones(L, D), torch.ones(S, D), torch.randn(S, D)),
     ),
-    Fault(
+    Lack(
         "one query",
         "There is one query only. What rows have to do with one another shows with two at least.",
+        every=lambda query, **_: len(query) == 1,
         sizes=((1, 7, 3), (1, 4, 2)),
     ),
 )
@@ -170,42 +195,49 @@ _HEADS_FAULTS = (
     _NOTHING_ASSERTED,
     _SHAPE_ONLY,
     _EQUAL_BITS,
-    Fault(
+    Lack(
         "one head",
         "There is one head only, so nothing that can go wrong between heads shows. Take several, and fewer key heads.",
+        every=lambda num_heads, **_: num_heads == 1,
         sizes=((2, 5, 7, 1, 1, 3), (3, 4, 4, 1, 1, 2)),
     ),
-    Fault(
+    Lack(
         "as many key heads",
         "There are as many key heads as query heads, so none is shared. Take fewer key heads, and more than one: six "
         "and two, for instance.",
+        every=lambda query, key, **_: query.shape[-1] == key.shape[-1],
         sizes=((2, 5, 7, 6, 6, 3), (3, 4, 4, 2, 2, 2)),
     ),
-    Fault(
+    Lack(
         "one key head",
         "There is one key head for all query heads, and then it does not matter which head gets which. Take two or "
         "three.",
+        every=lambda query, key, num_heads, **_: query.shape[-1] == num_heads * key.shape[-1],
         sizes=((2, 5, 7, 6, 1, 3), (3, 4, 4, 2, 1, 2)),
     ),
-    Fault(
+    Lack(
         "one key head, or as many",
         "There is one key head, or there are as many as query heads. In both cases it does not matter in which order "
         "the heads share. Take a number between: six query heads and two key heads, for instance.",
+        every=lambda query, key, num_heads, **_: query.shape[-1] in (key.shape[-1], num_heads * key.shape[-1]),
         sizes=((2, 5, 7, 6, 1, 3), (3, 4, 4, 2, 2, 2)),
     ),
-    Fault(
+    Lack(
         "heads of size 1",
         "The heads have one feature each. √1 is 1, so a missing scale does not show.",
+        every=lambda query, num_heads, **_: query.shape[-1] == num_heads,
         sizes=((2, 5, 7, 6, 2, 1), (3, 4, 4, 4, 2, 1)),
     ),
-    Fault(
+    Lack(
         "identity as projection",
         "The output projection is the identity, so a version without it, or with its transpose, is not noticed.",
+        every=lambda w_o, **_: same(w_o, torch.eye(len(w_o)).to(w_o)),
         project=torch.eye,
     ),
-    Fault(
+    Lack(
         "projection of 1",
         "All entries of the output projection are 1. It adds up the features, in whatever order they stand.",
+        every=lambda w_o, **_: _is_one_number(w_o),
         project=lambda E: torch.ones(E, E),
     ),
 )
@@ -275,24 +307,28 @@ _NUCLEUS_FAULTS = (
         change=lambda logits: logits.flip(0),  # the first text needs fewer than another
         judge=_what_must_be_kept,
     ),
-    Fault(
+    Lack(
         "temperature 1",
         "The temperature is always 1, and then it does not matter where it stands, or whether it does.",
+        every=lambda temperature, **_: temperature == 1,
         settings=((1.0, 0.7), (1.0, 0.5)),
     ),
-    Fault(
+    Lack(
         "nothing cut off",
         "Its `top_p` is always 1, so no character is cut off.",
+        every=lambda top_p, **_: top_p >= 1,
         settings=((0.5, 1.0), (2.0, 1.0)),
     ),
-    Fault(
+    Lack(
         "one text",
         "There is one text only. A version that mixes up texts, or treats them alike, needs two to be noticed.",
+        every=lambda logits, **_: len(logits) == 1,
         change=lambda logits: logits[:1],
     ),
-    Fault(
+    Lack(
         "sorted logits",
         "The logits are sorted already, so a version that leaves them in sorted order is right. Shuffle them.",
+        every=lambda logits, **_: same(logits, _sorted_rows(logits)),
         change=_sorted_rows,
     ),
 )
@@ -333,6 +369,11 @@ def test_holm(
         judge(holm(torch.tensor(p)), torch.tensor(corrected))
 
 
+def _products(p: Tensor) -> Tensor:
+    """What the running maximum is taken of, with the smallest p-value first."""
+    return p.sort().values * torch.arange(len(p), 0, -1)
+
+
 def _none_smaller(got: Any, expected: Tensor) -> None:
     assert bool((got > 0).all())
     assert bool((got <= 1).all())
@@ -345,32 +386,38 @@ _HOLM_FAULTS = (
         "It looks only whether the results lie between 0 and 1. Work out an example by hand and compare with it.",
         judge=_none_smaller,
     ),
-    Fault(
+    Lack(
         "sorted p-values",
         "The p-values are sorted already, so a version that leaves the results in sorted order is not noticed.",
+        every=lambda p: same(p, p.sort().values),
         examples=(((0.01, 0.02, 0.04, 0.30), (0.04, 0.06, 0.08, 0.30)), ((0.4, 0.6, 0.7), (1.0, 1.0, 1.0))),
     ),
-    Fault(
+    Lack(
         "one p-value",
         "There is one p-value only, and one needs no correction. Take three or more.",
+        every=lambda p: len(p) == 1,
         examples=(((0.03,), (0.03,)), ((0.7,), (0.7,))),
     ),
-    Fault(
-        "rising by themselves",
-        "In its examples the products rise by themselves, so a version without the running maximum is right. Put two "
-        "p-values close together.",
-        examples=(_BY_HAND[0], ((0.9, 0.5, 0.2), (1.0, 1.0, 0.6))),
-    ),
-    Fault(
+    Lack(
         "far apart",
         "Its p-values are so far apart that the products rise by themselves, and none is above 1: a version without "
         "the running maximum is right, and one that does not cut off at 1. Put two p-values close together, and one "
         "near 1 beside them.",
+        every=lambda p: bool((_products(p).diff() >= 0).all()),
         examples=(((0.03, 0.001, 0.40, 0.005), (0.06, 0.004, 0.40, 0.015)),),
     ),
-    Fault(
+    Lack(
+        "order its own inverse",
+        "The order that sorts its p-values is its own inverse, as for p-values that rise or fall. So a version that "
+        "puts the results back by the order itself is right. Let the second one be the smallest, the third the next, "
+        "and the first the largest.",
+        every=lambda p: bool((p.argsort()[p.argsort()] == torch.arange(len(p))).all()),
+        examples=(((0.7, 0.6, 0.4), (1.0, 1.0, 1.0)), ((0.04, 0.03, 0.022, 0.01), (0.066, 0.066, 0.066, 0.04))),
+    ),
+    Lack(
         "never above 1",
         "In its examples no product is above 1, so a version that does not cut off at 1 is right.",
+        every=lambda p: bool((_products(p) <= 1).all()),
         examples=_BY_HAND[:2],
     ),
 )

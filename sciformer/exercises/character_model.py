@@ -446,6 +446,7 @@ def read_piece(
     cache: dict,
     *,
     recall: Callable[..., Tensor] = lambda cache, x: x,
+    count: Callable[..., int] = lambda length, depth: length,
     start: Callable[..., int] = lambda read, length: read,
     kept_start: Callable[..., int] = lambda cache, first, length: first,
     add_positions: Callable[..., Tensor] = lambda x, positions, n: x + positions if n == 0 else x,
@@ -461,7 +462,7 @@ def read_piece(
     length, width = x.shape[1:]
     x = recall(cache, x)
     first = kept_start(cache, start(cache.get("read", 0), x.shape[1]), x.shape[1])
-    cache["read"] = cache.get("read", 0) + length
+    cache["read"] = cache.get("read", 0) + count(length, len(layers))
     positions = table[first : first + x.shape[1]]
     for n, layer in enumerate(layers):
         x = add_positions(x, positions, n)
@@ -529,6 +530,12 @@ _READ_PIECE_FAULTS = (
         "positions from 0",
         "The positions of every chunk start at 0. The first new token stands after all that were read before.",
         start=lambda read, length: 0,
+    ),
+    Fault(
+        "counted in every layer",
+        "The count of the tokens read grows in every layer, so that the next chunk begins at too high a position, or "
+        "behind the end of `table`. Count each chunk once, outside the loop over the layers.",
+        count=lambda length, depth: depth * length,
     ),
     Fault(
         "one position too late",

@@ -645,7 +645,8 @@ _GRID_SCORES_FAULTS = (
     ),
     Fault(
         "rows before columns",
-        "The prices are taken in the order above, below, left, right. It is left, right, above, below.",
+        "Steps between rows cost the prices of left and right, and steps between columns those of above and below. "
+        "The order is left, right, above, below; the row is token // width, and the column token % width.",
         order=(2, 3, 0, 1),
     ),
     Fault(
@@ -905,6 +906,12 @@ _WITH_TIME_FAULTS = (
         "and one of the new features by √(D + 1).",
         contents=lambda query, D: query,
         factor=lambda D: 1.0,
+    ),
+    Fault(
+        "one of two new features not rescaled",
+        "With two new features torch divides by √(D + 2), and λt of the key is not multiplied by that first. It is "
+        "what counts, since λt of the query is the same for all keys: rescale both.",
+        factor=lambda D: math.sqrt((D + 1) / (D + 2)),
     ),
     Fault(
         "rescaled with the queries",

@@ -342,6 +342,18 @@ def _each_its_best_in_order(candidates: Tensor) -> tuple[Tensor, Tensor]:
     return indices[order], values[order]
 
 
+def _ended_and_best(candidates: Tensor) -> tuple[Tensor, Tensor]:
+    """Every target that has ended, whose padding alone is possible, and the best others beside them."""
+    values, tokens = candidates.max(dim=1)
+    ended = candidates.isfinite().sum(dim=1) == 1
+    kept = (torch.arange(len(candidates), device=values.device) * candidates.shape[1] + tokens)[ended]
+    others = candidates.masked_fill(ended[:, None], -math.inf).flatten().topk(len(candidates) - len(kept)).indices
+    index = torch.cat([kept, others])
+    found = candidates.flatten()[index]
+    order = found.argsort(descending=True)
+    return index[order], found[order]
+
+
 def _worst(candidates: Tensor) -> tuple[Tensor, Tensor]:
     finite = candidates.flatten().masked_fill(candidates.flatten().isinf(), math.inf)
     found = finite.topk(len(candidates), largest=False)
@@ -391,6 +403,12 @@ def _widen_and_keep_cases(draw: Draw) -> Iterator[Case]:
 
 
 _WIDEN_AND_KEEP_FAULTS = (
+    Fault(
+        "the ended always stay",
+        "A target that has ended always keeps a place, even where better ones would push it out. Its log-probability "
+        "is kept as it is, and it competes with all others for the K places.",
+        best=_ended_and_best,
+    ),
     Fault(
         "probabilities added",
         "A probability is added to a logarithm. Add logarithms: log_softmax.",

@@ -206,6 +206,13 @@ _SHARPNESS_ALONG_AN_AXIS = (
 
 _FAR_FIELD_FAULTS = (
     Fault(
+        "importance after the softmax",
+        "The importance multiplies the weights after the softmax, so the rows no longer sum to 1. It counts in the "
+        "divisor, too: add its logarithm before the softmax, or divide by the new sum.",
+        importance=lambda log_energy, weight: log_energy.softmax(dim=-1) * weight,
+        finish=lambda weights, squared: weights,
+    ),
+    Fault(
         "energies that round to 0",
         "Near by it is right. Far away every energy rounds to 0, and 0/0, or the logarithm of 0, leaves NaN. "
         "The logarithm, log w − αd², is known without taking exp: softmax that.",

@@ -447,7 +447,7 @@ def turn(
     exponent: Callable[[int], Tensor] = lambda D: torch.arange(0, D, 2) / D,
     speed: Callable[[Tensor], Tensor] = lambda exponent: 10_000.0**-exponent,
     angles: Callable[..., Tensor] = lambda place, speed, offset: place * speed,
-    split: Callable[..., tuple[Tensor, Tensor]] = lambda x: tuple(x.chunk(2, dim=-1)),
+    split: Callable[..., tuple[Tensor, Tensor]] = lambda x: x.unflatten(-1, (2, -1)).unbind(-2),
     rotate: Callable[..., tuple[Tensor, Tensor]] = lambda a, b, cos, sin: (a * cos - b * sin, a * sin + b * cos),
     join: Callable[..., Tensor] = lambda a, b: torch.cat([a, b], dim=-1),
     finish: Callable[..., Tensor] = lambda turned, x: turned,
@@ -560,6 +560,13 @@ _TURN_FAULTS = (
         see=_ROTARY,
         split=lambda x: (x[..., ::2], x[..., 1::2]),
         join=lambda a, b: torch.stack([a, b], dim=-1).flatten(-2),
+    ),
+    Fault(
+        "neighbours paired, halves joined",
+        "Feature 2m is paired with feature 2m + 1, and the turned features stand in two halves. Feature m is paired "
+        "with feature m + D/2: split x into halves as well.",
+        see=_ROTARY,
+        split=lambda x: (x[..., ::2], x[..., 1::2]),
     ),
     Fault(
         "interleaved",

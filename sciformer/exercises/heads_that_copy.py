@@ -272,6 +272,12 @@ def _previous_token_score(weights: Tensor) -> Tensor:
     return weights.diagonal(-1, dim1=-2, dim2=-1).mean(dim=(0, 2))
 
 
+def _is_favourite(weights: Tensor) -> Tensor:
+    """Where the token before has the largest weight, (B, H, L - 1)."""
+    before = torch.arange(weights.shape[-1] - 1, device=weights.device)
+    return weights[..., 1:, :].argmax(dim=-1) == before
+
+
 def _causal(draw: Draw, *shape: int) -> Tensor:
     """Weights as causal attention has them: 0 above the diagonal, and rows that sum to 1."""
     hidden = torch.ones(shape[-2:]).triu(1).bool()
@@ -299,6 +305,12 @@ _PREVIOUS_TOKEN_SCORE_FAULTS = (
         "two tokens back",
         "This is the weight on the token two positions back. The one just before is one position back.",
         steps=2,
+    ),
+    Fault(
+        "how often it is the favourite",
+        "It counts how often the token before has the largest weight. The mean of its weight is wanted, whether or not "
+        "another one is larger.",
+        average=lambda found, weights: _is_favourite(weights).to(weights).mean(dim=(0, 2)),
     ),
     Fault(
         "batch and heads exchanged",

@@ -66,6 +66,12 @@ def _cut_into_patches_cases(draw: Draw) -> Iterator[Case]:
 
 _CUT_INTO_PATCHES_FAULTS = (
     Fault(
+        "a square of patches",
+        "The patches in a row are counted along the height, as if every image were square. In a row there are "
+        "width // patch_size.",
+        cut=lambda image, p: _patches(image[:, :, : image.shape[1]], p, order="RSChw"),
+    ),
+    Fault(
         "only reshaped",
         "The image is reshaped and not cut: a patch's pixels are neighbours in memory, not in the image.",
         cut=partial(_patches, order="CRhSw"),

@@ -255,6 +255,12 @@ _CHOOSE_VISIBLE_FAULTS = (
         count=lambda length, share: length - int(share * length),
     ),
     Fault(
+        "visible rounded",
+        "The number of visible patches is rounded. Round that of the hidden ones, and leave the others visible: Python "
+        "takes a half to the even number, so at a half the two differ by one patch.",
+        count=lambda length, share: round((1 - share) * length),
+    ),
+    Fault(
         "hidden rounded up",
         "The number of hidden patches is rounded up, or that of the visible ones is cut off. Round the hidden ones.",
         count=lambda length, share: length - math.ceil(share * length),
@@ -323,13 +329,13 @@ _FROZEN_FEATURES_FAULTS = (
     Fault(
         "not frozen",
         "The features still depend on the encoder's weights in the graph, so that fitting a probe would train it. "
-        "Compute them under torch.no_grad(), or detach them.",
+        "Compute them inside `with torch.no_grad():`, which does nothing on a line of its own, or detach them.",
         frozen=(False, False),
     ),
     Fault(
         "test not frozen",
         "The test features still depend on the encoder's weights in the graph; only those of training are frozen. "
-        "Encode both under torch.no_grad(), or detach both.",
+        "Encode both inside `with torch.no_grad():`, or detach both.",
         frozen=(True, False),
     ),
     Fault(

@@ -138,6 +138,12 @@ _MERGE_HEADS_FAULTS = (
         join=lambda heads: heads.flatten(1, 2),
     ),
     Fault(
+        "sentences joined",
+        "It goes through the first axis, which is the batch, and lays the sentences side by side. The heads are axis "
+        "1: x.unbind(dim=1).",
+        join=lambda heads: torch.cat(list(heads), dim=-1),
+    ),
+    Fault(
         "heads added",
         "The heads are added up to D features for each token. Lay them side by side, H·D = E.",
         join=lambda heads: heads.sum(dim=1),

@@ -355,6 +355,11 @@ def _expected_of_different(values: Tensor) -> Tensor:
     return (share[1:] ** n - share[:-1] ** n) @ different
 
 
+def _places_of_the_best(N: int) -> Tensor:
+    n = torch.arange(1, N + 1)
+    return n / (n + 1)
+
+
 def _expected_best_cases(draw: Draw) -> Iterator[Case]:
     def case(name: str, count: int) -> Case:
         values = 0.1 * draw.permutation(3 * count)[:count].to(draw.dtype) + 0.3
@@ -368,6 +373,12 @@ def _expected_best_cases(draw: Draw) -> Iterator[Case]:
 
 
 _EXPECTED_BEST_FAULTS = (
+    Fault(
+        "quantiles",
+        "These are quantiles, at n / (n + 1). There lies the expected best of n numbers that are uniform between 0 and "
+        "1. Of your values, take each times the probability that it is the highest of n draws.",
+        collect=lambda weights, ordered: ordered.quantile(_places_of_the_best(len(ordered)).to(ordered)),
+    ),
     Fault(
         "in the order they came",
         "The values are not sorted. The probability (i / N)^n belongs to the i-th smallest.",

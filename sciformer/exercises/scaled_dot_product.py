@@ -146,6 +146,15 @@ _SCORES_OF_0_HIDDEN = Fault(
 )
 
 
+_FINITE_NUMBER = Fault(
+    "finite number in place of −∞",
+    "Hidden scores get a finite number, as −20. Where the scores that the mask allows lie below it, hidden keys get "
+    "the weight. Take −∞, which lies below every score.",
+    see=_MASKS,
+    mask=lambda scores, mask: scores.masked_fill(~mask, -20.0),
+)
+
+
 def masked_weights(
     scores: Tensor,
     attn_mask: Tensor,
@@ -166,6 +175,9 @@ def _masked_weights_cases(draw: Draw) -> Iterator[Case]:
     scores = draw.normal(7, 5)
     scores[0, 0] = 0.0  # the mask allows it: 0 is a score like any other
     name = "7 queries, 5 keys, random mask, a score of 0"
+    far_below = draw.normal(2, 3) - 60  # their exponentials are small, and no number yet is 0
+    others = ~torch.eye(2, 3, dtype=torch.bool, device=draw.device)  # hides something for certain
+    yield Case("2 queries, 3 keys, scores near −60", {"scores": far_below, "attn_mask": others})
     yield Case(name, {"scores": scores, "attn_mask": _random_mask(draw, 7, 5)})
 
 
@@ -530,6 +542,21 @@ _FUTURE_LEAKS_FAULTS = (
         future=lambda size: size.triu(diagonal=1)[:, -1:],
     ),
     Fault(
+        "last word changed by a step",
+        "It changes the last word only, and compares two outputs. An output may look at a later word that is not the "
+        "last, and may depend on one at another x where it does not here. Take the derivative for every word.",
+        at=lambda x: x + 1 / 32,
+        future=lambda size: size.triu(diagonal=1)[:, -1:],
+    ),
+    Fault(
+        "last word changed, all its features alike",
+        "It changes the last word only, and all its features by the same step. An output may look at a later word that "
+        "is not the last, and what two features do to it may cancel. Take the derivative for each feature of every "
+        "word.",
+        size=lambda jacobian: jacobian.sum(dim=3).abs().sum(dim=1),
+        future=lambda size: size.triu(diagonal=1)[:, -1:],
+    ),
+    Fault(
         "next word only",
         "It looks one word ahead only; an output may see one that comes later still: triu(diagonal=1), all of it.",
         future=lambda size: size.diagonal(1),
@@ -585,7 +612,7 @@ EXERCISES = (
         ),
         large=("scores",),
         cases=_masked_weights_cases,
-        faults=(*_MASK_FAULTS, _SCORES_OF_0_HIDDEN, *_SOFTMAX_FAULTS),
+        faults=(*_MASK_FAULTS, _SCORES_OF_0_HIDDEN, _FINITE_NUMBER, *_SOFTMAX_FAULTS),
     ),
     Exercise(
         scaled_dot_product,

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sciformer.attention import MultiHeadAttention
 from sciformer.blocks import FeedForward
 from sciformer.check.causes import Fault
-from sciformer.check.exercise import Case, Draw, Exercise
+from sciformer.check.exercise import Case, Draw, Exercise, WrongType
 from sciformer.check.modules import run_module
 
 _RESIDUAL = "The residual connection"
@@ -253,6 +253,14 @@ _LAYER_NORM_FAULTS = (
         "E - 1",
         "The variance is divided by E − 1, as torch does by default. Here it is the plain mean: unbiased=False.",
         spread=lambda x, mean: x.var(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "over batch and tokens",
+        "Mean and variance run over the batch and the tokens, for each feature: this is batch norm. Each token is "
+        "normed by itself, over its features: dim=-1.",
+        see=_AXIS,
+        middle=lambda x: x.mean(dim=(0, 1), keepdim=True),
+        spread=lambda x, mean: (x - mean).square().mean(dim=(0, 1), keepdim=True),
     ),
     Fault(
         "over the tokens",
@@ -728,11 +736,20 @@ class QuietBranch(nn.Module):
         return self.combine(x, self.gain, function, self.norm)
 
 
+#: Up to here a gain is meant to be nearly 0, as in LayerScale, which starts with 0.1 at most.
+_SMALL = 0.1
+
+
 def _call_quiet_branch(answer: Callable[..., Any], x: Tensor, function: Tensor, gain: Tensor) -> Any:
     """What a fresh branch gives, how many parameters it trains, and what it gives with other gains."""
     linear = nn.Linear(x.shape[-1], x.shape[-1], bias=False).to(x)
     linear.weight.data = function.detach().clone()
     branch = answer(x.shape[-1], linear).to(x)
+    if isinstance(branch.gain, Tensor) and 0 < (start := branch.gain.abs().max().item()) <= _SMALL:
+        raise WrongType(
+            f"The gain starts at {start:.1g}, which is small and not 0, so the output at the start is only nearly x. "
+            "Let it start at exactly 0. It is trained all the same: its gradient is a product with f(norm(x)), not 0."
+        )
     first = branch(x)
     sizes = {id(p): p.numel() for p in branch.parameters() if p.requires_grad}
     gains = sizes.pop(id(branch.gain), 0)

@@ -219,6 +219,11 @@ def _in_another_order(differences: Tensor, score: Callable[..., Tensor], query: 
     return score(query[one], key[two]) - score(query, key)[one][:, two]
 
 
+def _with_other_last_tokens(differences: Tensor, score: Callable[..., Tensor], query: Tensor, key: Tensor) -> Tensor:
+    others = (torch.cat([x[:-1], x[-1:] + 1]) for x in (query, key))
+    return (score(*others) - score(query, key))[:-1, :-1]
+
+
 def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
     """Scores of (L, D) queries and (S, D) keys, pairwise and not."""
 
@@ -247,6 +252,11 @@ def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         first = torch.cat([scores[0, :2], (scores[0, 2] + scores[0, 1] ** 2 + 1)[None], scores[0, 3:]])
         return torch.cat([first[None], scores[1:]])
 
+    def from_the_mean(query: Tensor, key: Tensor) -> Tensor:
+        """The squared distance once more: the mean of the keys drops out, but for rounding."""
+        query, key = query - key.mean(dim=0), key - key.mean(dim=0)
+        return 2 * query @ key.T - query.square().sum(dim=-1)[:, None] - key.square().sum(dim=-1)
+
     return {
         "dot product": lambda query, key: query @ key.T,
         "cosine": lambda query, key: unit(query) @ unit(key).T,
@@ -262,6 +272,8 @@ def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         "divided by the largest of all": over_everything,
         "squared distance": lambda query, key: -(query[:, None] - key).square().sum(dim=-1),
         "all alike": lambda query, key: 0 * query @ key.T,
+        "squared distance, measured from the mean of the keys": from_the_mean,
+        "plus the key in the middle": lambda query, key: query @ key.T + key[len(key) // 2].sum(),
     }
 
 
@@ -330,6 +342,18 @@ _IS_PAIRWISE_FAULTS = (
         compared=_in_another_order,
     ),
     Fault(
+        "only the last tokens changed",
+        "It changes the last query and the last key, and looks at the scores before them: a test for causality. A pair "
+        "may look at a token before it as well. Take one query and one key out, and ask again.",
+        compared=_with_other_last_tokens,
+    ),
+    Fault(
+        "equal to the last bit",
+        "It asks for scores that are equal to the last bit, or nearly so. A score that is computed another way for one "
+        "pair than for many is rounded otherwise: allow differences below 1e-4, torch.allclose(…, atol=1e-4).",
+        off=lambda differences: 1.0 * bool(differences.any()),
+    ),
+    Fault(
         "answer turned round",
         "It says the opposite: True has to mean that each score is that of its pair alone.",
         verdict=lambda off: not bool(off < 1e-4),
@@ -376,7 +400,7 @@ EXERCISES = (
         hints=(
             "Ask the score about one query and one key, with nothing else there.",
             "`score(query[i : i + 1], key[j : j + 1])` is (1, 1). For which pairs has it to agree with the "
-            "whole matrix? Numbers are rounded: `torch.allclose`.",
+            "whole matrix? Numbers are rounded: `torch.allclose` with `atol=1e-4`.",
         ),
         cases=_is_pairwise_cases,
         faults=_IS_PAIRWISE_FAULTS,
