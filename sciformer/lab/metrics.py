@@ -99,6 +99,7 @@ METRICS: dict[str, Metric] = {
         _share("probe accuracy of pixels", "test digits"),
         _share("test exact match", 10_000),
         _share("test exact match at ten times the length", 100),
+        _share("test exact match at twice the length", 10_000),
         _share("test exact match on new forms", 10_000),
         _share("test exact match on new days and forms", 10_000),
         _loss("loss"),
