@@ -54,9 +54,15 @@ class _Trace:
     right: list[Tensor]
     expected: Any
 
-    def first(self) -> int | None:
-        """The first step that is unknown to the solution."""
-        return next((n for n, known in enumerate(self.known) if known is None), None)
+    @property
+    def first(self) -> int:
+        """The number of the first step that is unknown to the solution; of all steps where none is."""
+        return next((n for n, known in enumerate(self.known) if known is None), len(self.steps))
+
+    @property
+    def blamed(self) -> Place:
+        """The line of this step."""
+        return self.steps[self.first].place
 
 
 def first_wrong_line(
@@ -80,31 +86,26 @@ def first_wrong_line(
     right = [(inputs, expected) for inputs, expected, got in compared if same(expected, got)]
     if not wrong:
         return None
-    traces, firsts, blamed = [], [], set()
+    traces: list[_Trace] = []
     for inputs, expected in wrong:  # these first, since most answers are given up at one of them
-        trace = _traced(run, reference, inputs, expected, is_own)
-        first = trace.first()
-        if first is None:
+        traces.append(trace := _traced(run, reference, inputs, expected, is_own))
+        if trace.first == len(trace.steps) or trace.blamed != traces[0].blamed:
             return None
-        blamed.add(trace.steps[first].place)
-        if len(blamed) > 1:
-            return None
-        traces.append(trace)
-        firsts.append(first)
-    before = [x.place for x in traces[0].steps[: firsts[0]] if x.place not in blamed]
-    if not before or not _in_order(traces, firsts) or not _text(*next(iter(blamed))):
+    blamed = traces[0].blamed
+    before = [x.place for x in traces[0].steps[: traces[0].first] if x.place != blamed]
+    if not before or not _in_order(traces) or not _text(blamed):
         return None
     for trace in (*traces, *(_traced(run, reference, *case, is_own) for case in right)):
         if any(known is None and x.place in before for known, x in zip(trace.known, trace.steps, strict=True)):
             return None
-    replaced = [(t, n, _comes_right(run, t, n, is_own)) for t, n in zip(traces, firsts, strict=True)]
-    if not all(by for _, _, by in replaced):
+    replaced = [(trace, _comes_right(run, trace, trace.first, is_own)) for trace in traces]
+    if not all(by for _, by in replaced):
         return None
-    later = {place for t, n, by in replaced for place in _as_well(run, t, n, by, is_own)}
+    later = {place for trace, by in replaced for place in _as_well(run, trace, by, is_own)}
     if len(later) > 1:
         return None
-    lines = " or of ".join(f"`{_text(*place)}`" for place in (*blamed, *later))
-    return f"Up to your line `{_text(*before[-1])}` the numbers are right; those of {lines} are not."
+    lines = " or of ".join(f"`{_text(place)}`" for place in (blamed, *later))
+    return f"Up to your line `{_text(before[-1])}` the numbers are right; those of {lines} are not."
 
 
 def _traced(
@@ -138,11 +139,11 @@ def _is_yes_or_no(result: Any) -> bool:
     return isinstance(result, bool) or (isinstance(result, list) and any(isinstance(x, bool) for x in result))
 
 
-def _in_order(wrong: list[_Trace], firsts: list[int]) -> bool:
+def _in_order(wrong: list[_Trace]) -> bool:
     """Whether right values come in the solution's order, each once: a value in another one's place is no right one."""
     further: dict[tuple[Place, Place], bool] = {}
-    for trace, n in zip(wrong, firsts, strict=True):
-        for (one, a), (two, b) in pairwise(zip(trace.steps[:n], trace.known[:n], strict=True)):
+    for trace in wrong:
+        for (one, a), (two, b) in pairwise(list(zip(trace.steps, trace.known, strict=True))[: trace.first]):
             if a is None or b is None or a > b:
                 return False
             lines = one.place, two.place
@@ -168,25 +169,24 @@ def _comes_right(
 
 
 def _as_well(
-    run: Callable[[Inputs], Any], trace: _Trace, n: int, by: list[Tensor], is_own: Callable[[CodeType], bool]
+    run: Callable[[Inputs], Any], trace: _Trace, by: list[Tensor], is_own: Callable[[CodeType], bool]
 ) -> set[Place]:
     """Later lines that come right by the same values: the first may only make what they are to be made of.
 
     Exponentials that are divided by a wrong sum, for instance, are right up to a factor. The right weights in their
     place stay what they are in the line that divides, and so does the result.
     """
-    places = set()
-    for later in range(n + 1, len(trace.steps)):
-        step = trace.steps[later]
-        if step.place != trace.steps[n].place and not _alike(step.value, trace.steps[n].value):
+    places, first = set(), trace.steps[trace.first]
+    for later, step in enumerate(trace.steps):
+        if later > trace.first and step.place != first.place and not _alike(step.value, first.value):
             right = _comes_right(run, trace, later, is_own)
             if all(any(_alike(x, y) for y in right) for x in by):
                 places.add(step.place)
     return places
 
 
-def _text(file: str, number: int) -> str:
-    return linecache.getline(file, number).strip()
+def _text(place: Place) -> str:
+    return linecache.getline(*place).strip()
 
 
 def _results(
