@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -49,6 +50,10 @@ class Vocabulary:
     def _kind(self) -> str:
         return "word" if self.separator else "character"
 
+    @cached_property
+    def _token_of(self) -> dict[str, int]:
+        return {part: token for token, part in enumerate(self.characters)}
+
     def split(self, text: str) -> list[str]:
         """The characters of a text, or its words."""
         return text.split() if self.separator else list(text)
@@ -59,15 +64,13 @@ class Vocabulary:
         Raises:
             ValueError: naming the first character or word that is not in the vocabulary, and its position in the text.
         """
-        token_of, parts = {part: token for token, part in enumerate(self.characters)}, self.split(text)
+        parts = self.split(text)
         try:
-            return torch.tensor([token_of[part] for part in parts], dtype=torch.int64)
+            return torch.tensor([self._token_of[part] for part in parts], dtype=torch.int64)
         except KeyError as error:
             unknown = error.args[0]
-            kind = "word" if self.separator else "character"
-            raise InputError(
-                f"{kind} {unknown!r} at position {parts.index(unknown)} is not in the vocabulary"
-            ) from None
+            where = f"{self._kind} {unknown!r} at position {parts.index(unknown)}"
+            raise InputError(f"{where} is not in the vocabulary") from None
 
     def decode(self, tokens: Int[Tensor, "N"] | Sequence[int]) -> str:
         """Tokens to text.
@@ -91,9 +94,8 @@ def token_rows(texts: Sequence[str], vocabulary: Vocabulary) -> Int[Tensor, "N L
     Raises:
         ValueError: naming the first character or word that is not in the vocabulary, and the text that contains it.
     """
-    token_of, split = {part: token for token, part in enumerate(vocabulary.characters)}, map(vocabulary.split, texts)
     try:
-        tokens = [[token_of[part] for part in parts] for parts in split]
+        tokens = [[vocabulary._token_of[part] for part in vocabulary.split(text)] for text in texts]
     except KeyError as error:
         culprit = next(text for text in texts if error.args[0] in vocabulary.split(text))
         raise InputError(f"{vocabulary._kind} {error.args[0]!r} of {culprit!r} is not in the vocabulary") from None
