@@ -5,7 +5,7 @@ side by side.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
@@ -507,13 +507,16 @@ class SequenceSetting:
             token_rows([of_target.separator.join(("<", answer, ">")) for answer in answers], of_target),
         )
 
+    def draw(self, count: int, seed: int, **options: Any) -> tuple[list[str], list[str]]:
+        """Texts and their answers; of the trained lengths, if the options of the task's function say nothing else."""
+        if self.task == "dates":
+            return dates(count, seed=seed, **options)
+        of_task: Callable[..., tuple[list[str], list[str]]] = {"reversal": reversals, "stories": stories}[self.task]
+        return of_task(count, seed=seed, **{"longest": self.longest} | options)
+
     def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
         """Endless shuffled batches: source, target but for its last token, target but for its first."""
-        if self.task == "dates":
-            texts, answers = dates(self.examples, seed=seed)
-        else:
-            draw = {"reversal": reversals, "stories": stories}[self.task]
-            texts, answers = draw(self.examples, seed=seed, longest=self.longest)
+        texts, answers = self.draw(self.examples, seed)
         source, target = (tokens.to(device) for tokens in self.tokens(texts, answers))
         return batches(source, target[:, :-1], target[:, 1:], batch_size=self.batch_size, seed=seed)
 

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sciformer.data import dates, mnist, reversals, shakespeare, stories
+from sciformer.data import mnist, shakespeare
 from sciformer.lab.measuring import median_seconds_in_turns, peak_bytes
 from sciformer.lab.metrics import (
     accuracy,
@@ -369,23 +369,18 @@ def train_sequences(
     Stories are tested on 10,000 that were not trained on, and on as many of twice the longest trained length.
     """
     tests: dict[str, tuple[Any, list[str]]] = {}
-    if setting.task == "reversal":
-        known = set(reversals(setting.examples, seed=seed, longest=setting.longest)[0])
-        texts = [text for text in reversals(20_000, seed=TEST_SEED, longest=setting.longest)[0] if text not in known]
-        tests["test exact match"] = texts[:10_000], [text[::-1] for text in texts[:10_000]]
-        far = 10 * setting.longest
-        tests["test exact match at ten times the length"] = reversals(100, seed=TEST_SEED, shortest=far, longest=far)
-    elif setting.task == "stories":
-        known = set(stories(setting.examples, seed=seed, longest=setting.longest)[0])
-        drawn = zip(*stories(20_000, seed=TEST_SEED, longest=setting.longest), strict=True)
-        new = [(text, answer) for text, answer in drawn if text not in known][:10_000]
-        tests["test exact match"] = [text for text, _ in new], [answer for _, answer in new]
-        far = 2 * setting.longest
-        tests["test exact match at twice the length"] = stories(10_000, seed=TEST_SEED, shortest=far, longest=far)
+    if setting.task == "dates":
+        tests["test exact match"] = setting.draw(10_000, TEST_SEED, days="test")
+        tests["test exact match on new forms"] = setting.draw(10_000, TEST_SEED, forms="test")
+        tests["test exact match on new days and forms"] = setting.draw(10_000, TEST_SEED, days="test", forms="test")
     else:
-        tests["test exact match"] = dates(10_000, seed=TEST_SEED, days="test")
-        tests["test exact match on new forms"] = dates(10_000, seed=TEST_SEED, forms="test")
-        tests["test exact match on new days and forms"] = dates(10_000, seed=TEST_SEED, days="test", forms="test")
+        known = set(setting.draw(setting.examples, seed)[0])
+        texts, answers = setting.draw(20_000, TEST_SEED)
+        new = [n for n, text in enumerate(texts) if text not in known][:10_000]
+        tests["test exact match"] = [texts[n] for n in new], [answers[n] for n in new]
+        times, said, count = {"reversal": (10, "ten times", 100), "stories": (2, "twice", 10_000)}[setting.task]
+        far = times * setting.longest
+        tests[f"test exact match at {said} the length"] = setting.draw(count, TEST_SEED, shortest=far, longest=far)
     return _train_to_write(setting, seed, tests, looks, device=device, checkpoint=checkpoint, progress=progress)
 
 
