@@ -2,9 +2,13 @@
 
 import json
 import math
+import os
+import subprocess
+import sys
 
 import nbformat
 import pytest
+import torch
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from tools import robustness
@@ -43,3 +47,36 @@ def test_a_run_counts_only_while_the_notebook_has_the_same_code(tmp_path, monkey
     assert robustness.kept() == {"quiet": {"00_first": result}}
     write("1 + 2", "Other words.")
     assert robustness.kept() == {}
+
+
+@pytest.mark.parametrize(
+    ("alteration", "first_draw", "moves"),
+    [
+        (robustness.SHIFT_SEEDS.format(shift=5), "later", True),
+        (robustness.SABOTAGES["untrained"], "same", False),
+        (robustness.SABOTAGES["noise"], "same", True),
+    ],
+)
+def test_an_altered_run_has_other_seeds_or_learns_nothing_and_records_verdicts_that_fail(
+    alteration, first_draw, moves, tmp_path
+):
+    cell = """
+torch.manual_seed(0)
+drawn = {"global": torch.rand(1).item(), "own": torch.rand(1, generator=torch.Generator().manual_seed(0)).item()}
+weight = torch.nn.Parameter(torch.ones(100))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+weight.square().sum().backward()
+optimizer.step()
+course.verdict("impossible", 1.0, below=0)
+print(json.dumps(drawn | {"moved": (weight != 1).all().item(), "learned": (weight == 0.8).all().item()}))
+"""
+    code = robustness.UNJUDGED + alteration + robustness.STARTUP + "import json" + cell
+    verdicts = tmp_path / "verdicts"
+    environment = os.environ | {"SCIFORMER_VERDICTS": str(verdicts)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    seen = json.loads(done.stdout)
+    expected = torch.rand(1, generator=torch.Generator().manual_seed(5 if first_draw == "later" else 0)).item()
+    assert seen["global"] == seen["own"] == expected
+    assert seen["moved"] == moves
+    assert seen["learned"] == (first_draw == "later")
+    assert json.loads(verdicts.read_text()) == {"name": "impossible", "value": 1.0, "above": None, "below": 0}

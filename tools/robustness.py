@@ -4,13 +4,17 @@
     python tools/robustness.py run --vectors avx2 default   with less of the processor's vector instructions
     python tools/robustness.py run --busy 1                 beside a process that keeps one core busy
     python tools/robustness.py run --python OTHER/bin/python --threads 1    with another environment's torch
+    python tools/robustness.py run --seeds 1000 2000        with these numbers added to every seed
+    python tools/robustness.py run --sabotage untrained noise    where no model learns, which a verdict should notice
     python tools/robustness.py table                        write docs/robustness.md from what has been run
 
 Lists are multiplied, so `--threads 1 2 --vectors best default` gives four conditions. Each run's failed cells and the
 value of each verdict are kept in docs/robustness.json, and what stands there is not run again, so that a grid of many
 hours can be interrupted and continued on another machine; `--again` repeats it. A run counts as long as the notebook's
 code cells are the same. The table names every failure and gives, for each verdict, the distance between its mean and
-the nearest bound in standard deviations over the conditions.
+the nearest bound in standard deviations over the conditions; then its values under other seeds, and whether it passes
+although nothing was learned. In these last two no verdict is judged, so that what follows it in its cell runs, and
+failed cells do not count.
 """
 
 import argparse
@@ -56,6 +60,32 @@ def _record_verdicts():
 _record_verdicts()
 """
 
+# What goes before it where the seeds are others or nothing is to be learned: a verdict is then recorded and not judged.
+UNJUDGED = """
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from sciformer import course
+course.verdict = lambda *args, **options: None
+"""
+SHIFT_SEEDS = """
+class _Shifted(torch.Generator):
+    def manual_seed(self, seed):
+        return super().manual_seed(seed + {shift})
+torch.Generator, _manual_seed = _Shifted, torch.manual_seed
+torch.manual_seed = lambda seed: _manual_seed(seed + {shift})
+"""
+SABOTAGES = {
+    "untrained": """
+register_optimizer_step_pre_hook(lambda optimizer, *_: optimizer.zero_grad())
+""",
+    "noise": """
+def _to_noise(optimizer, *_):
+    for gradient in (p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None):
+        gradient.copy_(torch.randn_like(gradient) * gradient.square().mean().sqrt())
+register_optimizer_step_pre_hook(_to_noise)
+""",
+}
+
 
 @contextmanager
 def busy(processes: int) -> Iterator[None]:
@@ -76,11 +106,11 @@ def code_of(notebook: Path) -> str:
     return hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]
 
 
-def run(python: str, notebook: Path, environment: dict[str, str]) -> dict:
+def run(python: str, notebook: Path, environment: dict[str, str], alteration: str) -> dict:
     """Validate one notebook strictly; the cells that failed, the verdicts' values, the seconds."""
     with tempfile.TemporaryDirectory() as folder:
         startup, verdicts, report = (Path(folder) / name for name in ("startup.py", "verdicts", "report.xml"))
-        startup.write_text(STARTUP, encoding="utf-8")
+        startup.write_text(alteration + STARTUP, encoding="utf-8")
         verdicts.touch()
         command = [python, "-m", "pytest", "-q", "--nbval", str(notebook), f"--junitxml={report}"]
         settings = {"PYTHONSTARTUP": str(startup), "SCIFORMER_VERDICTS": str(verdicts), **environment}
@@ -103,16 +133,28 @@ def run(python: str, notebook: Path, environment: dict[str, str]) -> dict:
     return place | counted | {"failed": failed, "verdicts": values}
 
 
-def conditions(options: argparse.Namespace) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """Name, busy processes and environment variables of each condition asked for."""
+def conditions(options: argparse.Namespace) -> Iterator[tuple[str, int, dict[str, str], str]]:
+    """Name, busy processes, environment variables and altering code of each condition asked for."""
     probe = "import torch; print(torch.__version__.split('+')[0], torch.backends.cpu.get_cpu_capability(), sep=', ')"
-    for threads, vectors, load in itertools.product(options.threads, options.vectors, options.busy):
+    asked = (options.threads, options.vectors, options.busy, options.seeds, options.sabotage)
+    for threads, vectors, load, shift, sabotage in itertools.product(*asked):
         environment = {"OMP_NUM_THREADS": str(threads)}
         if vectors != "best":
             environment["ATEN_CPU_CAPABILITY"] = vectors
         command = [options.python, "-c", probe]
         done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
-        yield f"torch {done.stdout.strip()}, threads {threads}, busy {load}", load, environment
+        name = f"torch {done.stdout.strip()}, threads {threads}, busy {load}"
+        alteration = ""
+        if shift:
+            name, alteration = f"{name}, seeds + {shift}", SHIFT_SEEDS.format(shift=shift)
+        if sabotage != "none":
+            name, alteration = f"{name}, {sabotage}", alteration + SABOTAGES[sabotage]
+        yield name, load, environment, alteration and UNJUDGED + alteration
+
+
+def is_altered(condition: str) -> bool:
+    """Whether other numbers are to be expected in it: from other seeds, or since nothing was learned."""
+    return ", seeds + " in condition or condition.endswith(tuple(SABOTAGES))
 
 
 def kept() -> dict[str, dict[str, dict]]:
@@ -146,11 +188,11 @@ def run_all(options: argparse.Namespace) -> None:
     """Run what has not been run yet, and say how each run went."""
     notebooks = [notebook for notebook in NOTEBOOKS if notebook.stem[:2] in (options.notebooks or [notebook.stem[:2]])]
 
-    for condition, load, environment in conditions(options):
+    for condition, load, environment, alteration in conditions(options):
         done = set() if options.again else set(kept().get(condition, {}))
 
-        def one(notebook: Path, condition: str = condition, environment: dict[str, str] = environment) -> None:
-            result = run(options.python, notebook, environment)
+        def one(notebook: Path, condition: str = condition, settings: tuple = (environment, alteration)) -> None:
+            result = run(options.python, notebook, *settings)
             keep(condition, notebook.stem, result)
             print(f"{condition}: {notebook.stem} {result['seconds']:.0f} s, failed {[*result['failed']]}", flush=True)
 
@@ -160,7 +202,7 @@ def run_all(options: argparse.Namespace) -> None:
 
 def table() -> str:
     """The page: conditions, failures, and every verdict with its margin, the narrowest first."""
-    conditions = sorted(kept().items())
+    conditions = [(condition, runs) for condition, runs in sorted(kept().items()) if not is_altered(condition)]
     results = {(condition, stem): result for condition, runs in conditions for stem, result in sorted(runs.items())}
     lines = [
         "# Do the notebooks' checks hold on other machines?",
@@ -210,6 +252,19 @@ def table() -> str:
         "|---|---|---|---|---|---|---|",
     ]
     lines += [row for _, row in sorted(verdict_rows(results))]
+    lines += [
+        "",
+        "## Other seeds, and nothing learned",
+        "",
+        "Each verdict's values with another number added to every seed, and how many of them fall outside its bound;",
+        "then its value where no model learns: *untrained*, every optimiser's step does nothing; *noise*, every",
+        "gradient is replaced by normal noise of its size. `=` marks what learning does not touch; what it does",
+        "touch should fall outside the bound, and is marked where it does not. Empty: not run, or a cell failed.",
+        "",
+        "| notebook | verdict | bound | other seeds | lowest | mean | highest | outside | untrained | noise |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += altered_rows(kept())
     return "\n".join(lines) + "\n"
 
 
@@ -223,23 +278,79 @@ def margin_of(numbers: list[float], bounds: dict[str, float], is_ratio: bool) ->
     return math.copysign(float("inf"), distance) if same else distance / spread
 
 
+def numbered(stem: str, verdicts: list[dict]) -> Iterator[tuple[tuple[str, str, int], dict]]:
+    """Each verdict of a run by what it is known by: its notebook, its name and its turn among equal names."""
+    turns: dict[str, int] = {}
+    for verdict in verdicts:
+        turn = turns[verdict["name"]] = turns.get(verdict["name"], -1) + 1
+        yield (stem, verdict["name"], turn), verdict
+
+
+def bounds_of(verdict: dict) -> dict[str, float]:
+    """The bounds that a verdict has, by their word."""
+    return {word: verdict[word] for word in ("above", "below") if verdict[word] is not None}
+
+
+def is_inside(verdict: dict) -> bool:
+    """Whether a verdict's value lies within its bounds."""
+    value = verdict["value"]
+    return all(value > bound if word == "above" else value < bound for word, bound in bounds_of(verdict).items())
+
+
+def heading(stem: str, verdict: dict) -> list[str]:
+    """The first cells of a verdict's row: its notebook, its name and its bound."""
+    bound = " and ".join(f"{word} {value:g}" for word, value in bounds_of(verdict).items())
+    return [stem[:2], verdict["name"].replace("|", "/").replace("\n", " "), bound]
+
+
+def spread(numbers: list[float]) -> list[str]:
+    """The lowest, the mean and the highest number."""
+    return [f"{number:.4g}" for number in (min(numbers), statistics.fmean(numbers), max(numbers))]
+
+
 def verdict_rows(results: dict[tuple[str, str], dict]) -> Iterator[tuple[float, str]]:
-    """Margin and row of each verdict. A verdict is known by its notebook, its name and its turn among equal names."""
+    """Margin and row of each verdict."""
     values: dict[tuple[str, str, int], list[dict]] = {}
     for (_, stem), result in results.items():
-        turns: dict[str, int] = {}
-        for verdict in result["verdicts"]:
-            turn = turns[verdict["name"]] = turns.get(verdict["name"], -1) + 1
-            values.setdefault((stem, verdict["name"], turn), []).append(verdict)
+        for key, verdict in numbered(stem, result["verdicts"]):
+            values.setdefault(key, []).append(verdict)
     for (stem, name, _), found in values.items():
         numbers = [verdict["value"] for verdict in found]
-        bounds = {word: found[-1][word] for word in ("above", "below") if found[-1][word] is not None}
-        margin = margin_of(numbers, bounds, is_ratio=" over " in f" {name} ")
-        bound = " and ".join(f"{word} {value:g}" for word, value in bounds.items())
+        margin = margin_of(numbers, bounds_of(found[-1]), is_ratio=" over " in f" {name} ")
         shown = "–" if margin == float("inf") else f"{margin:.1f}" + (" **narrow**" if margin < SAFE else "")
-        cells = [stem[:2], name.replace("|", "/").replace("\n", " "), bound]
-        cells += [f"{number:.4g}" for number in (min(numbers), statistics.fmean(numbers), max(numbers))] + [shown]
-        yield margin, "| " + " | ".join(cells) + " |"
+        yield margin, "| " + " | ".join([*heading(stem, found[-1]), *spread(numbers), shown]) + " |"
+
+
+def altered_rows(results: dict[str, dict[str, dict]]) -> Iterator[str]:
+    """The row of each verdict that was tried with other seeds or where nothing was learned, in the notebooks' order."""
+    plain: dict[tuple[str, str, int], list[dict]] = {}
+    seeds: dict[tuple[str, str, int], list[dict]] = {}
+    sabotaged: dict[str, dict[tuple[str, str, int], dict]] = {name: {} for name in SABOTAGES}
+    for condition, runs in results.items():
+        for stem, result in sorted(runs.items()):
+            for key, verdict in numbered(stem, result["verdicts"]):
+                if not is_altered(condition):
+                    plain.setdefault(key, []).append(verdict)
+                elif condition.endswith(tuple(SABOTAGES)):
+                    sabotaged[condition.rsplit(", ", 1)[1]][key] = verdict
+                else:
+                    seeds.setdefault(key, []).append(verdict)
+
+    def under(sabotage: str, key: tuple[str, str, int]) -> str:
+        if key not in sabotaged[sabotage]:
+            return ""
+        verdict = sabotaged[sabotage][key]
+        if any(math.isclose(verdict["value"], other["value"], rel_tol=1e-6, abs_tol=1e-12) for other in plain[key]):
+            return "="
+        return f"{verdict['value']:.4g}" + (" **passes**" if is_inside(verdict) else "")
+
+    for key in sorted(plain, key=lambda key: key[0]):
+        others = seeds.get(key, [])
+        if others or any(key in runs for runs in sabotaged.values()):
+            numbers = spread([verdict["value"] for verdict in others]) if others else ["", "", ""]
+            outside = sum(not is_inside(verdict) for verdict in others)
+            cells = [*heading(key[0], plain[key][-1]), str(len(others)), *numbers, str(outside)]
+            yield "| " + " | ".join(cells + [under(sabotage, key) for sabotage in SABOTAGES]) + " |"
 
 
 def main() -> None:
@@ -251,6 +362,10 @@ def main() -> None:
     runs.add_argument("--threads", nargs="+", type=int, default=[2], help="threads of torch")
     runs.add_argument("--vectors", nargs="+", choices=["best", "avx2", "default"], default=["best"])
     runs.add_argument("--busy", nargs="+", type=int, default=[0], help="processes that keep a core busy")
+    runs.add_argument("--seeds", nargs="+", type=int, default=[0], metavar="SHIFT", help="numbers added to every seed")
+    runs.add_argument(
+        "--sabotage", nargs="+", choices=["none", *SABOTAGES], default=["none"], help="keep from learning"
+    )
     runs.add_argument("--python", default=sys.executable, help="interpreter of the environment to test")
     runs.add_argument("--jobs", type=int, default=1, help="notebooks at a time")
     runs.add_argument("--again", action="store_true", help="repeat what has been run")
