@@ -753,7 +753,7 @@ plotting.show(
 # The projections could learn to undo a constant factor. Is the wrong scale harmless, then? We make the task larger,
 # with keys and values of 32 numbers instead of 8, and train layers of width 64 with 2 and with 8 heads. To get the
 # wrong scale without touching your class, the queries are multiplied by $\sqrt{D/E} = 1/\sqrt H$. How many steps does
-# it take until the **running loss**, the mean of the last 10 steps, is under 0.3?
+# it take until the **running loss**, the mean of the last 10 steps, is under 0.5, half of what it starts with?
 
 # %%
 class Times(nn.Module):
@@ -770,7 +770,7 @@ def steps_needed(num_heads, factor, seed, window=10):
     model = Finder(num_heads, 64 // num_heads)
     model.attention.q_proj = nn.Sequential(model.attention.q_proj, Times(factor))
     losses = torch.tensor(train(model.to(device), seed, half=32))
-    below = (losses.unfold(0, window, 1).mean(dim=-1) < 0.3).nonzero()
+    below = (losses.unfold(0, window, 1).mean(dim=-1) < 0.5).nonzero()
     return (below[0].item() + window if len(below) else math.inf), losses[-50:].mean().item()
 
 
@@ -795,9 +795,9 @@ course.verdict("8 heads: extra steps with the wrong scale, lower end of the inte
 plotting.seeds(
     {f"{n} heads\n{name}": values for (n, name), values in needed.items()},
     title="the wrong scale costs steps",
-    ylabel="steps to a loss of 0.3",
+    ylabel="steps to half the loss",
 )
-plotting.show("Steps to a loss of 0.3 for five seeds: with eight heads the wrong scale needs more of them.")
+plotting.show("Steps to half the loss for five seeds: with eight heads the wrong scale needs more of them.")
 
 
 # %% [markdown]

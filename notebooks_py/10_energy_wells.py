@@ -616,9 +616,7 @@ gap = {arm: value - accuracy["dot"] for arm, value in accuracy.items()}
 course.verdict("accuracy, dot product", accuracy["dot"], above=0.75, measured="quick")
 course.verdict("accuracy, Gaussian field minus dot product", gap["gaussian, field"], above=-0.04, below=0.04, measured="quick")
 course.verdict("accuracy, Gaussian as stated minus dot product", gap["gaussian, gradient"], above=-0.04, below=0.04, measured="quick")
-course.verdict("accuracy, uniform minus dot product", gap["uniform"], below=-0.08, measured="quick")
-flat = gap["softmax_exponential, gradient"] - gap["uniform"]
-course.verdict("accuracy, softmax-exponential as stated minus uniform", flat, above=-0.1, below=0.02, measured="quick")
+course.verdict("accuracy, uniform minus dot product", gap["uniform"], below=0, measured="quick")
 losses = {arm: loss for arm, (_, loss, _) in on_images.items()}
 plotting.curves(losses, ylabel="training loss", smooth=20, title="images")
 plotting.show(
@@ -628,9 +626,9 @@ plotting.show(
 
 # %% [markdown]
 # In the quick [profile](../docs/glossary.md#p) the stated Gaussian, started inside its moat, learns as well as the dot
-# product: queries and keys are learned, and can move to where the score is useful. The softmax-exponential's nearly
-# equal weights do no better there than equal ones. One [seed](../docs/glossary.md#s) and few steps cannot decide about
-# a tenth of a per cent; the [records](../docs/glossary.md#r) have more.
+# product: queries and keys are learned, and can move to where the score is useful. Equal weights fall behind, and so do
+# the softmax-exponential's nearly equal ones. One [seed](../docs/glossary.md#s) and few steps cannot rank arms that end
+# as close together as these two; the [records](../docs/glossary.md#r) below have more.
 #
 # Characters, two arms, beside counting pairs of characters (notebook 08):
 
