@@ -39,7 +39,7 @@ def test_every_exercise_has_a_solution_that_is_written_in_several_ways(exercise)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("exercise", "name"), ANSWERS, **NAMED)
 def test_right_answers_are_right(exercise, name, dtype):
-    for seed in range(5):
+    for seed in range(2):
         diagnosis = exercise.diagnose(solutions(exercise)[name], seed=seed, dtype=dtype)
         assert diagnosis.correct, diagnosis.message
 
@@ -53,12 +53,12 @@ def test_right_answers_are_right_on_a_gpu(exercise, name):
 
 @pytest.mark.parametrize(("exercise", "fault"), FAULTS, **NAMED)
 def test_every_fault_gets_its_own_diagnosis(exercise, fault):
-    for seed in range(4):
-        diagnosis = exercise.diagnose(exercise.wrong_answer(fault), seed=seed)
-        assert (diagnosis.kind, diagnosis.faults) == ("known mistake", (fault.name,)), (seed, diagnosis.message)
-        assert fault.says in diagnosis.says
-        evidence = "versions that it" if isinstance(exercise, WrittenTest) else "smallest input that shows it"
-        assert evidence in diagnosis.message
+    """With one seed: test_check_seeds.py holds the numbers behind it apart for five and, on demand, for a hundred."""
+    diagnosis = exercise.diagnose(exercise.wrong_answer(fault), seed=0)
+    assert (diagnosis.kind, diagnosis.faults) == ("known mistake", (fault.name,)), diagnosis.message
+    assert fault.says in diagnosis.says
+    evidence = "versions that it" if isinstance(exercise, WrittenTest) else "smallest input that shows it"
+    assert evidence in diagnosis.message
 
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
