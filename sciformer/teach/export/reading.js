@@ -40,7 +40,8 @@ class DigitPage {
     const best = probabilities.indexOf(Math.max(...probabilities));
     Object.assign(this, { shown, weights, probabilities, best });
     draw_bars(find("bars"), Array.from(probabilities, (_, n) => String(n)), probabilities, best);
-    say("said", this.ink.some((v) => v > 0) ? `It reads ${best}, with ${percent(probabilities[best])}.` : "The field is empty.");
+    const answer = `${best}, with ${percent(probabilities[best])}.`;
+    say("said", this.ink.some((v) => v > 0) ? `It reads ${answer}` : `The field is empty, and the model can only name a digit: ${answer}`);
     find("speed").textContent = `Read in ${elapsed.toFixed(1)} ms, in this page.`;
     this.draw_field();
     this.look();
