@@ -946,7 +946,7 @@ check.look_across(look_across)
 #
 # One step of beam search for one source: from $K$ targets, whose log-probabilities so far are `log_p`, the $K$ best
 # continuations, best first; no two are equally good. A continuation's log-probability is the target's plus that of its
-# new token. A target that has ended competes as it is: it goes on with `pad`, at no cost, and with nothing else. Any
+# new token; `logits` are as the model gives them, unnormalized. A target that has ended competes as it is: it goes on with `pad`, at no cost, and with nothing else. Any
 # other may go on with any token.
 
 # %%

@@ -643,8 +643,9 @@ check.log_uniform(log_uniform)
 #
 # Row n of `curves` holds the accuracies that trial n would have at its looks; trials run one after another. The median
 # rule gives a trial up after a look if its best accuracy so far is below the median of what the trials before it that
-# ran to their end had at this very look (there, and not at best until then). The median of an even number of values is the mean of the middle two. The
-# rule spares the first `free` trials, which so run to their end, and the last look. How many looks does each trial get?
+# ran to their end had at this very look (there, and not at best until then). The median of an even number of values is
+# the mean of the middle two. The rule spares the last look, and the first `free` trials: these run to their end, and
+# count among those that did. How many looks does each trial get?
 
 # %%
 def looks_given(curves, free):  # (N, T), a whole number ≥ 1

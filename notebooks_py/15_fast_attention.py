@@ -690,8 +690,9 @@ print("as if nothing had been, to the last bit:", resumed == train_small(folder 
 #
 # ### Exercise 1 · easy · 5 minutes
 #
-# A `score_mod` with a slope for each side: keys before the query pay `left`, keys after it `right`, for each step. Slopes
-# are positive, and what a key pays is subtracted from its score. Use no `if`: the indices `i` and `j` are tensors.
+# A `score_mod` in which each head has a slope for each side: keys before the query pay `left`, keys after it `right`, for
+# each step. Slopes are positive, and what a key pays is subtracted from its score. Use no `if`: the indices are tensors,
+# `b` of the sequence, `h` of the head, `i` of the query and `j` of the key.
 
 # %%
 def two_slopes_mod(left, right):  # (H,), (H,)

@@ -551,8 +551,8 @@ check.holm(holm)
 # seeds. `delta` is the smallest gain that matters, and `t` says how many standard errors the 95 % interval of R seeds
 # reaches to either side of the mean. Give each comparison its verdict: 1, shown, if its whole interval lies above 0; else
 # −1, refuted, if its whole interval lies below `delta`; else 0, undecided. With fewer than five seeds every verdict is 0.
-# The second result is the share of all A comparisons that are *shown*: if in truth there is no gain anywhere, that is the
-# false-alarm rate.
+# The second result is the share of all A verdicts that are 1, as a tensor or a number: if in truth there is no gain
+# anywhere, that is the false-alarm rate.
 
 # %%
 def verdict_rule(gains, delta, t):  # (A, R), two numbers

@@ -410,8 +410,9 @@ mine = capstone.report(MyScore, device=device)
 #
 # ### Exercise 1 · easy · 5 minutes
 #
-# Scores are $\cos/\tau$, and the weights are their softmax over `keys` keys, whose vectors you may choose freely. How
-# large can one weight be at most?
+# Scores are $\cos/\tau$, and the weights are their softmax over `keys` keys, whose vectors you may choose freely: any
+# direction, and several may be alike. How large can one weight be at most? The temperature $\tau > 0$ may be tiny, as
+# 0.001.
 
 # %%
 def largest_share(temperature, keys):  # a tensor with one number; a whole number
@@ -443,8 +444,8 @@ check.largest_share(largest_share)
 #
 # ### Exercise 2 · middle · 8 minutes
 #
-# The low-rank score of the table, divided by $\sqrt R$. Each head has two matrices, `left` for queries and `right` for
-# keys, that take D [features](../docs/glossary.md#f) to R.
+# The low-rank score of the table, its division by $\sqrt R$ included. Each head has two matrices, `left` for queries (the
+# table's $A_h$) and `right` for keys ($C_h$), that take D [features](../docs/glossary.md#f) to R.
 
 # %%
 def low_rank_scores(query, key, left, right):  # (B, H, L, D), (B, H, S, D), (H, D, R), (H, D, R)
@@ -478,8 +479,10 @@ check.low_rank_scores(low_rank_scores)
 # ### Exercise 3 · hard · 15 minutes
 #
 # A property that the suite lacks. A score is *pairwise* if each number depends on its own query and key alone: on no
-# other query or key, and not on where they stand. Then it can leak nothing. Write the test: given a score, a function of
-# queries and keys, is it pairwise on these? You may call it as often as you like. Differences below 1e-4 are rounding.
+# other query or key, not on where they stand (a distance bias is not pairwise), and not on how many there are. Then it
+# can leak nothing. Write the test: given a score, a function of queries and keys, is it pairwise on these? You may call
+# it as often as you like, with any numbers of queries and keys from 1 on; it gives finite numbers. Differences below
+# 1e-4 are rounding.
 
 # %%
 def is_pairwise(score, query, key):  # a function of (L, D) and (S, D) that gives (L, S); (L, D); (S, D)

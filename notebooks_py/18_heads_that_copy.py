@@ -142,7 +142,7 @@ print(f"{sum(p.numel() for p in LearnedPositions(E, L).parameters()):,} paramete
 # - Every layer then adds $\text{attention}(\text{norm}(x))$ to $x$. Call attention with this one tensor, `is_causal=True` and
 #   `need_weights=need_weights`; it returns its output and its weights (`None` where they are not asked for).
 # - It returns two things: the logits `read_out(norm(x))`, (B, L, V), and a list with what each layer gave as weights,
-#   first layer first.
+#   first layer first. Where no weights are asked for, the list may hold a `None` for each layer, or nothing.
 
 # %%
 class AttentionOnly(nn.Module):

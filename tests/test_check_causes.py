@@ -45,6 +45,17 @@ def test_a_single_written_mistake_is_told():
     assert (cause.kind, cause.says, cause.faults) == ("known mistake", "It is two.", ("two",))
 
 
+def test_a_mistake_that_is_made_in_another_way_has_the_same_name():
+    class BySteps(Known):
+        def wrong_answer(self, *faults, of=None):
+            return [fault.steps["by"] for fault in faults]
+
+    known = BySteps((Fault("more", "Too much.", also=({"by": 4.0}, {"by": 5.0}), by=3.0),))
+    for by in (3.0, 4.0, 5.0):
+        assert find_cause(known, compared([by]), singly=True).faults == ("more",)
+    assert find_cause(known, compared([6.0]), singly=True) is None
+
+
 def test_of_two_that_fit_neither_is_believed():
     cause = find_cause(Known((ONE, TWO, THREE)), compared(("one",), ("three",)), singly=False)
     assert cause.kind == "likely mistake"

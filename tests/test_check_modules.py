@@ -5,6 +5,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from sciformer import check
 from sciformer.check.exercise import WrongType
 from sciformer.check.modules import run_module
 
@@ -139,3 +140,29 @@ def test_a_size_without_effect_is_told():
     says = r"shape \(8, 2\); \(3, 2\) is wanted\. `hidden_dim` is 3 here, and has no effect on this shape\."
     with pytest.raises(WrongType, match=says):
         run_module(FourTimesAsWide, (2, 3), weights, torch.zeros(1, 2))
+
+
+class AlwaysLearned(check.GPT.solution):
+    def __init__(self, *sizes, positions=None, **block):
+        super().__init__(*sizes, **block)
+
+
+class OneMore(check.GPT.solution):
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
+        self.more = nn.Linear(1, 1)
+
+
+def test_a_known_mistake_is_named_where_it_is_refused_in_the_same_words():
+    diagnosis = check.GPT.diagnose(AlwaysLearned, seed=0)
+    assert diagnosis.faults == ("always learned positions",)
+    assert "`positions` has no effect" in diagnosis.message
+    assert "\n  These are not asked for: positions.table.\n  on this input: 1 text" in diagnosis.message
+    assert "`positions` has no effect" not in diagnosis.symptom
+    assert "These are not asked for: positions.table." in diagnosis.symptom
+
+
+def test_other_refusals_have_no_known_mistake():
+    diagnosis = check.GPT.diagnose(OneMore, seed=0)
+    assert (diagnosis.kind, diagnosis.faults) == ("wrong type", ())
+    assert "not asked for: more.bias, more.weight." in diagnosis.message

@@ -56,6 +56,18 @@ def test_a_slip_that_nobody_wrote_down_is_named():
     assert "`exp` where `sqrt` is meant" in diagnosis.says
 
 
+@pytest.mark.parametrize("free", [0, 1])
+def test_a_deviation_from_zero_is_named(free):
+    def mine(ours, theirs):
+        d = ours - theirs
+        deviation = (sum(d * d) / (len(d) - free)) ** 0.5
+        return d.mean(), deviation / math.sqrt(len(d))
+
+    diagnosis = check.paired_gain.diagnose(mine, seed=0)
+    assert diagnosis.kind == "likely mistake"
+    assert "without subtracting the mean first" in diagnosis.says
+
+
 def test_a_written_mistake_and_a_generated_one_are_both_named():
     def mine(query, key, value, attn_mask=None):
         scores = key @ query.T / math.exp(query.shape[-1])  # exchanged, and no root

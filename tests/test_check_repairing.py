@@ -161,6 +161,40 @@ def test_the_line_of_a_sum_without_keepdim():
     assert "\n  in your line: weights = e / e.sum(dim=1)\n" in text
 
 
+def test_axes_are_exchanged_and_not_read_in_another_shape():
+    def text_perplexity(logits, tokens):
+        B, L, V = logits.shape
+        predictions = logits[:, :-1].reshape(B, V, L - 1)
+        return torch.nn.functional.cross_entropy(predictions, tokens[:, 1:]).exp()
+
+    assert "\n    predictions = logits[:, :-1].transpose(-2, -1)\n" in message(check.text_perplexity, text_perplexity)
+
+
+def test_other_axes_should_be_exchanged():
+    def merge_heads(x):
+        B, H, L, D = x.shape
+        x = x.transpose(2, 3)
+        return x.reshape(B, L, H * D)
+
+    assert "\n    x = x.transpose(1, 2)\n" in message(check.merge_heads, merge_heads)
+
+
+def squared(d):
+    return (d**2).sum()
+
+
+def by_method(d):
+    return d.square().sum()
+
+
+@pytest.mark.parametrize("squares", [squared, by_method])
+def test_squares_of_what_is_not_centred(squares):
+    def is_right(candidate):
+        return torch.allclose(candidate(torch.tensor([1.0, 2.0, 6.0])), torch.tensor(14.0))
+
+    assert "d - d.mean()" in one_change(squares, is_right).new
+
+
 def test_no_line_is_told_where_two_inputs_are_exchanged_in_the_one_before():
     def low_rank_scores(query, key, left, right):
         both = right @ left.mT

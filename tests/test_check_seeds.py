@@ -10,6 +10,7 @@ from itertools import combinations
 import pytest
 
 from sciformer.check import EXERCISES
+from sciformer.check.exercise import WrongType
 from sciformer.check.judging import judge
 from sciformer.check.values import same
 
@@ -21,11 +22,13 @@ SEEDS = [
 
 
 def numbers(exercise, answer, cases, seed):
-    """The results of an answer of ours on every case, up to the one on which it stops."""
+    """The results of an answer of ours on every case, up to the one on which it stops, or is refused with a reason."""
     found = []
     for case in cases:
         try:
             found.append(exercise.numbers(answer, case, seed))
+        except WrongType as refused:
+            return [*found, str(refused)]
         except Exception:
             break
     return found

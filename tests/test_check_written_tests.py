@@ -248,3 +248,29 @@ def test_a_test_whose_numbers_may_be_wrong_is_asked():
         assert holm(torch.tensor([0.03, 0.01, 0.9])).tolist() == [0.07, 0.03, 0.9]
 
     assert "Is a number that it expects wrong, or does it ask" in told(mine, check.test_holm)[1]
+
+
+def test_what_survives_has_numbers_where_zero_is_right():
+    """And what a test asserts that asks for enough, and not for as little as possible."""
+
+    def mine(nucleus):
+        logits = torch.tensor([[0.3, 1.2, -0.9, 0.6, 0.0], [-1.0, 0.2, 4.0, -0.3, 0.5]])
+        p, got = logits.softmax(dim=-1), nucleus(logits, 1.0, 0.7)
+        kept = got > 0
+        assert bool(((p * kept).sum(dim=-1) >= 0.7).all())
+        torch.testing.assert_close(got, p * kept / (p * kept).sum(dim=-1, keepdim=True))
+
+    kind, message = told(mine, check.test_nucleus)
+    assert kind == "survivors"
+    assert "Each of them has other numbers where 0 is right." in message
+
+
+def test_nothing_is_said_of_zeros_that_not_every_survivor_has():
+    def mine(nucleus):
+        logits = torch.tensor([[0.3, 1.2, -0.9, 0.6, 0.0], [-1.0, 0.2, 4.0, -0.3, 0.5]])
+        assert torch.allclose(nucleus(logits, 0.5, 0.7).sum(dim=-1), torch.ones(2))
+        assert torch.equal(nucleus(logits, 0.5, 0.7).argmax(dim=-1), logits.argmax(dim=-1))
+
+    kind, message = told(mine, check.test_nucleus)
+    assert kind == "survivors"
+    assert "is right" not in message

@@ -21,11 +21,22 @@ class Fault:
         says: the sentence that a student reads.
         see: section of the notebook to read again, where it is not the exercise's.
         reason: what a student reads in place of several faults that share it: one thing forgotten in two places.
+        also: other steps with which the same mistake is made, and other numbers: more tries at random, for instance.
         steps: what stands in place of the right steps.
     """
 
-    def __init__(self, name: str, says: str, *, see: str | None = None, reason: str | None = None, **steps: Any):
+    def __init__(
+        self,
+        name: str,
+        says: str,
+        *,
+        see: str | None = None,
+        reason: str | None = None,
+        also: tuple[dict[str, Any], ...] = (),
+        **steps: Any,
+    ):
         self.name, self.says, self.see, self.reason, self.steps = name, says, see, reason, steps
+        self.ways = (self, *(Fault(name, says, see=see, **other) for other in also))
 
 
 @dataclass(frozen=True)
@@ -79,7 +90,9 @@ def find_cause(exercise: Suspects, compared: Comparison, *, singly: bool) -> Cau
     Args:
         singly: whether only single written mistakes are believed: almost anything explains a row of yes and no.
     """
-    written = [fault for fault in exercise.faults if compared.agrees(exercise.wrong_answer(fault))]
+    written = [
+        fault for fault in exercise.faults if any(compared.agrees(exercise.wrong_answer(way)) for way in fault.ways)
+    ]
     if len(written) == 1 or (written and _share_a_reason(written)):
         return Cause("known mistake", _told(written), tuple(fault.name for fault in written), written[0].see)
     if written:

@@ -1,12 +1,13 @@
 """What an answer's plain values say about it, compared with the right ones and with those of every known mistake."""
 
 from collections.abc import Callable
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from sciformer.check.causes import Comparison, find_cause
+from sciformer.check.causes import Comparison, Fault, find_cause
 from sciformer.check.gradients import agree, gradients
 from sciformer.check.observing import Case, Observation, Problem
 from sciformer.check.symptoms import UNKNOWN, symptom
@@ -26,6 +27,12 @@ def judge(exercise: "Exercise", cases: list[Case], seen: Observation, seed: int)
     got, problem = _regular(cases, seen)
     wrong = [n for n, output in enumerate(got) if not same(output, expected[n])]
     if not wrong:
+        if (
+            problem
+            and problem.kind == "wrong type"
+            and (known := _refused_likewise(exercise, cases, got, problem, seed))
+        ):
+            return known
         return _without_difference(
             exercise, len(got) == len(cases), problem or _of_gradients(exercise, cases, seen, seed)
         )
@@ -55,6 +62,25 @@ def evidence(
     if kind == "wrong numbers" and right and "right only" not in says:
         says += f" They are right for: {listed(right)}."
     return kind, says, shown
+
+
+def _refused_likewise(
+    exercise: "Exercise", cases: list[Case], got: list[Any], problem: Problem, seed: int
+) -> Diagnosis | None:
+    """The diagnosis of an answer that is refused as that of a known mistake is: on the same case, in the same words."""
+
+    def does_the_same(fault: Fault) -> bool:
+        seen = exercise.observe(exercise.wrong_answer(fault), cases, seed)
+        return seen.problem == problem and same([call.output for call in seen.calls], got)
+
+    known = [fault for fault in exercise.faults if does_the_same(fault)]
+    if len(known) != 1:
+        return None
+    refusal, *where = problem.says.split("\n")
+    shown = "\n".join(["", fill(refusal, 96, initial_indent="  ", subsequent_indent="  "), *where])
+    told = message(exercise, known[0].says, shown, see=known[0].see)
+    symptom = message(exercise, problem.says)
+    return Diagnosis(exercise.name, "known mistake", known[0].says, told, (known[0].name,), symptom)
 
 
 def _without_difference(exercise: "Exercise", finished: bool, problem: Problem | None) -> Diagnosis:

@@ -14,6 +14,7 @@ from functools import cache
 from itertools import combinations
 from typing import Any
 
+from sciformer.check.equations import other_equations
 from sciformer.check.programs import program_of, scope_of
 
 #: A replacement of a part of the program, and the sentence that a student reads.
@@ -355,6 +356,8 @@ def _calls(node: ast.Call, steps: frozenset[str]) -> Iterator[Slip]:
         inside = function.value if not library else node.args[0] if node.args else None
         if name in _LEFT_OUT and inside is not None:
             yield inside, f"The step `{name}` is left out."
+        if name in ("std", "var") and inside is not None:
+            yield from _not_centred(name, inside, node)
         for taken in _TAKEN_FOR.get(name, ()):
             method = ast.Attribute(function.value, taken, ast.Load())
             yield ast.Call(method, node.args, node.keywords), f"It takes `{taken}` where `{name}` is meant."
@@ -383,6 +386,18 @@ def _calls(node: ast.Call, steps: frozenset[str]) -> Iterator[Slip]:
         yield changed, "The count ends one too early."
 
 
+def _not_centred(name: str, values: ast.expr, node: ast.Call) -> Iterator[Slip]:
+    """A deviation or variance from 0 in place of the mean, divided by n and by n − 1."""
+    along = [keyword for keyword in node.keywords if keyword.arg in ("dim", "keepdim")]
+    given = node.args if isinstance(node.func, ast.Attribute) and values is node.func.value else node.args[1:]
+    mean = ast.Call(ast.Attribute(values, "mean", ast.Load()), given, along)
+    squares = ast.Call(ast.Attribute(ast.Call(ast.Attribute(values, "square"), [], []), "mean"), given, along)
+    x, few, root = ast.unparse(values), ast.unparse(mean), " ** 0.5" if name == "std" else ""
+    says = "The squares are taken without subtracting the mean first."
+    for by_n in (f"({ast.unparse(squares)})", f"({ast.unparse(squares)} / (1 - ({few}).numel() / ({x}).numel()))"):
+        yield ast.parse(by_n + root, mode="eval").body, says
+
+
 def _whole(node: ast.expr) -> int | None:
     try:
         value = ast.literal_eval(node)
@@ -395,15 +410,18 @@ def _whole(node: ast.expr) -> int | None:
 _REDUCE = {"amax", "amin", "logsumexp", "mean", "norm", "std", "sum", "var"}
 
 
+#: Pairs of axes that are exchanged where others should be, or where a `reshape` has only the right sizes.
+_PAIRS = ((-2, -1), (0, 1), (1, 2), (2, 3), (0, 2), (1, 3))
+
+
 def _slips_and_repairs(node: ast.AST, parameters: tuple[str, ...], steps: frozenset[str]) -> Iterator[Slip]:
-    """Also an axis that is kept, and two inputs that are exchanged wherever one assignment has both."""
+    """Also what is missing or taken for another step, and two inputs that are exchanged in an assignment."""
     yield from _slips(node, parameters, steps)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _REDUCE:
-        given = {keyword.arg for keyword in node.keywords}
-        if "dim" in given and "keepdim" not in given:
-            keeps = ast.keyword("keepdim", ast.Constant(True))
-            kept = ast.Call(node.func, node.args, [*node.keywords, keeps])
-            yield kept, "`keepdim=True` is missing."
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield from _repaired_calls(node, node.func)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and _whole(node.right) == 2:
+        for centred in _centred(node.left):
+            yield ast.BinOp(centred, node.op, node.right), "The mean is not subtracted before it is squared."
     if isinstance(node, ast.Assign):
         used = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
         for one, two in combinations([name for name in parameters if name in used], 2):
@@ -412,3 +430,32 @@ def _slips_and_repairs(node: ast.AST, parameters: tuple[str, ...], steps: frozen
                 if isinstance(name, ast.Name) and name.id in (one, two):
                     name.id = two if name.id == one else one
             yield changed, f"`{one}` and `{two}` are exchanged."
+
+
+def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
+    """An axis that is kept, axes that are exchanged, the mean that is subtracted, and the equation of an einsum."""
+    name, given = function.attr, {keyword.arg for keyword in node.keywords}
+    if name in _REDUCE and "dim" in given and "keepdim" not in given:
+        keeps = ast.keyword("keepdim", ast.Constant(True))
+        yield ast.Call(function, node.args, [*node.keywords, keeps]), "`keepdim=True` is missing."
+    if name in ("reshape", "view", "transpose") and node.args and not node.keywords:
+        for pair in _PAIRS:
+            exchanged = ast.Attribute(function.value, "transpose", ast.Load())
+            says = f"The axes {pair[0]} and {pair[1]} should be exchanged."
+            yield ast.Call(exchanged, [ast.Constant(axis) for axis in pair], []), says
+    if name == "square" and not node.args:
+        for centred in _centred(function.value):
+            squared = ast.Call(ast.Attribute(centred, name, ast.Load()), [], [])
+            yield squared, "The mean is not subtracted before it is squared."
+    first = node.args[0] if name == "einsum" and node.args else None
+    equation = first.value if isinstance(first, ast.Constant) else None
+    for other in other_equations(equation) if isinstance(equation, str) else ():
+        says = f"The equation should be {other!r}."
+        yield ast.Call(function, [ast.Constant(other), *node.args[1:]], node.keywords), says
+
+
+def _centred(values: ast.expr) -> Iterator[ast.expr]:
+    """The values minus their mean, all of them or along the last axis."""
+    for axes in ((), (ast.keyword("dim", ast.Constant(-1)), ast.keyword("keepdim", ast.Constant(True)))):
+        mean = ast.Call(ast.Attribute(values, "mean", ast.Load()), [], [*axes])
+        yield ast.BinOp(values, ast.Sub(), mean)

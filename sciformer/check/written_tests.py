@@ -217,8 +217,8 @@ class WrittenTest(Exercise):
             which = f"{len(shown)} of these versions give" if hidden else "These versions give"
             says.insert(
                 0,
-                f"{which} wrong numbers on the test's own inputs, and what it asserts holds of them, too. Compare "
-                "every number with one that you know to be right.",
+                f"{which} wrong numbers on the test's own inputs, and what it asserts holds of them, too."
+                f"{self._zeros(shown, calls)} Compare every number with one that you know to be right.",
             )
         elif not lacks:
             says.append("On its inputs these versions give the right numbers. Take inputs on which they do not.")
@@ -258,6 +258,23 @@ class WrittenTest(Exercise):
             return any(not same(plain(version(**x)), plain(self.of.reference(**x))) for x in calls)
 
         return self.safely(differs) is not False
+
+    def _zeros(self, names: list[str], calls: Calls) -> str:
+        """A sentence about zeros that all these versions have too few of, or too many, on these inputs; else ""."""
+
+        def kinds(version: Callable[..., Any]) -> set[str]:
+            found = set()
+            for x in calls:
+                right, got = plain(self.of.reference(**x)), plain(version(**x))
+                if isinstance(right, Tensor) and isinstance(got, Tensor) and right.shape == got.shape:
+                    found |= {"other numbers where 0 is right"} if bool(((right == 0) & (got != 0)).any()) else set()
+                    found |= {"0 where another number is right"} if bool(((right != 0) & (got == 0)).any()) else set()
+            return found
+
+        every = [self.safely(partial(kinds, self.faulty[name])) for name in names]
+        if every[0] is None or len(every[0]) != 1 or any(found != every[0] for found in every):
+            return ""
+        return f" They have {every[0].pop()}." if len(every) == 1 else f" Each of them has {every[0].pop()}."
 
     def _largest(self, lacks: list[Lack], hidden: set[str]) -> list[Lack]:
         """Those that let something pass, but for what is part of another one: no mask is a mask that hides nothing."""

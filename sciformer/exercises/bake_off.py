@@ -343,16 +343,16 @@ def verdict_rule(
     shown: Callable[..., Tensor] = lambda low, mean, high, delta: low > 0,
     refuted: Callable[..., Tensor] = lambda low, mean, high, delta: high < delta,
     both: Callable[..., Tensor] = lambda shown, refuted: refuted & ~shown,
+    counted: Callable[..., Tensor] = lambda verdicts, decided: verdicts,
     alarms: Callable[..., Tensor] = lambda verdicts: (verdicts == 1).double().mean(),
 ) -> tuple[Tensor, Tensor]:
     """1 where a gain is shown, −1 where it is refuted, else 0, (A,); and the share of 1s, ()."""
     mean, half = gains.mean(1), reach(error(gains), t)
     ends = mean - half, mean, mean + half, delta
     is_shown = shown(*ends)
-    verdicts = is_shown.int() - both(is_shown, refuted(*ends)).int()
-    if not enough(gains):
-        verdicts = torch.zeros_like(verdicts)
-    return verdicts.to(gains), alarms(verdicts).to(gains)
+    decided = is_shown.int() - both(is_shown, refuted(*ends)).int()
+    verdicts = decided if enough(gains) else torch.zeros_like(decided)
+    return verdicts.to(gains), alarms(counted(verdicts, decided)).to(gains)
 
 
 def _numbers(answer: Callable[..., Any], gains: Tensor, delta: float, t: float) -> Any:
@@ -455,6 +455,12 @@ _VERDICT_RULE_FAULTS = (
         "few seeds decide",
         "Fewer than five seeds decide something. Their verdicts are all 0.",
         enough=lambda gains: True,
+    ),
+    Fault(
+        "few seeds count in the share",
+        "With fewer than five seeds the verdicts are 0, but the share still counts what would have been shown. Take "
+        "the share of the verdicts, after this rule.",
+        counted=lambda verdicts, decided: decided,
     ),
     Fault(
         "comparisons counted",

@@ -279,17 +279,32 @@ def _what_must_be_kept(got: Any, expected: Tensor) -> None:
     assert bool((got > 0)[expected > 0].all())
 
 
+def _with_all(logits: Tensor, temperature: float, top_p: float) -> Tensor:
+    """The probabilities of all characters, and the right ones, (2, B, V)."""
+    return torch.stack([(logits / temperature).softmax(dim=-1), _whole_vocabulary(logits, temperature, top_p)])
+
+
+def _enough_is_kept(got: Any, expected: Tensor) -> None:
+    """What holds of the likeliest that reach top_p and of more of them: sums, ratios, and that none is left out."""
+    for row, p, right in zip(got, *expected, strict=True):
+        kept = row > 0
+        assert bool(kept[right > 0].all())
+        assert bool(kept.all()) or p[kept].min() > p[~kept].max()
+        torch.testing.assert_close(row[kept], p[kept] / p[kept].sum())
+
+
 def test_nucleus(
     nucleus: Version,
     *,
     change: Callable[[Tensor], Tensor] = lambda logits: logits,
     settings: tuple[tuple[float, float], ...] = ((0.5, 0.7), (2.0, 0.5), (1.0, 0.9)),
+    wanted: Callable[[Tensor, float, float], Tensor] = _whole_vocabulary,
     judge: Judge = torch.testing.assert_close,
 ) -> None:
     """Compare a version of nucleus sampling's probabilities with the definition, applied to each character."""
     logits = change(torch.tensor(_LOGITS))
     for temperature, top_p in settings:
-        judge(nucleus(logits, temperature, top_p), _whole_vocabulary(logits, temperature, top_p))
+        judge(nucleus(logits, temperature, top_p), wanted(logits, temperature, top_p))
 
 
 _NUCLEUS_FAULTS = (
@@ -306,6 +321,15 @@ _NUCLEUS_FAULTS = (
         "probabilities: a plain softmax passes. Compute what is right for some logits, and compare every number.",
         change=lambda logits: logits.flip(0),  # the first text needs fewer than another
         judge=_what_must_be_kept,
+    ),
+    Fault(
+        "not as few as possible",
+        "It looks whether the likeliest are kept and reach `top_p`, and not whether they are as few as possible: "
+        "versions pass that keep more. Without the least likely of those that are kept, the sum has to be below "
+        "`top_p`.",
+        change=lambda logits: logits.flip(0),
+        wanted=_with_all,
+        judge=_enough_is_kept,
     ),
     Lack(
         "temperature 1",

@@ -38,6 +38,7 @@ class GPT(nn.Module):
         num_layers: int,
         *,
         positions: Callable[[int, int], nn.Module] = LearnedPositions,
+        make: Callable[..., Callable[[int, int], nn.Module]] = lambda positions: positions,
         scale: Callable[[int], float] = lambda embed_dim: 1.0,
         passed_on: Callable[[dict], dict] = lambda block: block,
         causal: bool = True,
@@ -51,7 +52,7 @@ class GPT(nn.Module):
     ):
         super().__init__()
         self.embedding = nn.Embedding(vocab_size, embed_dim)
-        self.positions = positions(embed_dim, max_length)
+        self.positions = make(positions)(embed_dim, max_length)
         self.blocks = nn.ModuleList(
             TransformerBlock(embed_dim, num_heads, bias=False, **passed_on(block)) for _ in range(num_layers)
         )
@@ -143,6 +144,13 @@ EMBEDDING_TWICE = Fault(
 )
 
 _GPT_FAULTS = (
+    Fault(
+        "always learned positions",
+        "`positions` has no effect: the model has LearnedPositions, whatever it is given. Call what it is given: "
+        "positions(embed_dim, max_length).",
+        see=_MODEL,
+        make=lambda positions: LearnedPositions,
+    ),
     Fault(
         "no positions",
         "The positions are not added, so that attention cannot tell where a character stands.",

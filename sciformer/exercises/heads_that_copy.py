@@ -14,7 +14,7 @@ from sciformer.attention import MultiHeadAttention
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Draw, Exercise, WrongType, pair
 from sciformer.check.modules import run_module
-from sciformer.exercises.gpt import POSITIONS_TWICE
+from sciformer.exercises.gpt import EMBEDDING_TWICE, POSITIONS_TWICE
 from sciformer.positions import LearnedPositions
 from sciformer.scores import DotProductScore, ScoreRecipe
 
@@ -178,6 +178,7 @@ _ATTENTION_ONLY_FAULTS = (
         finish=lambda x, norm, positions: norm(positions(x)),
     ),
     POSITIONS_TWICE,
+    EMBEDDING_TWICE,
     Fault(
         "not causal",
         "The layers are not causal: a token sees those that come after it. Call attention with is_causal=True.",

@@ -128,6 +128,12 @@ _HIDDEN_LOSS_FAULTS = (
         counted=lambda visible: ~visible[:1].expand_as(visible),
     ),
     Fault(
+        "the first image's count for all",
+        "The number of hidden patches is counted in the first image and taken for all. Each image may hide another "
+        "number of them: count all that are hidden.",
+        average=lambda errors, counted: errors[counted].sum() / (len(counted) * counted[0].sum() * errors.shape[-1]),
+    ),
+    Fault(
         "absolute differences",
         "The absolute differences are averaged. Their squares are wanted.",
         error=torch.abs,

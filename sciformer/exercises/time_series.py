@@ -292,6 +292,12 @@ _HONEST_WINDOWS_FAULTS = (
         train_end=lambda cut, context, horizon: cut - horizon,
     ),
     Fault(
+        "last training window lost",
+        "The last training window is missing, the one that ends with month cut - 1. This month is known, so the window "
+        "belongs to training: it begins at cut - context - horizon.",
+        train_end=lambda cut, context, horizon: cut - 1,
+    ),
+    Fault(
         "test starts late",
         "The first `context` months of the test are never forecast. A test window may look back over the cut, since by "
         "then these months are known: begin at cut - context.",

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 import torch
@@ -214,14 +214,37 @@ def is_pairwise(
     return verdict(off(compared(torch.stack(differences), score, query, key)))
 
 
+def _moved_along(score: Callable[..., Tensor], query: Tensor, key: Tensor, one: Tensor, two: Tensor) -> Tensor:
+    return (score(query[one], key[two]) - score(query, key)[one][:, two]).abs()
+
+
 def _in_another_order(differences: Tensor, score: Callable[..., Tensor], query: Tensor, key: Tensor) -> Tensor:
-    one, two = torch.randperm(len(query)), torch.randperm(len(key))
-    return score(query[one], key[two]) - score(query, key)[one][:, two]
+    return _moved_along(score, query, key, torch.randperm(len(query)), torch.randperm(len(key)))
+
+
+def _in_all_orders(differences: Tensor, score: Callable[..., Tensor], query: Tensor, key: Tensor) -> Tensor:
+    orders = product(*(map(torch.tensor, permutations(range(len(x)))) for x in (query, key)))
+    return torch.stack([_moved_along(score, query, key, one, two) for one, two in orders])
+
+
+def _with_others_around(differences: Tensor, score: Callable[..., Tensor], query: Tensor, key: Tensor) -> Tensor:
+    """All the others are replaced, and the pair stays where it stands."""
+    whole, found = score(query, key), []
+    for i, j in product(range(len(query)), range(len(key))):
+        others, other_keys = 1.7 - 0.6 * query.flip(0, 1), 0.9 - 1.3 * key.flip(0, 1)
+        others[i], other_keys[j] = query[i], key[j]
+        found.append(score(others, other_keys)[i, j] - whole[i, j])
+    return torch.stack(found)
 
 
 def _with_other_last_tokens(differences: Tensor, score: Callable[..., Tensor], query: Tensor, key: Tensor) -> Tensor:
     others = (torch.cat([x[:-1], x[-1:] + 1]) for x in (query, key))
     return (score(*others) - score(query, key))[:-1, :-1]
+
+
+def _distance(query: Tensor, key: Tensor) -> Tensor:
+    """How many places a key stands behind a query, (L, S)."""
+    return torch.arange(len(key)).to(key) - torch.arange(len(query)).to(query)[:, None]
 
 
 def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
@@ -273,6 +296,9 @@ def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         "squared distance": lambda query, key: -(query[:, None] - key).square().sum(dim=-1),
         "all alike": lambda query, key: 0 * query @ key.T,
         "squared distance, measured from the mean of the keys": from_the_mean,
+        "minus the distance": lambda query, key: query @ key.T - _distance(query, key).abs(),
+        "plus a number for each position": lambda query, key: query @ key.T + _distance(query[:1], key),
+        "divided by the number of keys": lambda query, key: query @ key.T / len(key),
         "plus the key in the middle": lambda query, key: query @ key.T + key[len(key) // 2].sum(),
     }
 
@@ -339,7 +365,15 @@ _IS_PAIRWISE_FAULTS = (
         "put in another order",
         "It puts queries and keys in another order. All are still there, and a score that subtracts the mean of the "
         "keys moves along with them. Take one query and one key out, and ask again.",
+        also=({"compared": _in_all_orders},),
         compared=_in_another_order,
+    ),
+    Fault(
+        "left where it stands",
+        "It replaces the other queries and keys, and the pair stays where it stands among as many. So a score passes "
+        "that depends on positions, as one with a distance bias, or on how many keys there are. Take one query and "
+        "one key out, and ask again.",
+        compared=_with_others_around,
     ),
     Fault(
         "only the last tokens changed",
