@@ -340,8 +340,8 @@ plotting.show(
 #
 # Write the softmax with a mask. `scores` are numbers of shape (L, S), one row for each query; L and S may differ.
 # `attn_mask` is Boolean, (L, S), True where the query may attend. Return the weights, (L, S): forbidden keys get
-# exactly 0, and each row sums to 1. The scores are scaled already. Every query may attend to at least one key. The
-# notebook goes on with your function.
+# exactly 0, and each row sums to 1. The scores are scaled already, and they may be of any size, in the thousands and
+# far below 0, too. Every query may attend to at least one key. The notebook goes on with your function.
 
 # %%
 def masked_weights(scores, attn_mask):  # (L, S) numbers, (L, S) True = may attend
@@ -424,8 +424,8 @@ explore(under_a_mask, alt="Scores and weights: both are left in a band of three,
 #
 # Now build the whole of scaled dot-product attention for one head. `query` is (L, D), `key` (S, D) and `value` (S,
 # D), without a batch; L and S may differ. Scale the scores by $1/\sqrt D$, where D is `query.shape[-1]`. `attn_mask`
-# is None or Boolean, (L, S), True where the query may attend; then every query may attend to at least one key. Return
-# the output, (L, D).
+# is None or Boolean, (L, S), True where the query may attend; then every query may attend to at least one key. The
+# scores may be of any size, in the thousands and far below 0, too. Return the output, (L, D).
 
 # %%
 def scaled_dot_product(query, key, value, attn_mask=None):  # (L, D), (S, D), (S, D), (L, S) or None
@@ -894,7 +894,8 @@ plotting.show(
 # Write a leak detector. `attention` is any differentiable function from words (L, E) to outputs (L, D). Return True
 # if, **at this** `x`, some output depends on a later word, which means that some derivative of an output feature with
 # respect to a feature of a later word is not 0; otherwise return False. What another `x` would show does not matter.
-# The notebook goes on with your function.
+# Where rounding could leave a trace, you may take what is smaller than $10^{-6}$ for 0. The notebook goes on with your
+# function.
 
 # %%
 def future_leaks(attention, x):  # a function, and words (L, E) to try it on

@@ -337,7 +337,8 @@ print("turns of the fastest hand:", *(f"{d / (2 * math.pi):.2f}" for d in bumps)
 # `shift_matrix(embed_dim, shift)` returns $R_d$ for $d$ = `shift`, a tensor of floating-point numbers (float32 or
 # float64) of shape (embed_dim, embed_dim): `sinusoidal_table(length, E)[t] @ shift_matrix(E, shift)` has to be row
 # `t + shift` of the table, whatever `t`. The matrix stands on the right of a row. `embed_dim` is even, `shift` is a
-# whole number of at least 0, and the table is that of exercise 1 (base 10000, sine and cosine side by side).
+# whole number of at least 0 (at 0 nothing moves), and the table is that of exercise 1: base 10000, sine and cosine side
+# by side, $\omega_i = 10000^{-2i/E}$.
 
 # %%
 def shift_matrix(embed_dim, shift):

@@ -1010,7 +1010,7 @@ plotting.show(
 #
 # A detector. `model` is any function from pictures (B, C, H, W) to logits or probabilities (B, classes). Say whether its output depends on the order of the
 # patches: True if at least one output of at least one picture changes when the patches are put into another order, the same for all pictures. Patches have P×P pixels and stay whole. Try ten random orders, since a random order
-# of a few patches may happen to be the old one. Rounding does not count: compare with `torch.allclose(…, …, atol=1e-5)`.
+# of a few patches may happen to be the old one; draw no further order in its place. Rounding does not count: compare with `torch.allclose(…, …, atol=1e-5)`.
 
 # %%
 def order_matters(model, images, patch_size):  # a function, (B, C, H, W), P

@@ -672,8 +672,8 @@ def fresh(**options):
 # ### Exercise 3 · middle · 10 minutes
 #
 # Turn `x`, (B, H, L, D), with D even. The first of the L tokens stands at position $t$ = `offset`, the next at `offset` + 1, and so on. Pair $m$, for
-# $m = 0, \dots, D/2 - 1$, consists of feature $m$ ($a$) and feature $m + D/2$ ($b$). Return a tensor of the same shape, with $a'$ and $b'$ in
-# the places of $a$ and $b$.
+# $m = 0, \dots, D/2 - 1$, consists of feature $m$ ($a$) and feature $m + D/2$ ($b$). It is turned by the angle $t\omega_m$, as in the formula
+# above. Return a tensor of the same shape, with $a'$ and $b'$ in the places of $a$ and $b$.
 
 # %%
 def turn(x, offset):  # (B, H, L, D), the position of the first token

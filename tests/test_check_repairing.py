@@ -3,6 +3,7 @@
 import linecache
 import math
 import sys
+from contextlib import suppress
 from types import ModuleType
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 
 from sciformer import check
 from sciformer.check.exercise import LONGEST
-from sciformer.check.repairing import Change, one_change
+from sciformer.check.repairing import Change, loop_that_ends_at_once, one_change
 
 
 def message(exercise, answer):
@@ -203,3 +204,128 @@ def test_no_line_is_told_where_two_inputs_are_exchanged_in_the_one_before():
     text = message(check.low_rank_scores, low_rank_scores)
     assert "The matrices are exchanged" in text
     assert "in your line" not in text
+
+
+def unless_it_stops(is_right):
+    def judged(candidate):
+        with suppress(Exception):
+            return is_right(candidate)
+        return False
+
+    return judged
+
+
+def another_variable(a, b):
+    c = a + b
+    return abs(a) + c
+
+
+def listed_in_the_wrong_order(a, b):
+    d, c = a + b, a - b
+    return c - d * d
+
+
+def rounded_down(a, b):
+    return a // b + 1
+
+
+def below_zero(a, b):
+    return max(a, -10) + b
+
+
+@pytest.mark.parametrize(
+    ("answer", "right", "old", "new"),
+    [
+        (another_variable, lambda a, b: abs(a + b) + a + b, "return abs(a) + c", "return abs(c) + c"),
+        (
+            listed_in_the_wrong_order,
+            lambda a, b: a + b - (a - b) ** 2,
+            "d, c = (a + b, a - b)",
+            "c, d = (a + b, a - b)",
+        ),
+        (rounded_down, lambda a, b: math.ceil(a / b) + 1, "return a // b + 1", "return -(-a // b) + 1"),
+        (below_zero, lambda a, b: a + b, "return max(a, -10) + b", "return max(a, float('-inf')) + b"),
+    ],
+)
+def test_what_else_mends(answer, right, old, new):
+    pairs = [(a, b) for a in (-20, 3, 7) for b in (2, 5)]
+    is_right = unless_it_stops(lambda candidate: all(candidate(*pair) == right(*pair) for pair in pairs))
+    change = one_change(answer, is_right)
+    assert (change.old, change.new) == (old, new)
+
+
+@pytest.mark.parametrize(
+    ("call", "right"),
+    [
+        ("x.transpose(2, 3)", (0, 2, 1, 3)),
+        ("x.swapaxes(-1, -2)", (0, 2, 1, 3)),
+        ("x.permute(0, 3, 1, 2)", (0, 2, 3, 1)),
+        ("x[None].permute(1, 2, 3, 4, 0)[..., 0]", (1, 2, 3, 0)),
+    ],
+)
+def test_other_axes(call, right, monkeypatch):
+    x = torch.arange(120.0).view(2, 3, 4, 5)
+    text = f"def moved(x):\n    return {call}\n"
+    monkeypatch.setitem(linecache.cache, "<axes>", (len(text), None, text.splitlines(keepends=True), "<axes>"))
+    scope = {"__name__": "axes"}
+    exec(compile(text, "<axes>", "exec"), scope)
+    wanted = x.permute(right)
+
+    change = one_change(scope["moved"], unless_it_stops(lambda candidate: torch.equal(candidate(x), wanted)))
+    assert change is not None
+    assert torch.equal(change.answer(x), wanted)
+
+
+def first_only(xs):
+    for x in xs:
+        if x > 0:
+            return "some"
+        else:
+            return "none"
+
+
+def last_line(xs):
+    total = 0
+    for x in xs:
+        total += x
+        return total
+
+
+def any_of_them(xs):
+    for x in xs:
+        if x > 0:
+            return "some"
+    return "none"
+
+
+def first_that_counts(xs):
+    for x in xs:
+        if x == 0:
+            continue
+        return x
+
+
+def best(xs):
+    for x in xs:
+        if x > 3:
+            y = x
+        else:
+            break
+    return y
+
+
+def test_a_loop_that_ends_in_its_first_pass():
+    assert "loop `for x in xs:` ends in its first pass" in loop_that_ends_at_once(first_only)
+    assert loop_that_ends_at_once(last_line)
+    for answer in (any_of_them, first_that_counts, best, len):
+        assert loop_that_ends_at_once(answer) is None
+
+
+def test_a_message_speaks_of_such_a_loop():
+    def recent_words(length, back):
+        mask = torch.zeros(length, length, dtype=torch.bool)
+        for i in range(length):
+            mask[i, max(0, i - back) : i + 1] = True
+            return mask
+
+    assert "Your loop `for i in range(length):` ends in its first pass" in message(check.recent_words, recent_words)

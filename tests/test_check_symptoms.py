@@ -125,6 +125,16 @@ def test_rows_that_do_not_sum_to_one():
     assert "a row sums to" in symptom([{"x": right}], [right], [got], R)[1]
 
 
+def test_weights_that_should_be_0_and_are_small():
+    mask = torch.ones(4, 4, dtype=torch.bool).tril()
+    scores = [numbers(4, 4, seed=n) for n in range(3)]
+    right = [s.masked_fill(~mask, -torch.inf).softmax(-1) for s in scores]
+    for low, told in ((-10.0, True), (-9.0, True), (0.0, False)):
+        got = [s.masked_fill(~mask, low).softmax(-1) for s in scores]
+        says = symptom([{"x": s} for s in scores], right, got, R)[1]
+        assert ("Is something finite, as −10, taken for minus infinity?" in says) is told
+
+
 def test_nan_is_located():
     right = numbers(3, 4)
     got = right.clone()

@@ -14,7 +14,7 @@ from torch import Tensor
 from sciformer.check.conditions import separating
 from sciformer.check.observing import Case, Observation, copied, is_own, own_line
 from sciformer.check.probing import probes
-from sciformer.check.repairing import Change, one_change
+from sciformer.check.repairing import Change, loop_that_ends_at_once, one_change
 from sciformer.check.shrinking import shrunk
 from sciformer.check.symptoms import RIGHT_ONLY, UNKNOWN, of_truth_values
 from sciformer.check.telling import LONGEST, SMALLEST, Diagnosis, counterexample, message
@@ -111,12 +111,15 @@ def _change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int, *, 
     Args:
         known: whether the mistake has its name already, which a line that may be right must not contradict.
     """
-    expected = [exercise.numbers(exercise.reference, case, seed) for case in cases]
+    compared = [(case, exercise.numbers(exercise.reference, case, seed)) for case in cases]
 
     def is_right(candidate: Any) -> bool:
         try:
-            numbers = (exercise.numbers(candidate, case, seed) for case in cases)
-            return all(same(got, right) for got, right in zip(numbers, expected, strict=True)) and all(
+            for n, (case, right) in enumerate(compared):
+                if not same(exercise.numbers(candidate, case, seed), right):
+                    compared.insert(0, compared.pop(n))  # the next candidate is likely to be wrong there, too
+                    return False
+            return all(
                 same(exercise.numbers(candidate, case, seed), exercise.numbers(exercise.reference, case, seed))
                 for n in range(1, 4)
                 for case in exercise.draw(seed + n)  # only for a candidate that is right so far
@@ -157,7 +160,7 @@ def _located(
     if look is None:
         return diagnosis
     name = case.name if look.inputs is case.inputs else f"cut from {case.name}"
-    line = "" if change else _first_wrong_line(exercise, answer, cases, seed)
+    line = "" if change else loop_that_ends_at_once(answer) or _first_wrong_line(exercise, answer, cases, seed)
     told = [sentence for sentence in (look.probe, line) if sentence]
     sentences = "".join(f"\n{fill(s, 96, initial_indent='  ', subsequent_indent='  ')}" for s in told)
 

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import combinations
+from itertools import chain, combinations, permutations
 from typing import Any
 
 from sciformer.check.equations import other_equations
@@ -19,8 +19,25 @@ from sciformer.check.programs import program_of, scope_of
 
 #: A replacement of a part of the program, and the sentence that a student reads.
 Slip = tuple[ast.AST, str]
-#: The slips that can be made in a node; also given the parameters of the program, and those of them that are steps.
-Changes = Callable[[ast.AST, tuple[str, ...], frozenset[str]], Iterator[Slip]]
+
+
+@dataclass(frozen=True)
+class Names:
+    """What a part of a program can speak of.
+
+    Args:
+        parameters: of the function around it.
+        steps: parameters that are steps of the right answer.
+        own: names that the function around it gives, in order.
+    """
+
+    parameters: tuple[str, ...] = ()
+    steps: frozenset[str] = frozenset()
+    own: tuple[str, ...] = ()
+
+
+#: The slips that can be made in a node.
+Changes = Callable[[ast.AST, Names], Iterator[Slip]]
 
 
 @dataclass(frozen=True)
@@ -47,19 +64,20 @@ def mutants(reference: Callable[..., Any]) -> tuple[Mutant, ...]:
         return ()
 
 
-def repairs(answer: Callable[..., Any]) -> tuple[Mutant, ...]:
-    """A wrong answer with one small change: those of mutants, and some that only repair.
+def repairs(answer: Callable[..., Any]) -> Iterator[Mutant]:
+    """A wrong answer with one small change: those of mutants, and some that only repair; the less likely ones last.
 
     Raises:
         OSError, TypeError, SyntaxError, ValueError, KeyError, AttributeError: where its source cannot be read.
     """
-    return _programs(answer, _slips_and_repairs)
+    likely = _programs(answer, _slips_and_repairs)
+    return chain(likely, (mutant for changes in (_further_repairs,) for mutant in _programs(answer, changes)))
 
 
 def _programs(reference: Callable[..., Any], changes: Changes) -> tuple[Mutant, ...]:
     program, scope = program_of(reference), scope_of(reference)
     found: dict[str, Mutant] = {}
-    for parent, name, index, slips in list(_places(program, (), frozenset(), changes)):
+    for parent, name, index, slips in list(_places(program, Names(), changes)):
         slot = getattr(parent, name)
         for replacement, says in slips:
             setattr(parent, name, replacement if index is None else [*slot[:index], replacement, *slot[index + 1 :]])
@@ -76,21 +94,27 @@ def _programs(reference: Callable[..., Any], changes: Changes) -> tuple[Mutant, 
     return tuple(found.values())
 
 
-def _places(
-    node: ast.AST, parameters: tuple[str, ...], steps: frozenset[str], changes: Changes
-) -> Iterator[tuple[ast.AST, str, int | None, list[Slip]]]:
+def _places(node: ast.AST, names: Names, changes: Changes) -> Iterator[tuple[ast.AST, str, int | None, list[Slip]]]:
     """Every node of a program with the slips that can be made in it: its parent, the field, the index there."""
     if isinstance(node, ast.FunctionDef | ast.Lambda):
-        if getattr(node, "name", "") != "forward":  # whose options are the student's as well
-            steps = steps | {a.arg for a in node.args.kwonlyargs}
-        parameters = tuple(a.arg for a in node.args.args if a.arg != "self")
+        options = {a.arg for a in node.args.kwonlyargs}
+        is_forward = getattr(node, "name", "") == "forward"  # whose options are the student's as well
+        names = Names(
+            tuple(a.arg for a in node.args.args if a.arg != "self"),
+            names.steps if is_forward else names.steps | options,
+            tuple(dict.fromkeys(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and _is_given(n))),
+        )
     for name, value in ast.iter_fields(node):
         for index, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
             if not isinstance(child, ast.AST) or isinstance(child, ast.expr_context | ast.operator | ast.arg):
                 continue
-            yield node, name, index, list(changes(child, parameters, steps))
+            yield node, name, index, list(changes(child, names))
             if not (isinstance(child, ast.UnaryOp) and isinstance(child.operand, ast.Constant)):
-                yield from _places(child, parameters, steps, changes)
+                yield from _places(child, names, changes)
+
+
+def _is_given(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Store)
 
 
 def _code(node: ast.AST, steps: frozenset[str], otherwise: str = "") -> str:
@@ -100,7 +124,8 @@ def _code(node: ast.AST, steps: frozenset[str], otherwise: str = "") -> str:
     return otherwise if len(text) > 40 or "\n" in text or names & steps or "self." in text else f"`{text}`"
 
 
-def _slips(node: ast.AST, parameters: tuple[str, ...], steps: frozenset[str]) -> Iterator[Slip]:
+def _slips(node: ast.AST, names: Names) -> Iterator[Slip]:
+    parameters, steps = names.parameters, names.steps
     if isinstance(node, ast.BinOp):
         yield from _operations(node, steps)
     elif isinstance(node, ast.Call):
@@ -410,13 +435,13 @@ def _whole(node: ast.expr) -> int | None:
 _REDUCE = {"amax", "amin", "logsumexp", "mean", "norm", "std", "sum", "var"}
 
 
-#: Pairs of axes that are exchanged where others should be, or where a `reshape` has only the right sizes.
+#: Pairs of axes that should be exchanged where a `reshape` has only the right sizes.
 _PAIRS = ((-2, -1), (0, 1), (1, 2), (2, 3), (0, 2), (1, 3))
 
 
-def _slips_and_repairs(node: ast.AST, parameters: tuple[str, ...], steps: frozenset[str]) -> Iterator[Slip]:
+def _slips_and_repairs(node: ast.AST, names: Names) -> Iterator[Slip]:
     """Also what is missing or taken for another step, and two inputs that are exchanged in an assignment."""
-    yield from _slips(node, parameters, steps)
+    yield from _slips(node, names)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         yield from _repaired_calls(node, node.func)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and _whole(node.right) == 2:
@@ -424,7 +449,7 @@ def _slips_and_repairs(node: ast.AST, parameters: tuple[str, ...], steps: frozen
             yield ast.BinOp(centred, node.op, node.right), "The mean is not subtracted before it is squared."
     if isinstance(node, ast.Assign):
         used = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
-        for one, two in combinations([name for name in parameters if name in used], 2):
+        for one, two in combinations([name for name in names.parameters if name in used], 2):
             changed = copy.deepcopy(node)
             for name in ast.walk(changed.value):
                 if isinstance(name, ast.Name) and name.id in (one, two):
@@ -438,7 +463,7 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
     if name in _REDUCE and "dim" in given and "keepdim" not in given:
         keeps = ast.keyword("keepdim", ast.Constant(True))
         yield ast.Call(function, node.args, [*node.keywords, keeps]), "`keepdim=True` is missing."
-    if name in ("reshape", "view", "transpose") and node.args and not node.keywords:
+    if name in ("reshape", "view") and node.args and not node.keywords:
         for pair in _PAIRS:
             exchanged = ast.Attribute(function.value, "transpose", ast.Load())
             says = f"The axes {pair[0]} and {pair[1]} should be exchanged."
@@ -459,3 +484,53 @@ def _centred(values: ast.expr) -> Iterator[ast.expr]:
     for axes in ((), (ast.keyword("dim", ast.Constant(-1)), ast.keyword("keepdim", ast.Constant(True)))):
         mean = ast.Call(ast.Attribute(values, "mean", ast.Load()), [], [*axes])
         yield ast.BinOp(values, ast.Sub(), mean)
+
+
+#: Steps that are told two axes or more by their numbers.
+_AXES = ("transpose", "swapaxes", "permute")
+
+
+def _further_repairs(node: ast.AST, names: Names) -> Iterator[Slip]:
+    """Another variable, two that are listed in the wrong order, other axes, a quotient rounded up, −∞ for a number."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        known = (*names.parameters, *names.own)
+        for name in known if node.id in known else ():
+            if name != node.id:
+                yield ast.Name(name, ast.Load()), f"`{node.id}` stands where `{name}` should stand."
+    elif isinstance(node, ast.Tuple | ast.List):
+        for one, two in combinations(range(len(node.elts)), 2):
+            changed = copy.copy(node)
+            changed.elts = [*node.elts]
+            changed.elts[one], changed.elts[two] = node.elts[two], node.elts[one]
+            yield changed, f"`{ast.unparse(node.elts[one])}` and `{ast.unparse(node.elts[two])}` are exchanged."
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _AXES:
+        first = next((n for n, argument in enumerate(node.args) if _whole(argument) is not None), len(node.args))
+        axes = [axis for argument in node.args[first:] if (axis := _whole(argument)) is not None]
+        for others in _other_axes(axes, node.func.attr) if len(axes) == len(node.args) - first > 1 else ():
+            arguments = [*node.args[:first], *map(ast.Constant, others)]
+            yield ast.Call(node.func, arguments, node.keywords), f"The axes of `{node.func.attr}` are wrong."
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+        down = ast.BinOp(ast.UnaryOp(ast.USub(), node.left), node.op, node.right)
+        yield ast.UnaryOp(ast.USub(), down), "A quotient is rounded down. It should be rounded up."
+    elif isinstance(node, ast.Constant | ast.UnaryOp) and type(_number(node)) in (int, float) and _number(node):
+        lowest = ast.parse("float('-inf')", mode="eval").body
+        yield lowest, f"{ast.unparse(node)} stands where −∞ should stand."
+
+
+def _other_axes(axes: list[int], step: str) -> Iterator[list[int]]:
+    """Two other axes to exchange; another order, of many axes only one that comes by moving a single one."""
+    if step != "permute":
+        yield from map(list, combinations(range(-4, 0) if min(axes) < 0 else range(4), 2))
+    elif len(axes) <= 4:
+        yield from map(list, permutations(axes))
+    else:
+        for one in axes:
+            rest = [axis for axis in axes if axis != one]
+            yield from ([*rest[:n], one, *rest[n:]] for n in range(len(axes)))
+
+
+def _number(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None

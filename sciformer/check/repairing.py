@@ -69,3 +69,32 @@ def one_change(
             if not in_one_line:
                 break
     return found
+
+
+def loop_that_ends_at_once(answer: Callable[..., Any]) -> str | None:
+    """A sentence about a loop whose first pass is its last, whatever happens in it; None where there is none."""
+    try:
+        program = program_of(answer)
+    except (OSError, TypeError, SyntaxError):
+        return None
+    for loop in ast.walk(program):
+        if not isinstance(loop, ast.For) or not _leaves(loop.body) or _goes_on(loop):
+            continue
+        first = ast.unparse(loop).splitlines()[0]
+        if len(first) > _LONGEST_LINE:
+            continue
+        return f"Your loop `{first}` ends in its first pass: whatever happens there, a `return` or `break` follows."
+    return None
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    """Whether a loop with this at its end has no second pass."""
+    last = body[-1] if body else None
+    if isinstance(last, ast.If):
+        return _leaves(last.body) and _leaves(last.orelse)
+    return isinstance(last, ast.Return | ast.Break)
+
+
+def _goes_on(loop: ast.For) -> bool:
+    """Whether some pass can end before its last line without ending the loop."""
+    return any(isinstance(node, ast.Continue) for node in ast.walk(loop))

@@ -171,7 +171,7 @@ def _relation(expected: list[Tensor], got: list[Tensor], inputs: list[Inputs]) -
         return "after a softmax along axis -1 they would be right"
     if all(_near(e.flatten().sort().values, g.flatten().sort().values) for e, g in pairs):
         return _order(pairs)
-    return _row_sums(pairs) or _row_by_row(pairs)
+    return _row_sums(pairs) or _not_hidden(pairs) or _row_by_row(pairs)
 
 
 _RELATIONS: tuple[tuple[str, Callable[[Tensor], Tensor]], ...] = (
@@ -310,6 +310,20 @@ def _row_sums(pairs: list[tuple[Tensor, Tensor]]) -> str | None:
         if off.any():
             return f"a row sums to {number(sums[off][0].item())}, and each should sum to 1"
     return None
+
+
+def _not_hidden(pairs: list[tuple[Tensor, Tensor]]) -> str | None:
+    """Whether weights that should be 0 are small, on half of the cases at least."""
+    if any(e.dim() < 1 or not _near(e.sum(dim=-1), torch.ones_like(e.sum(dim=-1))) for e, _ in pairs):
+        return None
+    left = [g[e == 0].max().item() for e, g in pairs if bool((e == 0).any())]
+    small = [share for share in left if 0 < share <= _NEAR]
+    if len(left) < len(pairs) or 2 * len(small) < len(pairs):
+        return None
+    return (
+        f"weights that should be exactly 0 are not, {max(small):.2g} for instance. Is something finite, as −10, taken "
+        "for minus infinity"
+    )
 
 
 def _places(expected: list[Tensor], got: list[Tensor]) -> str | None:

@@ -122,7 +122,8 @@ _ATTENTION_FAULTS = (
     ),
     Lack(
         "as many tokens as features",
-        "L, S and D are the same number, so a scale of √L or √S is √D as well. Take three different ones.",
+        "L, S and D are the same number, so a scale of √L or √S is √D as well, and lengths that are "
+        "taken for each other do not show. Take three different ones.",
         every=lambda query, key, **_: len(query) == len(key) == query.shape[-1],
         sizes=((4, 4, 4), (2, 2, 2)),
     ),

@@ -632,6 +632,37 @@ def _columns_by_order(row: Tensor, column: Tensor) -> Tensor:
     return (column - column[:, None]).abs() * (token - token[:, None]).sign()
 
 
+_SIDES = ("left", "right", "above", "below")
+
+
+def _of_the_difference() -> Iterator[Fault]:
+    """Rows and columns of how far a token is ahead or behind, for both or for one of them."""
+    for ahead, says in ((1, "j − i"), (-1, "i − j")):
+
+        def steps(row: Tensor, column: Tensor, ahead: int = ahead) -> dict[str, Tensor]:
+            width = int(column.max()) + 1
+            token = row * width + column
+            difference = ahead * (token - token[:, None])
+            return {"down": ahead * (difference // width), "right": ahead * (difference % width)}
+
+        taken: dict[str, Any] = {
+            way: lambda row, column, way=way, steps=steps: steps(row, column)[way] for way in ("down", "right")
+        }
+        for name, ways, wrong in (
+            ("rows and columns", ("down", "right"), "Rows and columns are"),
+            ("rows", ("down",), "The steps up and down are"),
+            ("columns", ("right",), "The steps to the left and right are"),
+        ):
+            yield Fault(
+                f"{name} of {says}",
+                f"{wrong} taken from {says} by // and %. A remainder is never negative, and // rounds down, so the "
+                "result is not the difference of two rows or columns. Take each token's own row and column first, and "
+                "subtract those.",
+                see=_IMAGE,
+                **{way: taken[way] for way in ways},
+            )
+
+
 _GRID_SCORES_FAULTS = (
     Fault(
         "left and right exchanged",
@@ -651,10 +682,27 @@ _GRID_SCORES_FAULTS = (
     ),
     Fault(
         "from the key to the query",
-        "All sides are turned round: the steps are counted from the key to the query. Seen from the query, a key in an "
-        "earlier column is on the left.",
+        "All sides are turned round: keys on the left cost the price of the right, and keys above that of below. Seen "
+        "from the query, a key in an earlier column is on the left: its column minus the query's is negative.",
         order=(1, 0, 3, 2),
     ),
+    *(
+        Fault(
+            f"in the order {order}",
+            f"The four prices are taken in the order {order}. It is left, right, above, below: strength[:, 1] is the "
+            "price of a step to the right, strength[:, 2] that of a step up.",
+            order=tuple(_SIDES.index(side) for side in order.split(", ")),
+        )
+        for order in (
+            "left, above, right, below",
+            "left, below, right, above",
+            "above, left, below, right",
+            "above, left, right, below",
+            "above, right, below, left",
+            "right, above, left, below",
+        )
+    ),
+    *_of_the_difference(),
     Fault(
         "along the sequence",
         "Left and right count the steps along the sequence, |i − j|. They count columns: token % width.",

@@ -490,6 +490,20 @@ _TEMPERED_SCORE_FAULTS = (
         temper=lambda scores, t: scores / t,
     ),
     Fault(
+        "the temperature itself",
+        "`log_temperature` is used as the temperature itself: it starts at 1, and the scores are divided by it. It is "
+        "its logarithm: let it start at 0, and divide by its exponential.",
+        start=torch.ones,
+        temper=lambda scores, t: scores / t,
+    ),
+    Fault(
+        "a factor that starts at 1",
+        "`log_temperature` is used as a factor: it starts at 1, and the scores are multiplied by it. It is the "
+        "logarithm of a temperature: let it start at 0, and divide by its exponential.",
+        start=torch.ones,
+        temper=lambda scores, t: scores * t,
+    ),
+    Fault(
         "multiplied by the logarithm",
         "The scores are multiplied by `log_temperature` itself: at 0, where it starts, they all vanish. Divide by its "
         "exponential.",

@@ -287,11 +287,13 @@ def shift_matrix(
     exponent: Callable[[Tensor, int], Tensor] = lambda pair, E: 2 * pair / E,
     angle: Callable[[Tensor, int], Tensor] = lambda frequency, shift: frequency * shift,
     block: Callable[[Tensor, Tensor], list[list[Tensor]]] = lambda sin, cos: [[cos, -sin], [sin, cos]],
+    repeat: Callable[[Tensor, int], Tensor] = lambda matrix, shift: matrix,
     layout: Callable[[Tensor], Tensor] = lambda matrix: matrix,
 ) -> Tensor:
     """The matrix M with waves[t] @ M = waves[t + shift] for every position t, (E, E)."""
     turned = angle(10000.0 ** -exponent(torch.arange(embed_dim // 2), embed_dim), shift)  # (E/2,)
-    return layout(torch.block_diag(*(torch.tensor(block(b.sin(), b.cos())) for b in turned)))
+    matrix = torch.block_diag(*(torch.tensor(block(b.sin(), b.cos())) for b in turned))
+    return layout(repeat(matrix, shift))
 
 
 def _shift_matrix(embed_dim: int, shift: int) -> Tensor:
@@ -304,7 +306,8 @@ def _shift_matrix_cases(draw: Draw) -> Iterator[Case]:
     for embed_dim in (2, 4, 6, 8):
         shift = int(draw.integers(2, 10, 1))
         yield Case(f"{embed_dim} wide, shift {shift}", {"embed_dim": embed_dim, "shift": shift})
-    yield Case("4 wide, shift 0", {"embed_dim": 4, "shift": 0})
+    for shift in (0, 1):
+        yield Case(f"4 wide, shift {shift}", {"embed_dim": 4, "shift": shift})
 
 
 def _in_halves(matrix: Tensor) -> Tensor:
@@ -365,6 +368,20 @@ _SHIFT_MATRIX_FAULTS = (
         "shift forgotten",
         "It shifts by one position: the angle of pair i is its frequency times the shift.",
         angle=lambda frequency, shift: frequency,
+    ),
+    Fault(
+        "entries times the shift",
+        "The matrix of one step is multiplied by the shift, so that its entries grow. A shift turns further: multiply "
+        "the angle by it, before the sine and the cosine.",
+        angle=lambda frequency, shift: frequency,
+        repeat=lambda matrix, shift: shift * matrix,
+    ),
+    Fault(
+        "each entry to a power",
+        "Each entry of the matrix of one step is raised to the power of the shift. Repeated steps are products of "
+        "matrices: torch.linalg.matrix_power, or the angle times the shift.",
+        angle=lambda frequency, shift: frequency,
+        repeat=lambda matrix, shift: matrix**shift,
     ),
     Fault(
         "divided by the shift",

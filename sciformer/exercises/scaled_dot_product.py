@@ -76,7 +76,7 @@ _MASK_FAULTS = (
     ),
     Fault(
         "zero in place of −∞",
-        "Hidden scores are set to 0, but e⁰ = 1 is a weight like any other; it has to be −∞.",
+        "Hidden scores are set to 0 or nearly 0, but e⁰ = 1 is a weight like any other; it has to be −∞.",
         see=_BREAK,
         mask=lambda scores, mask: scores * mask,
     ),
@@ -491,6 +491,10 @@ def _attentions() -> dict[str, Callable[[Tensor], Tensor]]:
         "each word by itself": torch.tanh,
         "one output that looks one word ahead": sum_and_one_more(1, 2),
         "one output that looks two words ahead": sum_and_one_more(0, 2),
+        "the next word, in two features that cancel": lambda x: x + x.roll(-1, 0)[:, :1] * torch.tensor([1, -1]).to(x),
+        "a difference within the next word, in both features": lambda x: (
+            x + (x.roll(-1, 0) - x.roll(-1, 0).flip(-1))[:, :1]
+        ),
         "a difference within the next word": lambda x: x.roll(-1, 0) - x.roll(-1, 0).flip(-1),
         "the first feature of the next word, in the second": lambda x: x + F.pad(x.roll(-1, 0)[:, :1], (1, 0)),
         "the second feature of the next word, in the first": lambda x: x + F.pad(x.roll(-1, 0)[:, 1:], (0, 1)),
@@ -581,6 +585,18 @@ _FUTURE_LEAKS_FAULTS = (
         "It adds derivatives with their signs, or changes all features of a word alike, and changes of opposite signs "
         "can cancel. Take absolute values or squares first, or change one feature at a time.",
         size=lambda jacobian: jacobian.sum(dim=(1, 3)).where(jacobian.sum(dim=(1, 3)).abs() > 1e-5, 0.0),
+    ),
+    Fault(
+        "sum of an output's features",
+        "It takes the derivatives of the sum of an output's features. What a later word adds to one feature and takes "
+        "from another cancels in that sum. Differentiate each feature by itself.",
+        size=lambda jacobian: jacobian.sum(dim=1).abs().sum(dim=-1),
+    ),
+    Fault(
+        "sum over a word's features",
+        "It adds up how an output changes with each feature of a word, as where all of them are changed alike, and "
+        "changes of opposite signs cancel. Take absolute values first, or change one feature at a time.",
+        size=lambda jacobian: jacobian.sum(dim=3).abs().sum(dim=1),
     ),
     Fault(
         "positive derivatives only",

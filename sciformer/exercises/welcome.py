@@ -203,6 +203,12 @@ _RECENT_WORDS_FAULTS = (
         near=lambda steps, back: steps < back,
     ),
     Fault(
+        "itself among them",
+        "A word counts itself among the `back` words before it, and so sees one too few of them. It sees itself, and "
+        "`back` words besides.",
+        near=lambda steps, back: (steps < back) | (steps == 0),
+    ),
+    Fault(
         "one too many",
         "Each word sees one word too many: besides itself it may see `back` words, no more.",
         near=lambda steps, back: steps <= back + 1,
