@@ -199,7 +199,7 @@ WRITTEN = {
         lambda attention, x: bool(jacobian(attention, x)[:, 0, :, 0].triu(diagonal=1).any()),
         lambda attention, x: bool(torch.einsum("idjd->ij", jacobian(attention, x).abs()).triu(diagonal=1).any()),
     ],
-    ("future_leaks", "signed sum"): [
+    ("future_leaks", "sum over a word's features"): [
         lambda attention, x: touched(attention, x, range(1, len(x)), lambda word: word.add_(1)),
     ],
     ("future_leaks", "first output only"): [

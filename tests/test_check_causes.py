@@ -28,8 +28,8 @@ class Known:
         return tuple(fault.name for fault in faults)
 
 
-def compared(*fitting, shows=lambda answer: True, alike=lambda one, two: False):
-    return Comparison(agrees=lambda answer: answer in fitting, shows=shows, alike=alike)
+def compared(*fitting, shows=lambda answer: True, alike=lambda one, two: False, stops=lambda answer: False):
+    return Comparison(agrees=lambda answer: answer in fitting, shows=shows, alike=alike, stops=stops)
 
 
 @pytest.fixture(autouse=True)

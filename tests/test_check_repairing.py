@@ -11,7 +11,7 @@ import torch
 
 from sciformer import check
 from sciformer.check.exercise import LONGEST
-from sciformer.check.repairing import Change, loop_that_ends_at_once, one_change
+from sciformer.check.repairing import Change, comparison_in_vain, loop_that_ends_at_once, one_change
 
 
 def message(exercise, answer):
@@ -329,3 +329,85 @@ def test_a_message_speaks_of_such_a_loop():
             return mask
 
     assert "Your loop `for i in range(length):` ends in its first pass" in message(check.recent_words, recent_words)
+
+
+def precedence(query, key, value, attn_mask=None):
+    scores = query @ key.T * query.shape[-1] ** -1 / 2
+    if attn_mask is not None:
+        scores = scores.masked_fill(~attn_mask, -math.inf)
+    return scores.softmax(dim=-1) @ value
+
+
+def squeezed(x):
+    merged = x.transpose(1, 2).flatten(2)
+    return merged.squeeze()
+
+
+def own_length(x, num_heads):
+    B, _, E = x.shape
+    return x.reshape(B, B, num_heads, E // num_heads).transpose(1, 2)
+
+
+def last_of_the_season(past, season, horizon):
+    repeated = past[:, -season:].repeat(1, math.ceil(horizon / season))
+    return repeated[:, -horizon:]
+
+
+@pytest.mark.parametrize(
+    ("exercise", "answer", "old", "new"),
+    [
+        ("scaled_dot_product", precedence, "** (-1) / 2", "** (-1 / 2)"),
+        ("merge_heads", squeezed, "return merged.squeeze()", "return merged"),
+        ("seasonal_naive", last_of_the_season, "repeated[:, -horizon:]", "repeated[:, :horizon]"),
+    ],
+)
+def test_repairs_that_no_mutant_makes(exercise, answer, old, new):
+    told = message(getattr(check, exercise), answer)
+    assert "With one change it would be right" in told
+    before, after = told.split("In place of your line\n")[1].split("\n  write\n")
+    assert old in before
+    assert new in after.splitlines()[0]
+
+
+def test_a_size_that_is_another_one_is_found_by_torch():
+    x = torch.arange(24.0).view(2, 3, 4)
+    wanted = x.view(2, 3, 2, 2).transpose(1, 2)
+
+    def is_right(candidate):
+        with suppress(RuntimeError, NameError):
+            return torch.equal(candidate(x, 2), wanted)
+        return False
+
+    change = one_change(own_length, is_right)
+    assert change is not None
+    assert "-1" in change.new
+
+
+def test_a_line_too_many_is_told():
+    def masked_weights(scores, attn_mask):
+        hidden = scores.masked_fill(~attn_mask, -math.inf)
+        hidden[:, 0] = 0.5
+        return hidden.softmax(dim=-1)
+
+    assert "Without this line of yours it would be right:\n    hidden[:, 0] = 0.5" in message(
+        check.masked_weights, masked_weights
+    )
+
+
+def test_a_comparison_that_nothing_is_done_with():
+    def test_holm(holm):
+        p = torch.tensor([0.02, 0.01, 0.30, 0.04])
+        torch.allclose(holm(p), torch.tensor([0.06, 0.04, 0.30, 0.08]))
+
+    told = message(check.test_holm, test_holm)
+    assert "`torch.allclose(holm(p), torch.tensor([0.06, 0.04, 0.3, 0.08]))` compares" in " ".join(told.split())
+    assert "Write `assert` before it" in " ".join(told.split())
+    assert comparison_in_vain(far_off) is None
+
+
+def test_an_error_is_told_in_other_words():
+    def two_slopes_mod(left, right):
+        return lambda score, b, h, i, j: score - left[h] * max(i - j, 0) - right[h] * max(j - i, 0)
+
+    told = " ".join(message(check.two_slopes_mod, two_slopes_mod).split())
+    assert "`max` and `min` ask whether a tensor is true" in told

@@ -21,8 +21,7 @@ def late(query, key, value, attn_mask=None):
     if attn_mask is not None:
         scores = scores.masked_fill(~attn_mask, -math.inf)
     weights = scores.softmax(dim=-1)
-    mixed = (weights * 0.7).sin() + 0.1
-    return mixed @ value
+    return (weights * 0.7).sin() @ value + 0.1
 
 
 def early(query, key, value, attn_mask=None):
@@ -36,7 +35,7 @@ def early(query, key, value, attn_mask=None):
 @pytest.mark.parametrize(
     ("answer", "right", "wrong"),
     [
-        (late, "`weights = scores.softmax(dim=-1)`", "`mixed = (weights * 0.7).sin() + 0.1`"),
+        (late, "`weights = scores.softmax(dim=-1)`", "`return (weights * 0.7).sin() @ value + 0.1`"),
         (early, "`scores = query @ key.T`", "`scores = scores / (1 + query.shape[-1] ** 0.3)`"),
     ],
 )

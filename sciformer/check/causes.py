@@ -66,11 +66,13 @@ class Comparison:
         shows: whether every result that it gets wrong is wrong in the student's as well. Two mistakes that undo each
             other there explain an answer that has neither.
         alike: whether two that we make give the same numbers on further inputs, too: then they are one mistake.
+        stops: whether it stops on the same case as the student's, which has stopped; never where that has not.
     """
 
     agrees: Callable[[Answer], bool]
     shows: Callable[[Answer], bool]
     alike: Callable[[Answer, Answer], bool]
+    stops: Callable[[Answer], bool]
 
 
 class Suspects(Protocol):
@@ -93,6 +95,9 @@ def find_cause(exercise: Suspects, compared: Comparison, *, singly: bool) -> Cau
     written = [
         fault for fault in exercise.faults if any(compared.agrees(exercise.wrong_answer(way)) for way in fault.ways)
     ]
+    if len(written) > 1:
+        stopping = [fault for fault in written if any(compared.stops(exercise.wrong_answer(way)) for way in fault.ways)]
+        written = stopping or written
     if len(written) == 1 or (written and _share_a_reason(written)):
         return Cause("known mistake", _told(written), tuple(fault.name for fault in written), written[0].see)
     if written:

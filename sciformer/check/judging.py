@@ -42,6 +42,7 @@ def judge(exercise: "Exercise", cases: list[Case], seen: Observation, seed: int)
         agrees=lambda suspect: _agrees(exercise, suspect, cases, got, wrong[0], seed),
         shows=lambda suspect: _shows(exercise, suspect, cases, expected, got, seed),
         alike=lambda one, two: _alike(exercise, one, two, seed),
+        stops=lambda suspect: len(got) < len(cases) and _stops(exercise, suspect, cases[len(got)], seed),
     )
     cause = find_cause(exercise, compared, singly=all(isinstance(output, bool) for output in expected))
     if cause is None:
@@ -126,6 +127,14 @@ def _agrees(
         return all(same(got[n], exercise.numbers(suspect, cases[n], seed)) for n in (first, *range(len(got))))
     except Exception:
         return False  # the mistake raises where the answer does not, or two mistakes cannot be combined
+
+
+def _stops(exercise: "Exercise", suspect: Callable[..., Any], case: Case, seed: int) -> bool:
+    try:
+        exercise.numbers(suspect, case, seed)
+    except Exception:
+        return True
+    return False
 
 
 def _shows(

@@ -11,10 +11,8 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, combinations, permutations
 from typing import Any
 
-from sciformer.check.equations import other_equations
 from sciformer.check.programs import program_of, scope_of
 
 #: A replacement of a part of the program, and the sentence that a student reads.
@@ -59,27 +57,22 @@ class Mutant:
 def mutants(reference: Callable[..., Any]) -> tuple[Mutant, ...]:
     """All mutants of a right answer that are programs; none where its source cannot be read."""
     try:
-        return _programs(reference, _slips)
+        return programs(reference, slips)
     except (OSError, TypeError, SyntaxError):
         return ()
 
 
-def repairs(answer: Callable[..., Any]) -> Iterator[Mutant]:
-    """A wrong answer with one small change: those of mutants, and some that only repair; the less likely ones last.
+def programs(reference: Callable[..., Any], changes: Changes) -> tuple[Mutant, ...]:
+    """All programs that differ from this one in a single change.
 
     Raises:
         OSError, TypeError, SyntaxError, ValueError, KeyError, AttributeError: where its source cannot be read.
     """
-    likely = _programs(answer, _slips_and_repairs)
-    return chain(likely, (mutant for changes in (_further_repairs,) for mutant in _programs(answer, changes)))
-
-
-def _programs(reference: Callable[..., Any], changes: Changes) -> tuple[Mutant, ...]:
     program, scope = program_of(reference), scope_of(reference)
     found: dict[str, Mutant] = {}
-    for parent, name, index, slips in list(_places(program, Names(), changes)):
+    for parent, name, index, found_here in list(_places(program, Names(), changes)):
         slot = getattr(parent, name)
-        for replacement, says in slips:
+        for replacement, says in found_here:
             setattr(parent, name, replacement if index is None else [*slot[:index], replacement, *slot[index + 1 :]])
             try:
                 text = ast.unparse(ast.fix_missing_locations(program))
@@ -124,7 +117,8 @@ def _code(node: ast.AST, steps: frozenset[str], otherwise: str = "") -> str:
     return otherwise if len(text) > 40 or "\n" in text or names & steps or "self." in text else f"`{text}`"
 
 
-def _slips(node: ast.AST, names: Names) -> Iterator[Slip]:
+def slips(node: ast.AST, names: Names) -> Iterator[Slip]:
+    """The slips that can be made in a part of a program, or mended there."""
     parameters, steps = names.parameters, names.steps
     if isinstance(node, ast.BinOp):
         yield from _operations(node, steps)
@@ -135,7 +129,7 @@ def _slips(node: ast.AST, names: Names) -> Iterator[Slip]:
     elif isinstance(node, ast.Constant):
         yield from _constants(node)
     elif isinstance(node, ast.UnaryOp):
-        if (value := _whole(node)) is not None:
+        if (value := whole(node)) is not None:
             for number in (value + 1, value - 1):
                 yield ast.Constant(number), f"An index or an axis is {number}; it should be {value}."
         else:
@@ -173,7 +167,7 @@ def _slips(node: ast.AST, names: Names) -> Iterator[Slip]:
 
 def _sizes(node: ast.Subscript, parameters: tuple[str, ...]) -> Iterator[Slip]:
     """Another size of an input in place of this one."""
-    axis = _whole(node.slice)
+    axis = whole(node.slice)
     right = ast.unparse(node)
     for name in parameters if axis is not None else ():
         for other in (-1, -2):
@@ -387,7 +381,7 @@ def _calls(node: ast.Call, steps: frozenset[str]) -> Iterator[Slip]:
             method = ast.Attribute(function.value, taken, ast.Load())
             yield ast.Call(method, node.args, node.keywords), f"It takes `{taken}` where `{name}` is meant."
     for index, keyword in enumerate(node.keywords):
-        axis = _whole(keyword.value) if keyword.arg in ("dim", "start_dim", "dims") else None
+        axis = whole(keyword.value) if keyword.arg in ("dim", "start_dim", "dims") else None
         for along in _OTHER_AXES.get(axis, ()) if axis is not None else ():
             changed = copy.deepcopy(node)
             changed.keywords[index].value = ast.Constant(along)
@@ -423,114 +417,10 @@ def _not_centred(name: str, values: ast.expr, node: ast.Call) -> Iterator[Slip]:
         yield ast.parse(by_n + root, mode="eval").body, says
 
 
-def _whole(node: ast.expr) -> int | None:
+def whole(node: ast.expr) -> int | None:
+    """The whole number that is written here; None where something else is."""
     try:
         value = ast.literal_eval(node)
     except ValueError:
         return None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-#: Steps that leave an axis of size 1 in place of another one, or none.
-_REDUCE = {"amax", "amin", "logsumexp", "mean", "norm", "std", "sum", "var"}
-
-
-#: Pairs of axes that should be exchanged where a `reshape` has only the right sizes.
-_PAIRS = ((-2, -1), (0, 1), (1, 2), (2, 3), (0, 2), (1, 3))
-
-
-def _slips_and_repairs(node: ast.AST, names: Names) -> Iterator[Slip]:
-    """Also what is missing or taken for another step, and two inputs that are exchanged in an assignment."""
-    yield from _slips(node, names)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        yield from _repaired_calls(node, node.func)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and _whole(node.right) == 2:
-        for centred in _centred(node.left):
-            yield ast.BinOp(centred, node.op, node.right), "The mean is not subtracted before it is squared."
-    if isinstance(node, ast.Assign):
-        used = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
-        for one, two in combinations([name for name in names.parameters if name in used], 2):
-            changed = copy.deepcopy(node)
-            for name in ast.walk(changed.value):
-                if isinstance(name, ast.Name) and name.id in (one, two):
-                    name.id = two if name.id == one else one
-            yield changed, f"`{one}` and `{two}` are exchanged."
-
-
-def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
-    """An axis that is kept, axes that are exchanged, the mean that is subtracted, and the equation of an einsum."""
-    name, given = function.attr, {keyword.arg for keyword in node.keywords}
-    if name in _REDUCE and "dim" in given and "keepdim" not in given:
-        keeps = ast.keyword("keepdim", ast.Constant(True))
-        yield ast.Call(function, node.args, [*node.keywords, keeps]), "`keepdim=True` is missing."
-    if name in ("reshape", "view") and node.args and not node.keywords:
-        for pair in _PAIRS:
-            exchanged = ast.Attribute(function.value, "transpose", ast.Load())
-            says = f"The axes {pair[0]} and {pair[1]} should be exchanged."
-            yield ast.Call(exchanged, [ast.Constant(axis) for axis in pair], []), says
-    if name == "square" and not node.args:
-        for centred in _centred(function.value):
-            squared = ast.Call(ast.Attribute(centred, name, ast.Load()), [], [])
-            yield squared, "The mean is not subtracted before it is squared."
-    first = node.args[0] if name == "einsum" and node.args else None
-    equation = first.value if isinstance(first, ast.Constant) else None
-    for other in other_equations(equation) if isinstance(equation, str) else ():
-        says = f"The equation should be {other!r}."
-        yield ast.Call(function, [ast.Constant(other), *node.args[1:]], node.keywords), says
-
-
-def _centred(values: ast.expr) -> Iterator[ast.expr]:
-    """The values minus their mean, all of them or along the last axis."""
-    for axes in ((), (ast.keyword("dim", ast.Constant(-1)), ast.keyword("keepdim", ast.Constant(True)))):
-        mean = ast.Call(ast.Attribute(values, "mean", ast.Load()), [], [*axes])
-        yield ast.BinOp(values, ast.Sub(), mean)
-
-
-#: Steps that are told two axes or more by their numbers.
-_AXES = ("transpose", "swapaxes", "permute")
-
-
-def _further_repairs(node: ast.AST, names: Names) -> Iterator[Slip]:
-    """Another variable, two that are listed in the wrong order, other axes, a quotient rounded up, −∞ for a number."""
-    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        known = (*names.parameters, *names.own)
-        for name in known if node.id in known else ():
-            if name != node.id:
-                yield ast.Name(name, ast.Load()), f"`{node.id}` stands where `{name}` should stand."
-    elif isinstance(node, ast.Tuple | ast.List):
-        for one, two in combinations(range(len(node.elts)), 2):
-            changed = copy.copy(node)
-            changed.elts = [*node.elts]
-            changed.elts[one], changed.elts[two] = node.elts[two], node.elts[one]
-            yield changed, f"`{ast.unparse(node.elts[one])}` and `{ast.unparse(node.elts[two])}` are exchanged."
-    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _AXES:
-        first = next((n for n, argument in enumerate(node.args) if _whole(argument) is not None), len(node.args))
-        axes = [axis for argument in node.args[first:] if (axis := _whole(argument)) is not None]
-        for others in _other_axes(axes, node.func.attr) if len(axes) == len(node.args) - first > 1 else ():
-            arguments = [*node.args[:first], *map(ast.Constant, others)]
-            yield ast.Call(node.func, arguments, node.keywords), f"The axes of `{node.func.attr}` are wrong."
-    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
-        down = ast.BinOp(ast.UnaryOp(ast.USub(), node.left), node.op, node.right)
-        yield ast.UnaryOp(ast.USub(), down), "A quotient is rounded down. It should be rounded up."
-    elif isinstance(node, ast.Constant | ast.UnaryOp) and type(_number(node)) in (int, float) and _number(node):
-        lowest = ast.parse("float('-inf')", mode="eval").body
-        yield lowest, f"{ast.unparse(node)} stands where −∞ should stand."
-
-
-def _other_axes(axes: list[int], step: str) -> Iterator[list[int]]:
-    """Two other axes to exchange; another order, of many axes only one that comes by moving a single one."""
-    if step != "permute":
-        yield from map(list, combinations(range(-4, 0) if min(axes) < 0 else range(4), 2))
-    elif len(axes) <= 4:
-        yield from map(list, permutations(axes))
-    else:
-        for one in axes:
-            rest = [axis for axis in axes if axis != one]
-            yield from ([*rest[:n], one, *rest[n:]] for n in range(len(axes)))
-
-
-def _number(node: ast.expr) -> Any:
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return None

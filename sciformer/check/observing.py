@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from pathlib import Path
+from textwrap import fill
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -33,6 +34,12 @@ _WITHOUT_GRADIENT = {
     "what the backward pass still needs. Make a new tensor: `w = w / w.sum()`.",
     "Can't call numpy()": "The numbers are right, but no gradient flows back: NumPy does not record the "
     "computation. Use torch's functions throughout.",
+}
+
+#: What torch's and Python's own words for an error do not tell a beginner.
+_IN_OTHER_WORDS = {
+    "Boolean value of Tensor": "Python's `if`, `and`, `or`, `max` and `min` ask whether a tensor is true, and only a "
+    "tensor of one element can answer. Take `torch.where`, `&`, `|`, `maximum`, `minimum` or `clamp`.",
 }
 
 #: A guess at so many questions of yes or no is right once in four billion times.
@@ -225,6 +232,8 @@ class Task:
         says = f"The answer stops with {type(error).__name__}: {_message(error)}"
         if line:
             says += f"\n  in your line: {line}"
+            told = [told for words, told in _IN_OTHER_WORDS.items() if words in says]
+            says += "".join("\n" + fill(text, 96, initial_indent="  ", subsequent_indent="  ") for text in told)
         elif self.call is None:
             says += f"\n  it is called with {', '.join(case.inputs)}"
         return Problem("raises", f"{says}\n  on this input: {case.name}")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from sciformer.check.mutants import repairs
 from sciformer.check.programs import program_of
+from sciformer.check.repairs import repairs
 
 #: A line that is longer says too much at once.
 _LONGEST_LINE = 88
@@ -85,6 +85,23 @@ def loop_that_ends_at_once(answer: Callable[..., Any]) -> str | None:
             continue
         return f"Your loop `{first}` ends in its first pass: whatever happens there, a `return` or `break` follows."
     return None
+
+
+def comparison_in_vain(answer: Callable[..., Any]) -> str | None:
+    """A line that compares and does nothing with the result; None where there is none."""
+    try:
+        program = program_of(answer)
+    except (OSError, TypeError, SyntaxError):
+        return None
+    lost = (ast.unparse(node) for node in ast.walk(program) if isinstance(node, ast.Expr) and _compares(node.value))
+    return next((line for line in lost if len(line) <= _LONGEST_LINE), None)
+
+
+def _compares(node: ast.expr) -> bool:
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", getattr(node.func, "id", None))
+        return name in ("allclose", "equal", "isclose", "all", "any")
+    return isinstance(node, ast.Compare)
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

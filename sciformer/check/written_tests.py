@@ -18,6 +18,7 @@ from torch import Tensor
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Observation, Problem, WrongType
 from sciformer.check.observing import copied, own_line, own_names
+from sciformer.check.repairing import comparison_in_vain
 from sciformer.check.telling import message
 from sciformer.check.values import kind_of, plain, same
 
@@ -154,7 +155,8 @@ class WrittenTest(Exercise):
     def closer(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
         """The diagnosis with what the test does: by which line it rejects a right version, or what it lacks."""
         if diagnosis.kind in ("survivors", "known mistake"):
-            return self._lacking(diagnosis, answer, cases, seen)
+            lost = comparison_in_vain(answer)
+            return self._in_vain(lost, cases, seen) if lost else self._lacking(diagnosis, answer, cases, seen)
         if diagnosis.kind != "false alarm":
             return diagnosis
         diagnosis = self._too_exact(diagnosis, answer, cases, seen)
@@ -191,6 +193,13 @@ class WrittenTest(Exercise):
         wanted = [case.name in self.right for case in cases]
         got = [call.output for call in seen.calls]
         return self.evidence(cases, wanted, got, [n for n, output in enumerate(got) if output is not wanted[n]])
+
+    def _in_vain(self, line: str, cases: list[Case], seen: Observation) -> Diagnosis:
+        """The diagnosis of a test in which a comparison has no effect."""
+        _, count, versions = self._misjudged(cases, seen)
+        says = f"{count} Your line `{line}` compares, and nothing is done with the result. Write `assert` before it."
+        told, symptom = (message(self, text, versions) for text in (says, count))
+        return Diagnosis(self.name, "survivors", says, told, symptom=symptom)
 
     def _lacking(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation) -> Diagnosis:
         """The diagnosis of a test that accepts faulty versions, with what can be seen in what it gives to them.

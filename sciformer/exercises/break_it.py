@@ -375,6 +375,13 @@ def _holm_in_float64(p: Tensor) -> Tensor:
     return torch.where(below, times[None, :], 0.0).amax(dim=1).clamp(max=1).to(p)
 
 
+def _holm_by_levels(p: Tensor) -> Tensor:
+    """Each p-value over the part of the level that it is compared with: 1 by how many are left."""
+    order = p.argsort()
+    parts = 1 / torch.arange(len(p), 0, -1, dtype=p.dtype, device=p.device)
+    return torch.empty_like(p).scatter(0, order, (p[order] / parts).cummax(dim=0).values.clamp(max=1))
+
+
 #: By hand: p-values, and what Holm's correction makes of them.
 _BY_HAND = (
     ((0.02, 0.01, 0.30, 0.04), (0.06, 0.04, 0.30, 0.08)),
@@ -522,6 +529,7 @@ EXERCISES = (
             "sorted": bake_off.holm,
             "one comparison at a time": _holm_by_loop,
             "from pairs, in float64": _holm_in_float64,
+            "divided by parts of the level": _holm_by_levels,
         },
         notebook="16",
         section="Break it: many comparisons",

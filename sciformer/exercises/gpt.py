@@ -146,8 +146,8 @@ EMBEDDING_TWICE = Fault(
 _GPT_FAULTS = (
     Fault(
         "always learned positions",
-        "`positions` has no effect: the model has LearnedPositions, whatever it is given. Call what it is given: "
-        "positions(embed_dim, max_length).",
+        "The argument `positions` has no effect: the model has LearnedPositions, whatever it is given. Call what it is "
+        "given: positions(embed_dim, max_length).",
         see=_MODEL,
         make=lambda positions: LearnedPositions,
     ),

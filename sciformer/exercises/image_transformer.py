@@ -58,7 +58,9 @@ def _cut_into_patches_cases(draw: Draw) -> Iterator[Case]:
     def numbered(*shape: int) -> Tensor:
         return torch.arange(math.prod(shape)).view(shape).to(draw.device, draw.dtype)
 
+    yield Case("1 channel of 4×2 pixels", {"image": numbered(1, 4, 2), "patch_size": 2})
     yield Case("1 channel of 2×4 pixels", {"image": numbered(1, 2, 4), "patch_size": 2})
+    yield Case("1 channel of 4×4 pixels", {"image": numbered(1, 4, 4), "patch_size": 2})
     yield Case("1 channel of 4×6 pixels", {"image": numbered(1, 4, 6), "patch_size": 2})
     yield Case("2 channels of 2×4 pixels", {"image": numbered(2, 2, 4), "patch_size": 2})
     yield Case("3 channels of 6×9 pixels", {"image": draw.normal(3, 6, 9), "patch_size": 3})
@@ -70,6 +72,12 @@ _CUT_INTO_PATCHES_FAULTS = (
         "The patches in a row are counted along the height, as if every image were square. In a row there are "
         "width // patch_size.",
         cut=lambda image, p: _patches(image[:, :, : image.shape[1]], p, order="RSChw"),
+    ),
+    Fault(
+        "as many rows as columns",
+        "The rows of patches are counted along the width, as if every image were square. There are height // "
+        "patch_size of them.",
+        cut=lambda image, p: _patches(image[:, : image.shape[2]], p, order="RSChw"),
     ),
     Fault(
         "only reshaped",
@@ -804,8 +812,9 @@ def _order_matters_cases(draw: Draw) -> Iterator[Case]:
     yield case("positions, the same image twice", models["positions before the blocks"], same)
     for name in ("positions before the blocks", "brightness times position", "all pixels, one by one"):
         yield case(f"{name}, three patches", models[name], draw.normal(2, 1, 3, 9))
-    # Whatever the orders are, hardly ever does each of ten move each of these patches, or none of ten one of them.
-    for place in range(4):
+    # A single order leaves such a patch in its place every fourth time, so that hardly any answer that tries one order
+    # passes all of these; hardly ever do all of ten leave it there.
+    for place in 8 * (0, 1, 2, 3):
         lonely = draw.normal(2, 1, 6, 6)
         row, column = (_PATCH * n for n in divmod(place, 2))
         kept = torch.zeros_like(lonely)
@@ -840,6 +849,18 @@ _ORDER_MATTERS_FAULTS = (
         "patches mix. Each is a square of P × P pixels with all channels.",
         see=_CUT,
         shuffle=lambda images, p, move: images.flatten(2)[:, :, torch.randperm(images[0, 0].numel())].view_as(images),
+    ),
+    Fault(
+        "runs of pixels shuffled",
+        "The image is reshaped and not cut: what is shuffled are runs of P × P pixels that follow one another in "
+        "memory, pieces of the image's rows, and not patches.",
+        see=_CUT,
+        shuffle=lambda images, p, move: (
+            move(images.flatten(2).unflatten(2, (-1, p * p)).transpose(1, 2).flatten(2).mT)
+            .mT.unflatten(2, (images.shape[1], p * p))
+            .transpose(1, 2)
+            .reshape(images.shape)
+        ),
     ),
     Fault(
         "pixels inside the patches shuffled",

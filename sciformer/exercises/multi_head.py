@@ -491,14 +491,16 @@ _TEMPERED_SCORE_FAULTS = (
     ),
     Fault(
         "the temperature itself",
-        "`log_temperature` is used as the temperature itself: it starts at 1, and the scores are divided by it. It is "
+        "The parameter `log_temperature` is used as the temperature itself: it starts at 1, and the scores are divided "
+        "by it. It is "
         "its logarithm: let it start at 0, and divide by its exponential.",
         start=torch.ones,
         temper=lambda scores, t: scores / t,
     ),
     Fault(
         "a factor that starts at 1",
-        "`log_temperature` is used as a factor: it starts at 1, and the scores are multiplied by it. It is the "
+        "The parameter `log_temperature` is used as a factor: it starts at 1, and the scores are multiplied by it. It "
+        "is the "
         "logarithm of a temperature: let it start at 0, and divide by its exponential.",
         start=torch.ones,
         temper=lambda scores, t: scores * t,
@@ -597,6 +599,12 @@ def grouped_attention(
     return project(merge(mix(normalize(scores), k, v)), w_o, num_heads)
 
 
+def _by_key_heads(x: Tensor, shared: int) -> Tensor:
+    """The key head h // G for query head h, which there need not be."""
+    key_heads = x.shape[1]
+    return x[:, [head // key_heads for head in range(shared * key_heads)]]
+
+
 def _grouped_attention_cases(draw: Draw) -> Iterator[Case]:
     def case(name: str, batch: int, length: int, key_length: int, num_heads: int, key_heads: int, size: int) -> Case:
         query = draw.normal(batch, length, num_heads * size)
@@ -655,6 +663,13 @@ _GROUPED_ATTENTION_FAULTS = (
         "Every query head uses the first key head, and the others are never read.",
         share_keys=lambda k, shared: k[:, :1],
         share_values=lambda v, shared: v[:, :1],
+    ),
+    Fault(
+        "divided by the number of key heads",
+        "Query head h takes key head h // G. So many heads share a key head as there are query heads for each: take "
+        "h // (H // G).",
+        share_keys=_by_key_heads,
+        share_values=_by_key_heads,
     ),
     Fault(
         "key heads averaged",

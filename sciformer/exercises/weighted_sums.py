@@ -530,6 +530,7 @@ _ONE_MORE_WORD_FAULTS = (
         "squares entry by entry",
         "The state gets word * word, the squares of the features, (E,). x xᵀ holds every pair of features, (E, E).",
         square=lambda word: word * word,
+        also=({"square": lambda word: word * word, "read": lambda state, word: word @ state},),
     ),
     Fault(
         "squares on the diagonal",

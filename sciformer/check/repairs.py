@@ -1,0 +1,152 @@
+"""Small changes of a student's own program that may make it right: those of mutants, and some that only repair."""
+
+import ast
+import copy
+from collections.abc import Callable, Iterator
+from itertools import chain, combinations, permutations
+from typing import Any
+
+from sciformer.check.equations import other_equations
+from sciformer.check.mutants import Mutant, Names, Slip, programs, slips, whole
+
+
+def repairs(answer: Callable[..., Any]) -> Iterator[Mutant]:
+    """A wrong answer with one small change, the likelier ones first.
+
+    Raises:
+        OSError, TypeError, SyntaxError, ValueError, KeyError, AttributeError: where its source cannot be read.
+    """
+    likely = programs(answer, _likely)
+    return chain(likely, (mutant for changes in (_less_likely,) for mutant in programs(answer, changes)))
+
+
+#: Steps that leave an axis of size 1 in place of another one, or none.
+_REDUCE = {"amax", "amin", "logsumexp", "mean", "norm", "std", "sum", "var"}
+
+
+#: Pairs of axes that should be exchanged where a `reshape` has only the right sizes.
+_PAIRS = ((-2, -1), (0, 1), (1, 2), (2, 3), (0, 2), (1, 3))
+
+
+def _likely(node: ast.AST, names: Names) -> Iterator[Slip]:
+    """Also what is missing or taken for another step, and two inputs that are exchanged in an assignment."""
+    yield from slips(node, names)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield from _repaired_calls(node, node.func)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and whole(node.right) == 2:
+        for centred in _centred(node.left):
+            yield ast.BinOp(centred, node.op, node.right), "The mean is not subtracted before it is squared."
+    match node:
+        case ast.BinOp(
+            ast.BinOp(base, ast.Pow() as power, above), ast.Div() as by, below
+        ):  # a power binds more tightly
+            yield ast.BinOp(base, power, ast.BinOp(above, by, below)), "The exponent belongs in brackets."
+        case ast.BinOp(
+            ast.BinOp(factor, ast.Mult() as times, ast.BinOp(base, ast.Pow() as power, above)), ast.Div(), below
+        ):
+            raised = ast.BinOp(base, power, ast.BinOp(above, ast.Div(), below))
+            yield ast.BinOp(factor, times, raised), "The exponent belongs in brackets."
+    if isinstance(node, ast.Slice) and node.step is None:
+        yield from _other_end(node)
+    if isinstance(node, ast.Assign):
+        yield ast.Pass(), "A step too many."
+        used = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
+        for one, two in combinations([name for name in names.parameters if name in used], 2):
+            changed = copy.deepcopy(node)
+            for name in ast.walk(changed.value):
+                if isinstance(name, ast.Name) and name.id in (one, two):
+                    name.id = two if name.id == one else one
+            yield changed, f"`{one}` and `{two}` are exchanged."
+
+
+def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
+    """An axis that is kept, axes that are exchanged, the mean that is subtracted, and the equation of an einsum."""
+    name, given = function.attr, {keyword.arg for keyword in node.keywords}
+    if name in _REDUCE and "dim" in given and "keepdim" not in given:
+        keeps = ast.keyword("keepdim", ast.Constant(True))
+        yield ast.Call(function, node.args, [*node.keywords, keeps]), "`keepdim=True` is missing."
+    if name in ("reshape", "view") and node.args and not node.keywords:
+        for pair in _PAIRS:
+            exchanged = ast.Attribute(function.value, "transpose", ast.Load())
+            says = f"The axes {pair[0]} and {pair[1]} should be exchanged."
+            yield ast.Call(exchanged, [ast.Constant(axis) for axis in pair], []), says
+        for n in range(len(node.args)) if len(node.args) > 1 and -1 not in map(whole, node.args) else ():
+            sizes = [*node.args[:n], ast.Constant(-1), *node.args[n + 1 :]]
+            yield ast.Call(function, sizes, []), "A size is another one: −1 lets torch find it."
+    if name == "squeeze":
+        yield function.value, "An axis of size 1 is dropped."
+    if name == "square" and not node.args:
+        for centred in _centred(function.value):
+            squared = ast.Call(ast.Attribute(centred, name, ast.Load()), [], [])
+            yield squared, "The mean is not subtracted before it is squared."
+    first = node.args[0] if name == "einsum" and node.args else None
+    equation = first.value if isinstance(first, ast.Constant) else None
+    for other in other_equations(equation) if isinstance(equation, str) else ():
+        says = f"The equation should be {other!r}."
+        yield ast.Call(function, [ast.Constant(other), *node.args[1:]], node.keywords), says
+
+
+def _other_end(node: ast.Slice) -> Iterator[Slip]:
+    """As many from the beginning in place of the end, or from the end in place of the beginning."""
+    lower, upper = node.lower, node.upper
+    if upper is None and isinstance(lower, ast.UnaryOp) and isinstance(lower.op, ast.USub):
+        yield ast.Slice(None, lower.operand), "The end is taken in place of the beginning."
+    elif lower is None and upper is not None and not isinstance(upper, ast.UnaryOp):
+        yield ast.Slice(ast.UnaryOp(ast.USub(), upper)), "The beginning is taken in place of the end."
+
+
+def _centred(values: ast.expr) -> Iterator[ast.expr]:
+    """The values minus their mean, all of them or along the last axis."""
+    for axes in ((), (ast.keyword("dim", ast.Constant(-1)), ast.keyword("keepdim", ast.Constant(True)))):
+        mean = ast.Call(ast.Attribute(values, "mean", ast.Load()), [], [*axes])
+        yield ast.BinOp(values, ast.Sub(), mean)
+
+
+#: Steps that are told two axes or more by their numbers.
+_AXES = ("transpose", "swapaxes", "permute")
+
+
+def _less_likely(node: ast.AST, names: Names) -> Iterator[Slip]:
+    """Another variable, two that are listed in the wrong order, other axes, a quotient rounded up, −∞ for a number."""
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+        known = (*names.parameters, *names.own)
+        for name in known if node.id in known else ():
+            if name != node.id:
+                yield ast.Name(name, ast.Load()), f"`{node.id}` stands where `{name}` should stand."
+    elif isinstance(node, ast.Tuple | ast.List):
+        for one, two in combinations(range(len(node.elts)), 2):
+            changed = copy.copy(node)
+            changed.elts = [*node.elts]
+            changed.elts[one], changed.elts[two] = node.elts[two], node.elts[one]
+            yield changed, f"`{ast.unparse(node.elts[one])}` and `{ast.unparse(node.elts[two])}` are exchanged."
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _AXES:
+        first = next((n for n, argument in enumerate(node.args) if whole(argument) is not None), len(node.args))
+        axes = [axis for argument in node.args[first:] if (axis := whole(argument)) is not None]
+        for others in _other_axes(axes, node.func.attr) if len(axes) == len(node.args) - first > 1 else ():
+            arguments = [*node.args[:first], *map(ast.Constant, others)]
+            yield ast.Call(node.func, arguments, node.keywords), f"The axes of `{node.func.attr}` are wrong."
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+        down = ast.BinOp(ast.UnaryOp(ast.USub(), node.left), node.op, node.right)
+        yield ast.UnaryOp(ast.USub(), down), "A quotient is rounded down. It should be rounded up."
+    elif isinstance(node, ast.Constant | ast.UnaryOp) and type(_number(node)) in (int, float) and _number(node):
+        lowest = ast.parse("float('-inf')", mode="eval").body
+        yield lowest, f"{ast.unparse(node)} stands where −∞ should stand."
+
+
+def _other_axes(axes: list[int], step: str) -> Iterator[list[int]]:
+    """Two other axes to exchange; another order, of many axes only one that comes by moving a single one."""
+    if step != "permute":
+        yield from map(list, combinations(range(-4, 0) if min(axes) < 0 else range(4), 2))
+    elif len(axes) <= 4:
+        yield from map(list, permutations(axes))
+    else:
+        for one in axes:
+            rest = [axis for axis in axes if axis != one]
+            yield from ([*rest[:n], one, *rest[n:]] for n in range(len(axes)))
+
+
+def _number(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
