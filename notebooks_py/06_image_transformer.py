@@ -681,7 +681,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# In this table neighbours in a row are alike, beyond the bound of chance, and neighbours in a column are not.
+# In this table neighbours in a row are alike, beyond the bound of chance, and neighbours in a column are, if anything, unlike.
 #
 # <details><summary>Is it a sense of neighbourhood?</summary>
 #
@@ -709,7 +709,7 @@ lower = ahead.mean() - 2.78 * ahead.std() / math.sqrt(5)  # 2.78 is Student's t 
 course.verdict("in a row minus in a column, lower end over five starts", lower.item(), above=0, measured="quick")
 
 # %% [markdown]
-# The third guess is answered: whatever the start, the table learns that patches of one row belong together.
+# The third guess is answered: with each of the five starts, neighbours in a row are more alike than neighbours in a column.
 #
 # ### Why rows?
 #
@@ -897,7 +897,7 @@ page = export_html(packaged, "my-digits.html", history=losses["vision transforme
 # - A patch is a token: a convolution whose stride is its size cuts and maps linearly, and one pixel changes one token.
 # - Without positions the model sees a bag of patches; with learned positions a place is a name, and one order of the patches, the same for all digits, is as good as another.
 # - After 800 equal steps on 10,000 digits our convolutional network recognised more than our transformer. A network of the same kind, trained on puzzles, which tear neighbouring patches apart, kept most of that lead.
-# - The learned positions said more about the row than about the distance, with each of five starts. The model cannot prefer rows by itself; the digits can.
+# - In the learned positions, neighbours in a row were more alike than neighbours in a column, with each of five starts. The model cannot prefer rows by itself; the digits can.
 # - Before you explain a pattern in an attention map, ask what chance would show, and let an experiment with a control decide.
 
 # %% [markdown]
