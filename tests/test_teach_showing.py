@@ -62,4 +62,6 @@ def test_notebooks_are_validated_without_the_bytes_of_an_animation(shown):
         plotting.animate(lambda _, part=part: plotting.heatmap(part), [1, 2], alt="Two.")
     one, other = (data["text/html"] for data, _ in shown)
     assert one != other
-    assert re.sub(rule, "GIF", one) == re.sub(rule, "GIF", other) == '<img src="GIF" alt="Two." style="max-width: 100%">'
+    assert (
+        re.sub(rule, "GIF", one) == re.sub(rule, "GIF", other) == '<img src="GIF" alt="Two." style="max-width: 100%">'
+    )
