@@ -591,7 +591,7 @@ plotting.show("Above ten handwritten digits, below the same ten as puzzles: stro
 # %% [markdown]
 # ### The transformer
 #
-# First show your trained model puzzles, although it has never seen one. Then exchange rows of one of its parameters, without any training, so that it reads puzzles as well as digits. Which rows?
+# First show your trained model puzzles, although it has never seen one. Then put the rows of one of its tables of parameters in another order, without any training, so that it reads puzzles as well as digits. Which table?
 #
 # <details><summary>Answer</summary>
 #
@@ -685,7 +685,7 @@ plotting.show(
 #
 # <details><summary>Is it a sense of neighbourhood?</summary>
 #
-# Hardly. Along a row the similarity does not fall with the distance: two columns apart it is just about what chance may give, three columns apart it is clearly beyond that. So in the mean the table
+# Hardly. Along a row the similarity does not fall with the distance: two columns apart it is just about what chance may give, three columns apart it is clearly beyond that. And patches of the next row are, on the whole, unlike. So in the mean the table
 # says more about *which row* than about *how near*. Whether all four rows take part, a mean does not show.
 #
 # </details>
@@ -738,7 +738,7 @@ for name, axis in {"rows": 2, "columns": 1}.items():
 course.verdict("share recognised from rows minus from columns", shares["rows"] - shares["columns"], above=0.1)
 
 # %% [markdown]
-# The rows of ink alone tell far more digits apart than the columns do: a seven has its bar at the top, whoever writes it. That fits a table that says *which row*. It does not prove the cause: for that, one would need
+# The rows of ink alone tell far more digits apart than the columns do: a seven has its bar at the top, whoever writes it. (Digits are also taller than they are wide, so that rows have more room to differ.) That fits a table that says *which row*. It does not prove the cause: for that, one would need
 # pictures whose rows say no more than their columns.
 
 # %% [markdown]
