@@ -827,11 +827,13 @@ plotting.show("Steps to half the loss for five seeds: with eight heads the wrong
 # ## Takeaways
 #
 # - A head has one row of weights for all its channels. Two answers that use the same channels need two rows; one
-#   head's mean error stays at 0.5.
+#   head's mean error stays at 0.5, for values of variance 1 that are read out linearly.
 # - Split is `view`, then `transpose`; merge undoes it. A slip keeps the shape and breaks the mask.
 # - At a fixed width, more heads cost no parameters and no multiplications in the matrix products, but each is smaller.
-#   In our task eight small heads failed, and eight that kept their size did about as well as two.
-# - The scale belongs to the head's size. With the width's, untrained heads were blurrier, and training took more steps.
+#   In our task one head could not answer two questions, eight small heads did not learn to in 300 steps, and eight that
+#   kept their size did about as well as two.
+# - The scale belongs to the head's size. With the width's, the weights of random queries and keys were blurrier, and in
+#   our task the loss took more steps to halve.
 
 # %% [markdown]
 # ## Check yourself

@@ -591,7 +591,7 @@ plotting.show("Above ten handwritten digits, below the same ten as puzzles: stro
 # %% [markdown]
 # ### The transformer
 #
-# First show your trained model puzzles, although it has never seen one. Then exchange rows of one of its parameters, without any training, so that it reads puzzles as well as digits. Which rows?
+# First show your trained model puzzles, although it has never seen one. Then put the rows of one of its tables of parameters in another order, without any training, so that it reads puzzles as well as digits. Which table?
 #
 # <details><summary>Answer</summary>
 #
@@ -681,11 +681,11 @@ plotting.show(
 )
 
 # %% [markdown]
-# In this table neighbours in a row are alike, beyond the bound of chance, and neighbours in a column are not.
+# In this table neighbours in a row are alike, beyond the bound of chance, and neighbours in a column are, if anything, unlike.
 #
 # <details><summary>Is it a sense of neighbourhood?</summary>
 #
-# Hardly. Along a row the similarity does not fall with the distance: two columns apart it is just about what chance may give, three columns apart it is clearly beyond that. So in the mean the table
+# Hardly. Along a row the similarity does not fall with the distance: two columns apart it is just about what chance may give, three columns apart it is clearly beyond that. And patches of the next row are, on the whole, unlike. So in the mean the table
 # says more about *which row* than about *how near*. Whether all four rows take part, a mean does not show.
 #
 # </details>
@@ -709,7 +709,7 @@ lower = ahead.mean() - 2.78 * ahead.std() / math.sqrt(5)  # 2.78 is Student's t 
 course.verdict("in a row minus in a column, lower end over five starts", lower.item(), above=0, measured="quick")
 
 # %% [markdown]
-# The third guess is answered: whatever the start, the table learns that patches of one row belong together.
+# The third guess is answered: with each of the five starts, neighbours in a row are more alike than neighbours in a column.
 #
 # ### Why rows?
 #
@@ -738,7 +738,7 @@ for name, axis in {"rows": 2, "columns": 1}.items():
 course.verdict("share recognised from rows minus from columns", shares["rows"] - shares["columns"], above=0.1)
 
 # %% [markdown]
-# The rows of ink alone tell far more digits apart than the columns do: a seven has its bar at the top, whoever writes it. That fits a table that says *which row*. It does not prove the cause: for that, one would need
+# The rows of ink alone tell far more digits apart than the columns do: a seven has its bar at the top, whoever writes it. (Digits are also taller than they are wide, so that rows have more room to differ.) That fits a table that says *which row*. It does not prove the cause: for that, one would need
 # pictures whose rows say no more than their columns.
 
 # %% [markdown]
@@ -897,7 +897,7 @@ page = export_html(packaged, "my-digits.html", history=losses["vision transforme
 # - A patch is a token: a convolution whose stride is its size cuts and maps linearly, and one pixel changes one token.
 # - Without positions the model sees a bag of patches; with learned positions a place is a name, and one order of the patches, the same for all digits, is as good as another.
 # - After 800 equal steps on 10,000 digits our convolutional network recognised more than our transformer. A network of the same kind, trained on puzzles, which tear neighbouring patches apart, kept most of that lead.
-# - The learned positions said more about the row than about the distance, with each of five starts. The model cannot prefer rows by itself; the digits can.
+# - In the learned positions, neighbours in a row were more alike than neighbours in a column, with each of five starts. The model cannot prefer rows by itself; the digits can.
 # - Before you explain a pattern in an attention map, ask what chance would show, and let an experiment with a control decide.
 
 # %% [markdown]

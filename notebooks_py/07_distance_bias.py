@@ -713,8 +713,8 @@ course.verdict("lead of hand-set over large, lower end of the interval", lower_e
 # %% [markdown]
 # Your third prediction, for the quick profile, the default of a run (notebook 00). **Most: sinusoidal positions.** Every arm with prices stays behind by an
 # interval that is far from 0. That speaks against the claim, but four seeds do not refute it: by the rule of the course (notebook 16), fewer than five
-# decide nothing. **Fewest: nothing at all**, by the mean. One price along the line reads more than nothing, by an interval above 0: a hint that near things
-# do matter more. The plain grid lies between these two, but both differences miss 0 by a hair, so its place is not settled. Were you surprised by the grid?
+# decide nothing. **Fewest: nothing at all**, by the mean. One price along the line reads more than nothing, by an interval above 0: a hint that it helps to
+# know how far apart two pixels are. The plain grid lies between these two, but both differences miss 0 by a hair, so its place is not settled. Were you surprised by the grid?
 # It knows rows and columns and reads no more than the line.
 #
 # Now the start of the grid. Neither large prices alone nor the pattern alone made a difference that can be told from 0; **together they are worth many
@@ -823,7 +823,7 @@ course.verdict("answers kept, one price", kept["line, one price"].mean().item(),
 # and nines keep their answer, as they do with large prices alone and with facing prices alone.
 #
 # Is this a clue to the riddle of the start? These three arms answer as if they were nearly blind, and the hand-set grid, which reads more digits, does not.
-# But one price is wholly blind and reads more than these three. And a model that reads few digits may keep an answer simply because it gives the same one to
+# But one price is wholly blind, and its mean is above those of these three. And a model that reads few digits may keep an answer simply because it gives the same one to
 # many digits. So it is a clue and not a reason.
 
 # %% [markdown]
@@ -857,9 +857,10 @@ setting = experiments.MNIST_PIXELS["quick"]["distance"]
 print(f"{28 // setting.pooling}·{28 // setting.pooling} pixels, {setting.num_layers} layers, {setting.train.steps} steps of {setting.batch_size} digits")
 
 # %% [markdown]
-# Hardly. After 200 steps of 24 digits, the recorded models have seen as many digits as ours in 150 steps of 32, and the grid is about two points behind the
-# sinusoids; in our comparison it was far more. Halfway through a run is not the end of a shorter one, but most of the gap must come from the other
-# differences, which were not measured one by one.
+# For the order, perhaps: after 100 and 200 steps the sinusoids are ahead in the records, too, and the grid overtakes them later. For the size of the gap,
+# hardly. After 200 steps of 24 digits, the recorded models have seen as many digits as ours in 150 steps of 32, and the grid is about two points behind the
+# sinusoids; in our comparison it was far more. Halfway through a run is not the end of a shorter one, and the other differences were not measured one by
+# one.
 #
 # So the records show what a distance that knows the rows can do under their conditions. Whether a learned distance along the line replaces positions, they
 # leave open: *published* stays far behind sinusoidal positions, but with three seeds or one, and it differs in more than its distance.
@@ -959,8 +960,8 @@ course.verdict("growth of the middle column from 512 tokens to 1,024", numbers_k
 # - A symmetric distance and a mean cannot tell a sequence from its reverse; a price for each side can.
 # - Do near things matter more? In a short comparison on small digits, one learned price along the line read more than nothing, and the prices of the plain
 #   grid grew on average. But both arms stayed far behind sinusoidal positions, and four seeds decide nothing.
-# - Four prices on the grid read many points more from a start that was both large and different from side to side; neither alone made a difference that
-#   could be told from 0.
+# - With these four seeds, four prices on the grid read many points more from a start that was both large and different from side to side; neither alone made
+#   a difference that could be told from 0.
 # - What was learned is the change from the start, not the value at the end.
 # - Causal, the penalty is one more number in queries and keys, and needs no matrix.
 

@@ -151,9 +151,10 @@ torch.testing.assert_close(package[0, 0], output)
 print("weights:", tuple(weights.shape), "and each row adds up to", round(weights.sum(dim=-1).mean().item(), 3))
 
 # %% [markdown]
-# A [score](../docs/glossary.md#s) may compare contents across two sequences. It cannot compare
-# **[positions](../docs/glossary.md#p)**: position 3 of a target is no nearer to position 3 of a source than to
-# position 7. The package refuses it:
+# A [score](../docs/glossary.md#s) may compare contents across two sequences, and
+# [positions](../docs/glossary.md#p) that were added to the tokens are content, too. But a **distance** between two
+# positions means nothing here: position 3 of a target is no nearer to position 3 of a source than to position 7. The
+# package refuses a score that subtracts them:
 
 # %%
 try:
@@ -203,8 +204,8 @@ for norm_first in (False, True):
 # ## The whole model
 #
 # [Embeddings](../docs/glossary.md#e) and positions on both sides, blocks, and a [read-out](../docs/glossary.md#r) that
-# is the target's embedding once more. For a read-out, rows of length 1 are right: the [logits](../docs/glossary.md#l)
-# then start with a standard deviation of about 1. But [features](../docs/glossary.md#f) that small would hardly be
+# is the target's embedding once more. For a read-out, rows of length 1 are right: the last norm leaves features whose
+# standard deviation is 1, so the [logits](../docs/glossary.md#l) start with a standard deviation of about 1, too. But [features](../docs/glossary.md#f) that small would hardly be
 # seen beside the positions that are added. Hence the $\sqrt E$ of Vaswani et al. 2017: a token that is read is
 # multiplied by it.
 
@@ -445,7 +446,7 @@ plotting.show(
 
 
 # %% [markdown]
-# By the loss, in the quick profile, the worst model looks best by far: without a causal mask, its second attention
+# By the loss of these 120 steps, in the quick profile, the worst model looks best by far: without a causal mask, its second attention
 # sees the very tokens that it has to predict. The loss of the other one stops falling early: it has learned what dates
 # look like, but cannot know which date is wanted. What do they write?
 
@@ -465,8 +466,8 @@ for text in ("Tue March 5th 1985", "1.1.2001", "24/DEC/2040"):
 # %% [markdown]
 # This is how the quick profile answers prediction 2. With a causal mask the model writes one well-formed date,
 # whatever the source. Without it, the model writes nonsense: in training it copied the next token, and that is not
-# there yet when it writes. A falling loss hides both mistakes, fluent output the first. A test finds them before any
-# training: **change the source, and the output must change.**
+# there yet when it writes. A falling loss hides this mistake, and fluent output hides the other one. One test finds both,
+# and needs no training: **change the source, and the output must change.**
 
 # %%
 @torch.no_grad()
@@ -503,8 +504,9 @@ narrow, _ = date_model.beam(some, width=1)
 print("width 1 is greedy:", torch.equal(narrow[:, 0], date_model.greedy(some)))
 
 # %% [markdown]
-# A beam shows where the model is unsure. `03/05/1985` is a known form; with blanks between the numbers, the training
-# dates do not say which of them is the month. The four best, with their probabilities:
+# A beam also shows how sure the model is. `03/05/1985` is a known form; with blanks between the numbers, the training
+# dates do not say which of them is the month. Will the model share its probability between March and May? The four
+# best, with their probabilities:
 
 # %% tags=["nbval-ignore-output"]
 for text in ("03/05/1985", "03 05 1985", "03-05 1985"):
@@ -520,8 +522,9 @@ course.verdict("share right, the best of a beam of four, 200 dates", sum(map(str
 course.verdict("mean probability of the best of four", wide[:, 0].exp().mean().item(), above=0.9, measured="quick")
 
 # %% [markdown]
-# In known forms the best of four targets has nearly all the probability, and it is right. Where several share the
-# probability, the model is unsure; and then the right one need not be among them.
+# In known forms the best of four targets has nearly all the probability, and it is right. A form that leaves two readings
+# open is no reason for the model to share its probability between them: what it says is how sure it *is*, not how sure
+# it may be. Where several targets do share the probability, the right one need not be among them.
 #
 # Every further token makes a text less likely, so sums of logarithms favour short ones. Wu et al. 2016 divide by
 # $\left((5 + |y|)/6\right)^\alpha$. Two translations, of 4 and of 9 tokens:
@@ -580,11 +583,11 @@ course.verdict("either: whole strings of 100", max(at["sinusoidal"][100], at["ro
 course.verdict("none: whole strings of 10", at["none"][10], below=0.1, measured="quick")
 
 # %% [markdown]
-# This is how the quick profile answers prediction 3. With sinusoids, one letter more is too many: the eleventh
-# position never occurred in training. With rotary positions the share falls more slowly, but it falls. At ten times
-# the length no string is right, and the share of right letters is about what one gets by guessing among the five
-# letters of a string, or below. Without positions the encoder sees a set of letters without their order. Nothing in
-# the training loss had warned of it.
+# This is how the quick profile answers prediction 3. With sinusoids, one letter more is too many: in
+# training the eleventh position of a source held its end, `>`, at most, and never a letter. With rotary positions the
+# share falls a little later, but it falls. At ten times the length no string is right, and few letters stand where they
+# should. Nothing in the training loss of these two had warned of it. Without positions the encoder sees a set of letters
+# without their order, and its loss stays high from the beginning.
 
 # %% tags=["nbval-ignore-output"]
 for length in (10, 12, 20):
@@ -718,7 +721,7 @@ for group, (first, second) in sorted(shares.items(), key=lambda item: -item[1][1
 # Most of the weight lies on the deciding sentence, on its place and on the words beside it. The encoder has mixed the words of the story
 # before the decoder looks, so what stands at a full stop may well be the place before it. A map says where a model looks, and not what it needs. So we
 # change the story, one word at a time, and ask again. If the model reads as you do, another place in the deciding sentence is the new
-# answer, and another place in any other sentence changes nothing.
+# answer, and another place in any other sentence is not.
 
 # %%
 def with_another_place(story, at, place):
@@ -746,7 +749,7 @@ course.verdict("another place in the deciding sentence: share answered with it",
 course.verdict("another place elsewhere: share answered with it, the higher of two", max(elsewhere), below=0.1)
 
 # %% [markdown]
-# So it reads what it needs: the name in the question, and of the sentences with this name the last. Nobody told it that the last one counts. But
+# So it answers with the place in the last sentence about the person asked for. Nobody told it that the last one counts. But
 # "the last" is what it learned from stories of two to six sentences: of those with twelve it answers only two in three rightly, as its record says above.
 
 # %% [markdown]
@@ -818,10 +821,11 @@ plotting.show(
 
 
 # %% [markdown]
-# For the first two letters of `two`, `three` and `five` it looks at the digit that it names, and for later ones also
-# elsewhere. But a map says where the model looks, and not what it needs. That takes a change of the source: the
+# In this row it looks at the digit that it names for the first two letters of a name, and for later ones also
+# elsewhere. But a row is one row, and a map says where the model looks, and not what it needs. That takes a change of the source: the
 # decoder is given the right beginning of each text, but the **picture of another row**. How probable is the right next
-# letter then? We average over two groups of letters. Some have a choice: after `t` comes the `w` of `two` or the `h`
+# letter then? We average over two groups of letters, without the blanks and the end, which depend on how many digits there
+# are. Some have a choice: after `t` comes the `w` of `two` or the `h`
 # of `three`. Others have none: after `th` comes `r`.
 
 # %%
@@ -856,8 +860,8 @@ course.verdict("another picture: mean probability of a letter with a choice", me
 
 # %% [markdown]
 # This settles the prediction. Where the name's beginning leaves a choice, the model needs the picture: at the first
-# letter of each name, and at the second of those that begin with `t`, `f` or `s`. The other letters it can write with
-# its eyes closed, since the decoder has learned how the ten names are spelled. Yet their maps are not empty. The weights
+# letter of each name, and at the second of those that begin with `t`, `f` or `s`. The other letters it writes whatever
+# the picture is, since the decoder has learned how the ten names are spelled. Yet their maps are not empty. The weights
 # of a softmax add up to 1, so the model always looks somewhere, even when it needs nothing.
 
 # %% [markdown]
@@ -988,7 +992,7 @@ check.widen_and_keep(widen_and_keep)
 # - Cross-attention: queries from the decoder, keys and values from the encoder; hide the source's padding and nothing
 #   else.
 # - A falling loss and fluent output prove nothing about the source. Change the source: the output must change.
-# - A model is right where it was trained. One letter more may be too much: measure it.
+# - To be right on strings of the trained lengths says nothing about longer ones. One letter more may be too much: measure it.
 
 # %% [markdown]
 # ## Check yourself
