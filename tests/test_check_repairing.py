@@ -405,3 +405,20 @@ def test_an_error_is_told_in_other_words():
 
     told = " ".join(message(check.two_slopes_mod, two_slopes_mod).split())
     assert "`max` and `min` ask whether a tensor is true" in told
+
+
+def test_an_answer_that_stops_is_named_by_what_it_gives_elsewhere():
+    def cut_into_patches(image, patch_size):
+        n = image.shape[1] // patch_size  # the rows, and in each as many patches
+        cut = [
+            image[:, y * patch_size : (y + 1) * patch_size, x * patch_size : (x + 1) * patch_size].flatten()
+            for y in range(n)
+            for x in range(n)
+        ]
+        return torch.stack(cut)
+
+    diagnosis = check.cut_into_patches.diagnose(cut_into_patches, seed=0)
+    assert (diagnosis.kind, diagnosis.faults) == ("known mistake", ("a square of patches",))
+    assert "The answer stops with RuntimeError" in diagnosis.message
+    assert "The answer stops with RuntimeError" in diagnosis.symptom
+    assert "as if every image were square" not in " ".join(diagnosis.symptom.split())

@@ -38,6 +38,8 @@ def seen_closer(
         return _if_stable(exercise, diagnosis, answer, cases, seed) or (
             _if_contiguous(exercise, diagnosis, answer, cases, seed) or diagnosis
         )
+    if diagnosis.kind == "raises":
+        diagnosis = _named_by_other_cases(exercise, diagnosis, answer, cases, seed) or diagnosis
     if diagnosis.kind in _OF_NUMBERS or diagnosis.kind == "raises":
         known = diagnosis.kind in ("known mistake", "likely mistake")
         change = _change(exercise, answer, cases, seed, known=known)
@@ -103,6 +105,31 @@ def _if_contiguous(
         told = f"{diagnosis.message}, but only for contiguous inputs\n{advice}{line}\n  on this input: {case.name}"
         return replace(diagnosis, kind="unstable", says=says, message=told, symptom=told)
     return None
+
+
+def _named_by_other_cases(
+    exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int
+) -> Diagnosis | None:
+    """The diagnosis of an answer that stops, if it has the numbers of one known mistake wherever it does not."""
+
+    def results(one: Any) -> list[Any]:
+        return [exercise.safely(partial(exercise.plainly, one, case.inputs, seed=seed)) for case in cases]
+
+    wanted, got = results(exercise.reference), results(answer)
+    survived = [n for n, output in enumerate(got) if output is not None]
+    if all(same(got[n], wanted[n]) for n in survived):
+        return None
+    known = []
+    for fault in exercise.faults:
+        theirs = results(exercise.wrong_answer(fault))
+        if all(theirs[n] is not None and same(theirs[n], got[n]) for n in survived):
+            known.append(fault)
+    if len(known) != 1:
+        return None
+    stop, *where = diagnosis.says.split("\n")
+    shown = "\n".join(["", fill(stop, 96, initial_indent="  ", subsequent_indent="  "), *where])
+    told = message(exercise, known[0].says, shown, see=known[0].see)
+    return replace(diagnosis, kind="known mistake", says=known[0].says, message=told, faults=(known[0].name,))
 
 
 def _change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int, *, known: bool) -> Change | None:
