@@ -156,7 +156,9 @@ class WrittenTest(Exercise):
         """The diagnosis with what the test does: by which line it rejects a right version, or what it lacks."""
         if diagnosis.kind in ("survivors", "known mistake"):
             lost = comparison_in_vain(answer)
-            return self._in_vain(lost, cases, seen) if lost else self._lacking(diagnosis, answer, cases, seen)
+            if lost:
+                return self._in_vain(diagnosis, lost, cases, seen)
+            return self._lacking(diagnosis, answer, cases, seen)
         if diagnosis.kind != "false alarm":
             return diagnosis
         diagnosis = self._too_exact(diagnosis, answer, cases, seen)
@@ -194,12 +196,12 @@ class WrittenTest(Exercise):
         got = [call.output for call in seen.calls]
         return self.evidence(cases, wanted, got, [n for n, output in enumerate(got) if output is not wanted[n]])
 
-    def _in_vain(self, line: str, cases: list[Case], seen: Observation) -> Diagnosis:
-        """The diagnosis of a test in which a comparison has no effect."""
+    def _in_vain(self, diagnosis: Diagnosis, line: str, cases: list[Case], seen: Observation) -> Diagnosis:
+        """The diagnosis of a test in which a comparison has no effect: told in place of what follows from it."""
         _, count, versions = self._misjudged(cases, seen)
         says = f"{count} Your line `{line}` compares, and nothing is done with the result. Write `assert` before it."
         told, symptom = (message(self, text, versions) for text in (says, count))
-        return Diagnosis(self.name, "survivors", says, told, symptom=symptom)
+        return replace(diagnosis, says=says, message=told, symptom=symptom)
 
     def _lacking(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation) -> Diagnosis:
         """The diagnosis of a test that accepts faulty versions, with what can be seen in what it gives to them.
