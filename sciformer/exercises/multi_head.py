@@ -492,16 +492,14 @@ _TEMPERED_SCORE_FAULTS = (
     Fault(
         "the temperature itself",
         "The parameter `log_temperature` is used as the temperature itself: it starts at 1, and the scores are divided "
-        "by it. It is "
-        "its logarithm: let it start at 0, and divide by its exponential.",
+        "by it. It is its logarithm: let it start at 0, and divide by its exponential.",
         start=torch.ones,
         temper=lambda scores, t: scores / t,
     ),
     Fault(
         "a factor that starts at 1",
         "The parameter `log_temperature` is used as a factor: it starts at 1, and the scores are multiplied by it. It "
-        "is the "
-        "logarithm of a temperature: let it start at 0, and divide by its exponential.",
+        "is the logarithm of a temperature: let it start at 0, and divide by its exponential.",
         start=torch.ones,
         temper=lambda scores, t: scores * t,
     ),
