@@ -11,13 +11,16 @@ from sciformer.check.mutants import Mutant, Names, Slip, programs, slips, whole
 
 
 def repairs(answer: Callable[..., Any]) -> Iterator[Mutant]:
-    """A wrong answer with one small change, the likelier ones first.
+    """A wrong answer with one small change: the likelier ones, then those that are only made when they are asked for.
 
     Raises:
         OSError, TypeError, SyntaxError, ValueError, KeyError, AttributeError: where its source cannot be read.
     """
-    likely = programs(answer, _likely)
-    return chain(likely, (mutant for changes in (_less_likely,) for mutant in programs(answer, changes)))
+
+    def less_likely() -> Iterator[Mutant]:
+        yield from programs(answer, _less_likely)
+
+    return chain(programs(answer, _likely), less_likely())
 
 
 #: Steps that leave an axis of size 1 in place of another one, or none.
