@@ -29,7 +29,10 @@ def test_they_stand_in_the_four_notebooks():
 @pytest.mark.parametrize("exercise", WRITTEN, **NAMED)
 def test_every_right_version_is_right_and_every_faulty_one_is_a_mistake_of_the_other_exercise(exercise):
     of = exercise.of
-    spared = {"test_holm": {"compared with the one before"}, "test_heads": {"divided by the number of key heads"}}
+    spared = {
+        "test_holm": {"compared with the one before", "Holm–Šidák"},
+        "test_heads": {"divided by the number of key heads"},
+    }
     spared = spared.get(exercise.name, set())
     assert {f.name for f in of.faults} == exercise.faulty.keys() | spared
     assert not exercise.faulty.keys() & spared

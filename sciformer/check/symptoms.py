@@ -273,7 +273,7 @@ def _size_behind(factors: list[float], inputs: list[Inputs]) -> str:
 
 
 #: A result is nearly right if it is wrong by less than this share of its size on every case.
-_NEAR = 0.05
+_NEAR = 0.02
 #: The same if it is so on half the cases only: less can be chance.
 _NEAR_ON_SOME = 0.01
 

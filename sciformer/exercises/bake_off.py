@@ -220,6 +220,7 @@ def holm(
     *,
     order: Callable[..., Tensor] = lambda p: p.argsort(),
     factor: Callable[..., Tensor] = lambda count, rank: count - rank,
+    weigh: Callable[..., Tensor] = lambda factor, p: factor * p,
     run: Callable[..., Tensor] = lambda x: x.cummax(0).values,
     clip: Callable[..., Tensor] = lambda x: x.clamp(max=1),
     back: Callable[..., Tensor] = lambda x, order: x[order.argsort()],
@@ -227,7 +228,7 @@ def holm(
     """Each p-value, corrected for the number of comparisons, (M,)."""
     ascending = order(p)
     rank = torch.arange(len(p), device=p.device)
-    return back(clip(run(factor(len(p), rank) * p[ascending])), ascending)
+    return back(clip(run(weigh(factor(len(p), rank), p[ascending]))), ascending)
 
 
 def _holm_cases(draw: Draw) -> Iterator[Case]:
@@ -253,6 +254,12 @@ _HOLM_FAULTS = (
         "All are multiplied by M. That is Bonferroni: right, and stricter than needed. Here the smallest is multiplied "
         "by M, the next by M − 1, and so on.",
         factor=lambda count, rank: torch.full_like(rank, count),
+    ),
+    Fault(
+        "Holm–Šidák",
+        "The results are those of Holm and Šidák, 1 − (1 − p)^k, which is the default of statsmodels' multipletests. "
+        "Holm's own are k · p.",
+        weigh=lambda factor, p: 1 - (1 - p) ** factor,
     ),
     Fault(
         "Benjamini–Hochberg's factors",

@@ -389,7 +389,8 @@ def _where_allowed(answer: Callable[..., Any], distance: Tensor, alpha: Tensor, 
 
 def _fair_shares_cases(draw: Draw) -> Iterator[Case]:
     def case(name: str, num_heads: int, mask: Tensor) -> Case:
-        distance = draw.integers(2, 20, num_heads, *mask.shape).to(draw.dtype) / 10
+        # No two alike: where several are the smallest, a minimum has no gradient.
+        distance = (draw.permutation(num_heads * mask.numel()).view(num_heads, *mask.shape) + 2).to(draw.dtype) / 10
         alpha = 0.4 * (draw.permutation(num_heads).to(distance) + 2) - 0.1
         return Case(name, {"distance": distance, "alpha": alpha, "attn_mask": mask})
 

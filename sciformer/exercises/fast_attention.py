@@ -390,6 +390,12 @@ _GRADIENTS_BY_HAND_FAULTS = (
         softmax=lambda weights, to_weights, row: weights * to_weights - row[:, None],
     ),
     Fault(
+        "row term over the queries",
+        "The weighted sum of the weights' gradients runs over the queries. Each query has a row of weights of its own: "
+        "sum over its keys.",
+        softmax=lambda weights, to_weights, row: weights * (to_weights - (weights * to_weights).sum(dim=0)),
+    ),
+    Fault(
         "plain mean of the row",
         "The plain mean over the keys is subtracted. The row's term is the mean under the weights, gradient · output.",
         row=lambda gradient, output, weights, to_weights: to_weights.mean(dim=-1),

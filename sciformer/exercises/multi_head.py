@@ -5,6 +5,7 @@ More than 500 lines, since each exercise stands beside all the mistakes that are
 
 import math
 from collections.abc import Callable, Iterator
+from inspect import signature
 from typing import Any
 
 import torch
@@ -407,16 +408,17 @@ class TemperedScore(nn.Module):
         align: Callable[..., Tensor] = lambda t: t[:, None, None],
         temper: Callable[..., Tensor] = lambda scores, t: scores / t.exp(),
         finish: Callable[..., Tensor] = lambda scores: scores,
+        hide: Callable[..., Tensor] = lambda scores, mask: scores,
     ):
         super().__init__()
         self.log_temperature = register(start(size(num_heads)))
-        self.product, self.align, self.temper, self.finish = product, align, temper, finish
+        self.product, self.align, self.temper, self.finish, self.hide = product, align, temper, finish, hide
         self.scale = scale(num_heads, head_dim)
 
-    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None) -> Tensor:
         """Scores (B, H, L, S)."""
         scores = self.product(query, key) * self.scale
-        return self.finish(self.temper(scores, self.align(self.log_temperature)))
+        return self.hide(self.finish(self.temper(scores, self.align(self.log_temperature))), attn_mask)
 
 
 def _try_temperatures(
@@ -429,7 +431,9 @@ def _try_temperatures(
     # The input itself stands in for the parameter, so that gradients show whether the scores really depend on it.
     del module.log_temperature
     module.log_temperature = log_temperature.repeat(shape.numel())[: shape.numel()].view(shape)
-    return parameters, module(query, key)
+    causal = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()
+    takes_masks = "attn_mask" in signature(module.forward).parameters
+    return parameters, module(query, key, **({"attn_mask": causal} if takes_masks else {}))
 
 
 def _tempered_score_cases(draw: Draw) -> Iterator[Case]:
@@ -449,6 +453,11 @@ _TEMPERED_SCORE_FAULTS = (
         "No optimiser finds `log_temperature`: a plain tensor or a buffer is no nn.Parameter, and one with "
         "requires_grad=False does not learn.",
         register=lambda x: x,
+    ),
+    Fault(
+        "hides keys",
+        "The score hides keys by itself. It should leave the mask alone: attention applies it to the scores later.",
+        hide=lambda scores, mask: scores.masked_fill(~mask, -math.inf),
     ),
     Fault(
         "one for all heads",
