@@ -1,4 +1,7 @@
-"""Exercises of notebook 15: fast attention."""
+"""Exercises of notebook 15: fast attention.
+
+More than 500 lines, since each exercise stands beside all the mistakes that are known for it.
+"""
 
 import math
 from collections.abc import Callable, Iterator
