@@ -202,7 +202,8 @@ def run_all(options: argparse.Namespace) -> None:
 
 def table() -> str:
     """The page: conditions, failures, and every verdict with its margin, the narrowest first."""
-    conditions = [(condition, runs) for condition, runs in sorted(kept().items()) if not is_altered(condition)]
+    every = kept()
+    conditions = [(condition, runs) for condition, runs in sorted(every.items()) if not is_altered(condition)]
     results = {(condition, stem): result for condition, runs in conditions for stem, result in sorted(runs.items())}
     lines = [
         "# Do the notebooks' checks hold on other machines?",
@@ -264,7 +265,7 @@ def table() -> str:
         "| notebook | verdict | bound | other seeds | lowest | mean | highest | outside | untrained | noise |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    lines += altered_rows(kept())
+    lines += altered_rows(every)
     return "\n".join(lines) + "\n"
 
 

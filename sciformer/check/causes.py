@@ -1,7 +1,7 @@
 """Which mistake explains an answer's numbers: a written one, a generated one, or two of them at once."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Any, Protocol
@@ -92,12 +92,13 @@ def find_cause(exercise: Suspects, compared: Comparison, *, singly: bool) -> Cau
     Args:
         singly: whether only single written mistakes are believed: almost anything explains a row of yes and no.
     """
-    written = [
-        fault for fault in exercise.faults if any(compared.agrees(exercise.wrong_answer(way)) for way in fault.ways)
-    ]
+
+    def those(faults: Iterable[Fault], fits: Callable[[Answer], bool]) -> list[Fault]:
+        return [fault for fault in faults if any(fits(exercise.wrong_answer(way)) for way in fault.ways)]
+
+    written = those(exercise.faults, compared.agrees)
     if len(written) > 1:
-        stopping = [fault for fault in written if any(compared.stops(exercise.wrong_answer(way)) for way in fault.ways)]
-        written = stopping or written
+        written = those(written, compared.stops) or written
     if len(written) == 1 or (written and _share_a_reason(written)):
         return Cause("known mistake", _told(written), tuple(fault.name for fault in written), written[0].see)
     if written:

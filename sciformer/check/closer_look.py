@@ -17,7 +17,7 @@ from sciformer.check.probing import probes
 from sciformer.check.repairing import Change, loop_that_ends_at_once, one_change
 from sciformer.check.shrinking import shrunk
 from sciformer.check.symptoms import RIGHT_ONLY, UNKNOWN, of_truth_values
-from sciformer.check.telling import LONGEST, SMALLEST, Diagnosis, counterexample, message
+from sciformer.check.telling import LONGEST, SMALLEST, Diagnosis, counterexample, message, message_of_a_stop
 from sciformer.check.tracing import first_wrong_line, line_that_changes
 from sciformer.check.values import plain, same, table
 from sciformer.check.variants import not_contiguous
@@ -126,9 +126,7 @@ def _named_by_other_cases(
             known.append(fault)
     if len(known) != 1:
         return None
-    stop, *where = diagnosis.says.split("\n")
-    shown = "\n".join(["", fill(stop, 96, initial_indent="  ", subsequent_indent="  "), *where])
-    told = message(exercise, known[0].says, shown, see=known[0].see)
+    told = message_of_a_stop(exercise, known[0].says, diagnosis.says, see=known[0].see)
     return replace(diagnosis, kind="known mistake", says=known[0].says, message=told, faults=(known[0].name,))
 
 

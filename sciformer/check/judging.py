@@ -1,7 +1,6 @@
 """What an answer's plain values say about it, compared with the right ones and with those of every known mistake."""
 
 from collections.abc import Callable
-from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +10,7 @@ from sciformer.check.causes import Comparison, Fault, find_cause
 from sciformer.check.gradients import agree, gradients
 from sciformer.check.observing import Case, Observation, Problem
 from sciformer.check.symptoms import UNKNOWN, symptom
-from sciformer.check.telling import Diagnosis, counterexample, listed, message
+from sciformer.check.telling import Diagnosis, counterexample, listed, message, message_of_a_stop
 from sciformer.check.values import plain, same, table
 from sciformer.check.variants import one_less
 
@@ -77,9 +76,7 @@ def _refused_likewise(
     known = [fault for fault in exercise.faults if does_the_same(fault)]
     if len(known) != 1:
         return None
-    refusal, *where = problem.says.split("\n")
-    shown = "\n".join(["", fill(refusal, 96, initial_indent="  ", subsequent_indent="  "), *where])
-    told = message(exercise, known[0].says, shown, see=known[0].see)
+    told = message_of_a_stop(exercise, known[0].says, problem.says, see=known[0].see)
     symptom = message(exercise, problem.says)
     return Diagnosis(exercise.name, "known mistake", known[0].says, told, (known[0].name,), symptom)
 

@@ -5,7 +5,7 @@ programs are repaired automatically (Le Goues, Pradel & Roychoudhury 2019, "Auto
 """
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -73,11 +73,7 @@ def one_change(
 
 def loop_that_ends_at_once(answer: Callable[..., Any]) -> str | None:
     """A sentence about a loop whose first pass is its last, whatever happens in it; None where there is none."""
-    try:
-        program = program_of(answer)
-    except (OSError, TypeError, SyntaxError):
-        return None
-    for loop in ast.walk(program):
+    for loop in _parts(answer):
         if not isinstance(loop, ast.For) or not _leaves(loop.body) or _goes_on(loop):
             continue
         first = ast.unparse(loop).splitlines()[0]
@@ -89,12 +85,17 @@ def loop_that_ends_at_once(answer: Callable[..., Any]) -> str | None:
 
 def comparison_in_vain(answer: Callable[..., Any]) -> str | None:
     """A line that compares and does nothing with the result; None where there is none."""
+    lost = (ast.unparse(node) for node in _parts(answer) if isinstance(node, ast.Expr) and _compares(node.value))
+    return next((line for line in lost if len(line) <= _LONGEST_LINE), None)
+
+
+def _parts(answer: Callable[..., Any]) -> Iterator[ast.AST]:
+    """Every part of an answer's program; none where its source cannot be read."""
     try:
         program = program_of(answer)
     except (OSError, TypeError, SyntaxError):
-        return None
-    lost = (ast.unparse(node) for node in ast.walk(program) if isinstance(node, ast.Expr) and _compares(node.value))
-    return next((line for line in lost if len(line) <= _LONGEST_LINE), None)
+        return
+    yield from ast.walk(program)
 
 
 def _compares(node: ast.expr) -> bool:

@@ -51,6 +51,13 @@ def message(exercise: "Exercise", says: str, shown: str = "", *, see: str | None
     return "\n".join(lines) + f"{shown}\n  read again: notebook {exercise.notebook}, '{section}'"
 
 
+def message_of_a_stop(exercise: "Exercise", cause: str, stop: str, *, see: str | None = None) -> str:
+    """The message that names the mistake of an answer that stops or is refused, and below it says how it does."""
+    sentence, *where = stop.split("\n")
+    shown = "\n".join(["", fill(sentence, 96, initial_indent="  ", subsequent_indent="  "), *where])
+    return message(exercise, cause, shown, see=see)
+
+
 def counterexample(
     exercise: "Exercise", name: str, inputs: dict[str, Any], expected: Any, got: Any, most: int = 8
 ) -> str:
