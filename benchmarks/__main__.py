@@ -28,7 +28,7 @@ def parser() -> argparse.ArgumentParser:
     """The options."""
     top = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     top.add_argument("--out", type=Path, default=HERE / "results", help="folder to write to")
-    top.add_argument("--lengths", type=int, nargs="+", default=[64, 256, 1024, 4096, 16384], help="tokens")
+    top.add_argument("--lengths", type=int, nargs="+", default=[64, 256, 1024, 4096, 16384, 65536], help="tokens")
     top.add_argument("--repeats", type=int, default=15, help="turns of a model, or of a layer at 1,024 tokens")
     top.add_argument("--trainings", type=int, default=1, help="turns of a training beside busy processes")
     top.add_argument("--threads", type=int, default=torch.get_num_threads())

@@ -13,16 +13,20 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention.flex_attention import flex_attention
 
-from sciformer import SCORES, DistanceBiasedScore, DotProductScore, MultiHeadAttention
+from sciformer import SCORES, DistanceBiasedScore, DotProductScore, MultiHeadAttention, WindowedScore
+from sciformer.functional import window_mask
 from sciformer.lab.measuring import median_seconds_in_turns, peak_bytes
 from sciformer.lab.roofline import Machine, cost
 from sciformer.scores import ScoreRecipe
 
 BATCH, EMBED_DIM, NUM_HEADS = 1, 128, 4
 HEAD_DIM = EMBED_DIM // NUM_HEADS
+#: How many positions back the scores with a cut-off may look.
+WINDOW = 128
 #: At this length every contestant is measured as often as was asked for; the longer, the less often.
 REPEATS_AT = 1024
 
@@ -30,6 +34,17 @@ REPEATS_AT = 1024
 #: "readable" holds the weights of all pairs of tokens, "fast" is the fastest that there is, both forward and backward;
 #: "forward" is the fastest without a backward pass, which some peers lack.
 Form = Literal["fast", "readable", "forward"]
+
+
+def projected(in_proj: nn.Module, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The heads' queries, keys and values (B, H, L, D) of an input (B, L, E)."""
+    q, k, v = (part.unflatten(-1, (NUM_HEADS, HEAD_DIM)).transpose(1, 2) for part in in_proj(x).chunk(3, dim=-1))
+    return q, k, v
+
+
+def joined(out_proj: nn.Module, heads: Tensor) -> Tensor:
+    """What the heads return (B, H, L, D), side by side and projected: (B, L, E)."""
+    return out_proj(heads.transpose(1, 2).flatten(-2))
 
 
 class Ours(nn.Module):
@@ -80,6 +95,23 @@ class XTransformers(nn.Module):
         return self.attention(x, rel_pos=self.bias)
 
 
+class TorchsMasked(nn.Module):
+    """The dot product within the window by torch's fused kernel, which is told by a mask what to leave out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.in_proj = nn.Linear(EMBED_DIM, 3 * EMBED_DIM, bias=False)
+        self.out_proj = nn.Linear(EMBED_DIM, EMBED_DIM, bias=False)
+        self.visible: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, L, E) to (B, L, E)."""
+        if self.visible is None:  # one mask is enough for every pass
+            self.visible = window_mask(x.shape[1], x.shape[1], window=WINDOW, device=x.device).tril()
+        q, k, v = projected(self.in_proj, x)
+        return joined(self.out_proj, F.scaled_dot_product_attention(q, k, v, attn_mask=self.visible))
+
+
 class FlexAttention(nn.Module):
     """Distance-biased attention by torch's FlexAttention, compiled: every token sees all. On a CPU it has no backward.
 
@@ -109,9 +141,7 @@ class FlexAttention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, L, E) to (B, L, E)."""
-        parts = self.in_proj(x).chunk(3, dim=-1)
-        q, k, v = (part.unflatten(-1, (NUM_HEADS, HEAD_DIM)).transpose(1, 2) for part in parts)
-        return self.out_proj(self.kernel(q, k, v, score_mod=self.price).transpose(1, 2).flatten(-2))
+        return joined(self.out_proj, self.kernel(*projected(self.in_proj, x), score_mod=self.price))
 
 
 def two_sided(*, readable: bool) -> nn.Module:
@@ -175,6 +205,9 @@ def contestants() -> list[Contestant]:
         ours += [
             Contestant(name, form, at_any_length(Ours, score, readable=readable)) for name, score in SCORES.items()
         ]
+        for name in ("dot", "distance", "gaussian_well"):
+            near = at_any_length(Ours, partial(WindowedScore, window=WINDOW, score=SCORES[name]), readable=readable)
+            ours.append(Contestant(f"{name}, window {WINDOW}", form, near))
         ours.append(Contestant("dot, two-sided", form, at_any_length(two_sided, readable=readable)))
         peers.append(
             Contestant("nn.MultiheadAttention", form, at_any_length(Torchs, readable=readable), f"dot, {form}"),
@@ -195,6 +228,7 @@ def contestants() -> list[Contestant]:
     return [
         *ours,
         *peers,
+        Contestant("torch, masked", "fast", at_any_length(TorchsMasked), f"dot, window {WINDOW}, fast"),
         Contestant("vit-pytorch, two-sided", "readable", at_any_length(vit_pytorch), "dot, two-sided, fast"),
         Contestant("FlexAttention", "forward", at_any_length(FlexAttention), "distance, two-sided, forward", False),
         Contestant("FlexAttention, grid", "forward", flex_on_grid, "distance, grid, forward", False),

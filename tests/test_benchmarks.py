@@ -19,9 +19,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without")
 RESULTS = Path(__file__).parents[1] / "results"
 PEERS = {
     *("nn.MultiheadAttention", "x-transformers", "x-transformers, ALiBi", "x-transformers, ALiBi, two-sided"),
-    *("vit-pytorch, two-sided", "FlexAttention", "FlexAttention, grid"),
+    *("vit-pytorch, two-sided", "FlexAttention", "FlexAttention, grid", "torch, masked"),
 }
-IN_TORCH = {"nn.MultiheadAttention", "FlexAttention", "FlexAttention, grid"}
+IN_TORCH = {"nn.MultiheadAttention", "FlexAttention", "FlexAttention, grid", "torch, masked"}
 
 
 def parameters(module):
@@ -60,6 +60,8 @@ def test_everyone_is_there():
     """Every score in both forms, and every peer beside one of ours."""
     assert len(LABELS) == len(contestants())
     assert {f"{score}, {form}" for score in SCORES for form in ("fast", "readable")} <= set(LABELS)
+    for name in ("dot", "distance", "gaussian_well"):
+        assert {f"{name}, window {attention.WINDOW}, {form}" for form in ("fast", "readable")} <= set(LABELS)
     for name in ("distance, two-sided", "distance, grid"):
         assert {f"{name}, {form}" for form in ("fast", "readable", "forward")} <= set(LABELS)
     assert {contestant.name for contestant in LABELS.values() if contestant.beside} == PEERS
@@ -69,13 +71,14 @@ def test_everyone_is_there():
 @pytest.mark.parametrize("label", [label for label, contestant in LABELS.items() if contestant.beside])
 def test_a_peer_computes_what_ours_beside_it_does(label):
     """The same parameters but for what a score learns, and with the same projections the same output."""
-    peer, ours = (built(LABELS[name], 9) for name in (label, LABELS[label].beside))
+    length = 9 if "masked" not in label else 3 * attention.WINDOW  # 9 tokens are also a grid of 3 by 3
+    peer, ours = (built(LABELS[name], length) for name in (label, LABELS[label].beside))
     learned = attention.NUM_HEADS if "ALiBi" in label else 0
     assert parameters(peer) + learned == parameters(ours)
     if learned:  # the slopes of ALiBi, which ours starts from when asked to
         with torch.no_grad():
             ours.attention.score.strength.copy_(peer.bias.slopes.flatten())
-    x = torch.randn(1, 9, attention.EMBED_DIM)  # also a grid of 3 by 3
+    x = torch.randn(1, length, attention.EMBED_DIM)
     with torch.set_grad_enabled(LABELS[label].form != "forward"):
         torch.testing.assert_close(peer(x), ours(x), rtol=1e-4, atol=1e-4)
 

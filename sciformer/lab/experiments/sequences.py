@@ -206,7 +206,7 @@ _REVERSAL: dict[Profile, SequenceSetting] = {
 }
 # Sizes, rates and steps of both tasks were chosen on strings and dates of other seeds, drawn from the training splits.
 REVERSAL: dict[Profile, dict[str, SequenceSetting]] = {
-    profile: {kind: replace(setting, positions=kind) for kind in ("sinusoidal", "rotary", "none")}
+    profile: {kind: replace(setting, positions=kind) for kind in ("sinusoidal", "rotary", "learned", "none")}
     for profile, setting in _REVERSAL.items()
 }
 DATES: dict[Profile, SequenceSetting] = {
