@@ -71,7 +71,6 @@ def frames(driver: webdriver.Chrome) -> Iterator[tuple[Image.Image, int]]:
     driver.execute_script(f"shade('light'); {STYLE}; page.clear()")
     time.sleep(2)  # until nothing below moves any more
     field, seen = driver.find_element(By.ID, "draw"), driver.find_element(By.ID, "seen")
-    yield shown(driver), DRAWING
     for n, (x, y) in enumerate(stroke()):
         move(driver, field, x, y, press=n == 0)
         yield shown(driver), DRAWING
