@@ -105,6 +105,28 @@ def test_a_mistake_under_a_condition_is_not_the_condition():
     assert "\n  in your line: attn_mask = ~attn_mask\n" in message(check.scaled_dot_product, mine)
 
 
+def test_a_return_that_comes_too_early_is_the_branch():
+    def split_heads(x, num_heads):
+        if num_heads == 1:
+            return x
+        B, L, E = x.shape
+        return x.view(B, L, num_heads, E // num_heads).transpose(1, 2)
+
+    told = message(check.split_heads, split_heads)
+    assert "\n  Without this branch of yours it would be right:\n    if num_heads == 1:\n" in told
+
+
+def test_a_matrix_that_is_reshaped_where_it_should_be_transposed():
+    def embed_patches(images, weight, bias):
+        E, C, P, _ = weight.shape
+        B, _, H, W = images.shape
+        patches = images.reshape(B, C, H // P, P, W // P, P)
+        patches = patches.permute(0, 2, 4, 1, 3, 5).reshape(B, -1, C * P * P)
+        return patches @ weight.reshape(C * P * P, E) + bias
+
+    assert "    return patches @ weight.reshape(E, C * P * P).T + bias\n" in message(check.embed_patches, embed_patches)
+
+
 def test_nothing_is_said_where_no_single_change_helps():
     text = message(check.scaled_dot_product, far_off)
     assert "With one change" not in text

@@ -167,6 +167,19 @@ def test_nothing_is_said_of_a_single_line():
     assert "Up to your line" not in located(lambda query, key, value, attn_mask=None: (query @ key.T + 1).exp() @ value)
 
 
+def by_the_rows(values):
+    n = len(values)
+    mean = values.mean(dim=1)
+    error = values.std(dim=1) / n**0.5
+    return mean, error
+
+
+def test_a_plain_number_of_the_line_may_be_what_is_wrong():
+    told = " ".join(check.seed_spread.diagnose(by_the_rows, seed=0).message.split())
+    assert "Up to your line `mean = values.mean(dim=1)` the tensors are right; those of `error = " in told
+    assert "are not. Look at `n`, too, which this line uses." in told
+
+
 def test_a_debugger_gets_its_hook_back():
     import sys
 

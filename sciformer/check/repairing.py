@@ -15,13 +15,14 @@ from sciformer.check.repairs import repairs
 
 #: A line that is longer says too much at once.
 _LONGEST_LINE = 88
-#: What follows a condition is not repaired by never doing it.
+#: What follows a condition is not repaired by never doing it, unless the answer returns there.
 _NO_REPAIR = ("if True", "if False", "elif True", "elif False")
+_NO_BRANCH = "if False:"
 
 
 @dataclass(frozen=True)
 class Change:
-    """A line of the student's, and what should stand there; nothing where the line is one too many.
+    """A line of the student's, and what should stand there; nothing where the line, or its branch, is one too many.
 
     Args:
         answer: the program with the change.
@@ -34,7 +35,8 @@ class Change:
     def told(self) -> str:
         """The change, indented as a message is."""
         if not self.new:
-            return f"\n  Without this line of yours it would be right:\n    {self.old}"
+            part = "branch" if self.old.startswith("if ") else "line"
+            return f"\n  Without this {part} of yours it would be right:\n    {self.old}"
         return f"\n  With one change it would be right. In place of your line\n    {self.old}\n  write\n    {self.new}"
 
 
@@ -62,10 +64,11 @@ def one_change(
         old, new = (line.strip() for line in changed[0])
         if found and old == found.old:
             continue
-        if not new.startswith(_NO_REPAIR) and is_right(mutant.answer):
+        returns = new == _NO_BRANCH and before[before.index(changed[0][0]) + 1].lstrip().startswith("return")
+        if (returns or not new.startswith(_NO_REPAIR)) and is_right(mutant.answer):
             if found:
                 return None
-            found = Change(old, "" if new == "pass" else new, mutant.answer)
+            found = Change(old, "" if new in ("pass", _NO_BRANCH) else new, mutant.answer)
             if not in_one_line:
                 break
     return found

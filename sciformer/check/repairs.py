@@ -73,6 +73,10 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
             exchanged = ast.Attribute(function.value, "transpose", ast.Load())
             says = f"The axes {pair[0]} and {pair[1]} should be exchanged."
             yield ast.Call(exchanged, [ast.Constant(axis) for axis in pair], []), says
+        if len(node.args) == 2:
+            turned = ast.Call(function, node.args[::-1], [])
+            says = "The axes should be exchanged, and a `reshape` only cuts the numbers into other rows."
+            yield ast.Attribute(turned, "T", ast.Load()), says
         for n in range(len(node.args)) if len(node.args) > 1 and -1 not in map(whole, node.args) else ():
             sizes = [*node.args[:n], ast.Constant(-1), *node.args[n + 1 :]]
             yield ast.Call(function, sizes, []), "A size is another one: −1 lets torch find it."

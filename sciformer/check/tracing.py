@@ -5,6 +5,7 @@ if the result comes right once its value is replaced by one of the solution's, a
 coincide on one input prove nothing, and neither do lines that take another way to the result.
 """
 
+import ast
 import linecache
 import sys
 from collections.abc import Callable, Iterator
@@ -105,7 +106,11 @@ def first_wrong_line(
     if len(later) > 1:
         return None
     lines = " or of ".join(f"`{_text(place)}`" for place in (blamed, *later))
-    return f"Up to your line `{_text(before[-1])}` the numbers are right; those of {lines} are not."
+    told = f"Up to your line `{_text(before[-1])}` the numbers are right; those of {lines} are not."
+    numbers = " and ".join(f"`{name}`" for name in _plain_numbers(blamed, {x.place for x in traces[0].steps}))
+    if not numbers:
+        return told
+    return told.replace("the numbers are", "the tensors are") + f" Look at {numbers}, too, which this line uses."
 
 
 def _traced(
@@ -183,6 +188,30 @@ def _as_well(
             if all(any(_alike(x, y) for y in right) for x in by):
                 places.add(step.place)
     return places
+
+
+def _plain_numbers(blamed: Place, tensors: set[Place]) -> list[str]:
+    """The names in a line that earlier lines gave to plain numbers, of which nothing is known.
+
+    Args:
+        tensors: lines that made tensors.
+    """
+    file, line = blamed
+    try:
+        program = ast.parse("".join(linecache.getlines(file)))
+    except SyntaxError:  # a cell with a command of IPython's
+        return []
+    around = [n for n in ast.walk(program) if isinstance(n, ast.FunctionDef) and n.lineno < line <= (n.end_lineno or 0)]
+    inner = max(around, key=lambda function: function.lineno, default=program)
+    given, used = set(), []
+    for node in ast.walk(inner):
+        if isinstance(node, ast.Assign) and node.lineno < line and (file, node.lineno) not in tensors:
+            # a size that is read off an input is what it is
+            if not ast.unparse(node.value).endswith((".shape", ".size()")):
+                given |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.lineno == line:
+            used.append(node.id)
+    return [name for name in dict.fromkeys(used) if name in given]
 
 
 def _text(place: Place) -> str:

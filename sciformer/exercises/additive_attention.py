@@ -217,6 +217,13 @@ _CAUSAL_AFT_FAULTS = (
         gather=lambda x: x.cumsum(dim=0) - x,
     ),
     Fault(
+        "each term its own denominator",
+        "Each weight is divided by the sum up to its own token, and only then are they added up. All terms of token i "
+        "have the same denominator, the sum up to i: take both sums, then divide one by the other.",
+        top=lambda weight, value, query: weight / weight.cumsum(dim=0) * value,
+        divide=lambda top, bottom, count: top,
+    ),
+    Fault(
         "forgets itself, and 0 for the first",
         "A token's own value is left out, and the first output is 0 since nothing is left to sum. The sums are to go "
         "up to j = i, so that the first token sees itself.",
@@ -455,6 +462,15 @@ _READ_TOKEN_FAULTS = (
         "The smallest score is kept, so that the others overflow. Take the largest.",
         see=_LOUD,
         peak=torch.minimum,
+    ),
+    Fault(
+        "scores clamped",
+        "The scores are clamped, so that their exponentials stay finite. But all scores beyond the clamp then count as "
+        "equal. Measure them against the largest so far.",
+        see=_LOUD,
+        first=lambda score, value: (0 * score, score.clamp(-80, 80).exp() * value, score.clamp(-80, 80).exp()),
+        peak=lambda largest, score: largest,
+        weigh=lambda score, peak: score.clamp(-80, 80).exp(),
     ),
     Fault(
         "maximum not kept",

@@ -361,6 +361,13 @@ def _two_sided_score_cases(draw: Draw) -> Iterator[Case]:
 
 _TWO_SIDED_SCORE_FAULTS = (
     Fault(
+        "the larger of both",
+        "The larger of the two prices is paid. One of them is 0, so a price below 0, which draws attention, is lost: "
+        "add the two.",
+        see=_CLASS,
+        combine=lambda scores, penalty: scores - penalty.clamp(min=0),
+    ),
+    Fault(
         "not a parameter",
         "No optimiser finds `strength`: a plain tensor or a buffer is no nn.Parameter, and one with "
         "requires_grad=False does not learn.",
@@ -664,6 +671,18 @@ def _of_the_difference() -> Iterator[Fault]:
 
 
 _GRID_SCORES_FAULTS = (
+    Fault(
+        "columns only within the row",
+        "Steps to the left and right cost something only for keys in the query's own row. A key in another row and "
+        "another column pays for both.",
+        right=lambda row, column: (column - column[:, None]) * (row == row[:, None]),
+    ),
+    Fault(
+        "rows only within the column",
+        "Steps up and down cost something only for keys in the query's own column. A key in another row and another "
+        "column pays for both.",
+        down=lambda row, column: (row - row[:, None]) * (column == column[:, None]),
+    ),
     Fault(
         "left and right exchanged",
         "Left and right are exchanged: a key in an earlier column is to the left and costs strength[:, 0] a step.",

@@ -417,6 +417,13 @@ _EXPECTED_BEST_FAULTS = (
         probability=lambda i, n, N: (i / N) ** n + 0 * i,
     ),
     Fault(
+        "the others at most as good",
+        "The i-th is weighted by the probability that the other n − 1 draws are at most as good, (i / N)^(n − 1), made "
+        "to sum to 1. Where several draws are the i-th that counts them several times. The best is at most the i-th "
+        "with probability (i / N)^n: subtract ((i − 1) / N)^n from it.",
+        probability=lambda i, n, N: (i / N) ** (n - 1) / ((i / N) ** (n - 1)).sum(dim=-1, keepdim=True),
+    ),
+    Fault(
         "ranks from 0",
         "The ranks run from 0 to N − 1, so the largest value gets too little. The i-th smallest has i values up to it, "
         "itself included.",

@@ -207,6 +207,13 @@ _TEMPERED_ATTENTION_FAULTS = (
         cool=lambda scores, temperature, x: scores / temperature / math.sqrt(x.shape[1]),
     ),
     Fault(
+        "softmax to the power 1/T",
+        "The weights are raised to the power 1/T after the softmax, and their rows no longer sum to 1. Divide each row "
+        "by its sum once more, or divide the scores by T before the softmax.",
+        cool=lambda scores, temperature, x: scores.log_softmax(dim=-1) / temperature,
+        normalize=lambda scores, x: scores.exp(),
+    ),
+    Fault(
         "T after the softmax",
         "The division by T comes after the softmax: the rows sum to 1/T, and are as sharp as before.",
         cool=lambda scores, temperature, x: scores,
