@@ -127,6 +127,37 @@ def test_a_matrix_that_is_reshaped_where_it_should_be_transposed():
     assert "    return patches @ weight.reshape(E, C * P * P).T + bias\n" in message(check.embed_patches, embed_patches)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("x.masked_fill(x > 0, 0)", "x = x.masked_fill(x > 0, 0)"),
+        ("x = (2 * x[None]).squeeze()", "x = (2 * x[None]).squeeze(0)"),
+        ("x = x / x.sum()", "x = x / x.sum(dim=-1, keepdim=True)"),
+        ("x = x[0] @ x[0].T", "x = torch.outer(x[0], x[0])"),
+    ],
+)
+def test_what_torch_does_otherwise_than_it_looks(wrong, right, tmp_path):
+    def answer(line):
+        source = f"import torch\n\ndef answer(x):\n    {line}\n    return x\n"
+        file = str(tmp_path / "answer.py")
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        module = sys.modules["one_answer"] = ModuleType("one_answer")
+        exec(compile(source, file, "exec"), vars(module))
+        return module.answer
+
+    x = [torch.randn(1, 3), torch.randn(2, 3)]
+    wanted = [answer(right)(one) for one in x]
+    mine = answer(wrong)
+
+    def is_right(candidate):
+        with suppress(Exception):
+            return all(torch.equal(candidate(one), result) for one, result in zip(x, wanted, strict=True))
+        return False
+
+    change = one_change(mine, is_right)
+    assert (change.old, change.new) == (wrong, right)
+
+
 def test_nothing_is_said_where_no_single_change_helps():
     text = message(check.scaled_dot_product, far_off)
     assert "With one change" not in text

@@ -191,15 +191,22 @@ def test_what_may_be_chance_is_told_from_two_cases_on(right, wrong, words):
     assert words not in symptom(cases[1:], results[1:], got[1:], R)[1]
 
 
-def test_an_input_that_counts_elsewhere_has_no_effect_in_some_cases():
+def test_a_mask_that_counts_elsewhere_has_no_effect_in_some_cases():
+    inputs = {"mask": torch.tensor([[True, False], [False, True]]), "flag": True}
+    run = lambda case: case["mask"] & (not case["flag"])  # noqa: E731
+    reference = lambda case: ~case["mask"]  # noqa: E731
+    assert probes(run, reference, inputs) == "`mask` has no effect on the result, and should have one."
+    assert probes(run, reference, inputs, [inputs | {"flag": False}]) == (
+        "In some cases `mask` has no effect on the result, and should have one."
+    )
+
+
+def test_numbers_that_count_elsewhere_may_have_no_effect_in_some_cases():
     inputs = {"a": numbers(2, 3), "flag": True}
     run = lambda case: case["a"] * (not case["flag"])  # noqa: E731
     reference = lambda case: case["a"] * 2  # noqa: E731
     assert probes(run, reference, inputs) == "`a` has no effect on the result, and should have one."
-    elsewhere = [inputs | {"flag": False}]
-    assert probes(run, reference, inputs, elsewhere) == (
-        "In some cases `a` has no effect on the result, and should have one."
-    )
+    assert probes(run, reference, inputs, [inputs | {"flag": False}]) is None
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def _located(
             partial(exercise.plainly, exercise.reference, seed=seed),
             case.inputs,
             last.inputs if diagnosis.kind == "wrong numbers" else None,
-            [case.inputs for n, case in enumerate(cases) if n not in wrong],
+            [other.inputs for other in cases if other is not last],
             partial(exercise.plainly, change.answer, seed=seed) if change else None,
         )
     )
@@ -311,7 +311,7 @@ def look_closer(
     reference: Callable[[Inputs], Any],
     first: Inputs,
     last: Inputs | None,
-    right: Sequence[Inputs] = (),
+    others: Sequence[Inputs] = (),
     mended: Callable[[Inputs], Any] | None = None,
 ) -> Look:
     """Call an answer that gives wrong numbers again.
@@ -321,10 +321,10 @@ def look_closer(
         reference: the right one, likewise.
         first: the first inputs on which the two differ.
         last: the last of them, to be probed; None where the mistake is known already.
-        right: inputs on which the answer is right.
+        others: the inputs of the other cases.
         mended: the student's answer with the one change that makes it right, if there is one.
     """
-    found = probes(run, reference, last, right, mended) if last is not None else None
+    found = probes(run, reference, last, others, mended) if last is not None else None
     how = _how_masks_differ(reference(first), run(first))
     inputs = shrunk(first, lambda cut: _still_differs(run, reference, cut, how))
     return Look(found, inputs, reference(inputs), run(inputs))

@@ -103,7 +103,13 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
             f"only where `{name}` is {x}", lambda case: case[name], lambda value: bool(value == x), False, fewest=fewest
         )
     if isinstance(x, float) or (isinstance(x, Tensor) and x.dim() == 0 and x.is_floating_point()):
-        yield Condition(f"only where `{name}` is 1", lambda case: float(case[name]), lambda value: value == 1, False)
+        yield Condition(
+            f"only where `{name}` is 1",
+            lambda case: float(case[name]),
+            lambda value: value == 1,
+            False,
+            given=lambda case: case | {name: case[name] ** 0},
+        )
         says = f"only where `{name}` is at least 1"
         yield Condition(says, lambda case: float(case[name]), lambda value: value >= 1, False)
     if not isinstance(x, Tensor):

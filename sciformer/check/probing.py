@@ -27,7 +27,7 @@ def probes(
         run: the student's answer as a function of a case's inputs; plain values.
         reference: the right one, likewise.
         inputs: of a case on which the answer is wrong.
-        elsewhere: of cases on which the answer is right.
+        elsewhere: of the other cases.
         mended: the answer once its mistake is mended; what has no effect there either follows from the other inputs.
     """
     generator = torch.Generator().manual_seed(0)
@@ -37,8 +37,10 @@ def probes(
         seen = [other for other in others if _is_another(reference, other, right)]
         needed = mended is None or any(not same(mended(other), right) for other in others)
         if seen and needed and all(same(run(other), mine) for other in others):
-            here = "In some cases " if _counts(run, name, elsewhere, generator) else ""
-            return f"{here}`{name}` has no effect on the result, and should have one."
+            if not _counts(run, name, elsewhere, generator):
+                return f"`{name}` has no effect on the result, and should have one."
+            if isinstance(x, Tensor) and x.dtype == torch.bool:
+                return f"In some cases `{name}` has no effect on the result, and should have one."
     for name in inputs:
         for says, read in _MISREADINGS:
             if all(_is_read(run, reference, case, name, read) for case in (inputs, *elsewhere)):

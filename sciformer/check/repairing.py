@@ -11,7 +11,7 @@ from itertools import zip_longest
 from typing import Any
 
 from sciformer.check.programs import program_of
-from sciformer.check.repairs import repairs
+from sciformer.check.repairs import EQUATION, repairs
 
 #: A line that is longer says too much at once.
 _LONGEST_LINE = 88
@@ -62,8 +62,8 @@ def one_change(
         if len(changed) != 1 or max(map(len, changed[0])) > _LONGEST_LINE:
             continue
         old, new = (line.strip() for line in changed[0])
-        if found and old == found.old:
-            continue
+        if (found and old == found.old) or (in_one_line and mutant.says.startswith(EQUATION)):
+            continue  # an equation can make up for what is wrong in another line
         returns = new == _NO_BRANCH and before[before.index(changed[0][0]) + 1].lstrip().startswith("return")
         if (returns or not new.startswith(_NO_REPAIR)) and is_right(mutant.answer):
             if found:

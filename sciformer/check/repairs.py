@@ -23,6 +23,8 @@ def repairs(answer: Callable[..., Any]) -> Iterator[Mutant]:
     return chain(programs(answer, _likely), less_likely())
 
 
+#: How the sentence about an einsum's equation begins.
+EQUATION = "The equation"
 #: Steps that leave an axis of size 1 in place of another one, or none.
 _REDUCE = {"amax", "amin", "logsumexp", "mean", "norm", "std", "sum", "var"}
 
@@ -49,6 +51,12 @@ def _likely(node: ast.AST, names: Names) -> Iterator[Slip]:
         ):
             raised = ast.BinOp(base, power, ast.BinOp(above, ast.Div(), below))
             yield ast.BinOp(factor, times, raised), "The exponent belongs in brackets."
+        case ast.BinOp(left, ast.MatMult(), ast.Attribute(right, "T" | "mT")):
+            outer = ast.parse("torch.outer", mode="eval").body
+            yield ast.Call(outer, [left, right], []), "For vectors this is the dot product. The outer one is wanted."
+        case ast.Expr(ast.Call(ast.Attribute(ast.Name(own), step))) if not step.endswith("_"):
+            kept = ast.Assign([ast.Name(own, ast.Store())], node.value)
+            yield kept, f"The result of `{step}` is thrown away."
     if isinstance(node, ast.Slice) and node.step is None:
         yield from _other_end(node)
     if isinstance(node, ast.Assign):
@@ -68,6 +76,9 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
     if name in _REDUCE and "dim" in given and "keepdim" not in given:
         keeps = ast.keyword("keepdim", ast.Constant(True))
         yield ast.Call(function, node.args, [*node.keywords, keeps]), "`keepdim=True` is missing."
+    if name in _REDUCE and not node.args and not node.keywords:
+        along = [ast.keyword("dim", ast.Constant(-1)), ast.keyword("keepdim", ast.Constant(True))]
+        yield ast.Call(function, [], along), "It should run along the last axis only."
     if name in ("reshape", "view") and node.args and not node.keywords:
         for pair in _PAIRS:
             exchanged = ast.Attribute(function.value, "transpose", ast.Load())
@@ -81,6 +92,8 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
             sizes = [*node.args[:n], ast.Constant(-1), *node.args[n + 1 :]]
             yield ast.Call(function, sizes, []), "A size is another one: −1 lets torch find it."
     if name == "squeeze":
+        for axis in (0, -1) if not node.args else ():
+            yield ast.Call(function, [ast.Constant(axis)], []), f"Only axis {axis} should be dropped."
         yield function.value, "An axis of size 1 is dropped."
     if name == "square" and not node.args:
         for centred in _centred(function.value):
@@ -89,7 +102,7 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
     first = node.args[0] if name == "einsum" and node.args else None
     equation = first.value if isinstance(first, ast.Constant) else None
     for other in other_equations(equation) if isinstance(equation, str) else ():
-        says = f"The equation should be {other!r}."
+        says = f"{EQUATION} should be {other!r}."
         yield ast.Call(function, [ast.Constant(other), *node.args[1:]], node.keywords), says
 
 

@@ -439,6 +439,11 @@ def _appended(old: Tensor, new: Tensor) -> Tensor:
     return torch.cat([old, new], dim=1)
 
 
+def _chunks_times_length(cache: dict, first: int, length: int) -> int:
+    cache["chunks"] = cache.get("chunks", -1) + 1
+    return cache["chunks"] * length
+
+
 def read_piece(
     x: Tensor,
     table: Tensor,
@@ -512,6 +517,13 @@ def _read_piece_cases(draw: Draw) -> Iterator[Case]:
 
 
 _READ_PIECE_FAULTS = (
+    Fault(
+        "chunks counted, not tokens",
+        "A chunk's positions begin at the number of chunks so far times its own length. Chunks differ in length: count "
+        "the tokens that have been read.",
+        start=lambda read, length: 0,
+        kept_start=_chunks_times_length,
+    ),
     Fault(
         "positions kept by length",
         "The rows of the table are kept under the length of the chunk, so the next chunk of this length gets those of "

@@ -77,6 +77,16 @@ def _distance_scores_cases(draw: Draw) -> Iterator[Case]:
 
 _DISTANCE_SCORES_FAULTS = (
     Fault(
+        "right side free",
+        "Keys on the right of the query cost nothing, as if their distance were 0. Take |i − j|, on both sides.",
+        steps=lambda ahead: (-ahead).clamp(min=0),
+    ),
+    Fault(
+        "left side free",
+        "Keys on the left of the query cost nothing, as if their distance were 0. Take |i − j|, on both sides.",
+        steps=lambda ahead: ahead.clamp(min=0),
+    ),
+    Fault(
         "wrong sign",
         "The penalty is added, so that far tokens are favoured. Subtract it.",
         see=_BREAK,
@@ -159,7 +169,8 @@ _DISTANCE_SCORES_FAULTS = (
     Fault("divided by D", "The dot product is divided by D; it is √D.", scale=lambda head_dim: 1 / head_dim),
     Fault(
         "offset ignored",
-        "The first query is taken to stand at position 0. It stands at position query_offset.",
+        "Distances are as if the first query stood at position 0. Queries stand at query_offset, query_offset + 1, …, "
+        "and keys at 0, 1, …: the offset belongs to the queries, and to them alone.",
         first=lambda offset, length, key_length: 0,
     ),
     Fault(
@@ -219,7 +230,8 @@ _GRID_DISTANCE_FAULTS = (
     ),
     Fault(
         "divided by the rows",
-        "The row of a token is its number divided by the number of rows. A row is full after `width` tokens.",
+        "The tokens are numbered as if a row were full after `rows` of them, or column by column. They are numbered "
+        "row by row, and a row is full after `width` tokens.",
         locate=lambda token, rows, width: (token // rows, token % rows),
     ),
     Fault(
@@ -361,9 +373,9 @@ def _two_sided_score_cases(draw: Draw) -> Iterator[Case]:
 
 _TWO_SIDED_SCORE_FAULTS = (
     Fault(
-        "the larger of both",
-        "The larger of the two prices is paid. One of them is 0, so a price below 0, which draws attention, is lost: "
-        "add the two.",
+        "no price below 0",
+        "A price below 0, which would draw attention to its side, counts as 0. Does a relu or a clamp cut it off, or "
+        "the larger of two terms, one of which is always 0? Prices may have any sign, and the two terms are added.",
         see=_CLASS,
         combine=lambda scores, penalty: scores - penalty.clamp(min=0),
     ),
@@ -542,8 +554,8 @@ _TWO_SIDED_SCORE_FAULTS = (
     ),
     Fault(
         "offset ignored",
-        "The first query is taken to stand at position 0. It stands at position query_offset: distances count from "
-        "there.",
+        "Distances are as if the first query stood at position 0. Queries stand at query_offset, query_offset + 1, …, "
+        "and keys at 0, 1, …: the offset belongs to the queries, and to them alone.",
         see=_CLASS,
         first=lambda offset, length, key_length: 0,
     ),

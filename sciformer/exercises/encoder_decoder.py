@@ -325,6 +325,12 @@ def _freeze(log_p: Tensor, ended: Tensor, pad: int) -> Tensor:
     return torch.where(ended[:, None], only_pad, log_p)
 
 
+def _freeze_and_forbid(log_p: Tensor, ended: Tensor, pad: int) -> Tensor:
+    without = log_p.clone()
+    without[~ended, pad] = -math.inf
+    return _freeze(without, ended, pad)
+
+
 def _best(candidates: Tensor) -> tuple[Tensor, Tensor]:
     """Index among all, and value, best first."""
     found = candidates.flatten().topk(len(candidates))
@@ -428,6 +434,19 @@ _WIDEN_AND_KEEP_FAULTS = (
         "softmax over everything",
         "One softmax runs over all K · V logits. Each target has its own distribution of the next token: dim=-1.",
         next_log_p=lambda logits: logits.flatten().log_softmax(dim=0).view_as(logits),
+    ),
+    Fault(
+        "softmax over everything, the past included",
+        "One softmax runs over all K · V sums of a logit and a log-probability. Each target has its own distribution "
+        "of the next token: log_softmax(dim=-1) of the logits alone, and then add `log_p`.",
+        next_log_p=lambda logits: logits,
+        total=lambda log_p, step: (log_p[:, None] + step).flatten().log_softmax(dim=0).view_as(step),
+    ),
+    Fault(
+        "pad forbidden",
+        "A target that has not ended may not go on with `pad`. It may take any token; only one that has ended is bound "
+        "to `pad`.",
+        freeze=_freeze_and_forbid,
     ),
     Fault(
         "past forgotten",

@@ -623,6 +623,12 @@ def _mixed_in_turn(x: Tensor, weight: Tensor, before: Tensor) -> Tensor:
 
 _MIX_PREVIOUS_FAULTS = (
     Fault(
+        "first token lost",
+        "The first token of each text is 0. Before it there is nothing, so nothing is added to it: it stays as it is.",
+        see=_SHIFT,
+        combine=lambda x, weight, before: F.pad((x + weight * before)[:, 1:], (0, 0, 1, 0)),
+    ),
+    Fault(
         "mixed already",
         "The token before is taken from the result, where it has been mixed already, so that each token carries "
         "something of all before it. Take it from x.",

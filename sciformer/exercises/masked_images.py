@@ -193,6 +193,12 @@ def _choose_visible_cases(draw: Draw) -> Iterator[Case]:
 
 _CHOOSE_VISIBLE_FAULTS = (
     Fault(
+        "hidden in every row",
+        "Each row hides what any row hides, as after `visible[:, hidden] = False`: a table of indices there applies to "
+        "all rows. Each image has patches of its own to hide: `scatter`, or a table of row numbers beside it.",
+        keep=lambda rank, num_visible, noise, share: (rank < num_visible).all(dim=0).expand_as(rank).clone(),
+    ),
+    Fault(
         "share of the visible",
         "As many patches are visible as should be hidden: hidden_share is the share of the hidden ones.",
         count=lambda length, share: round(share * length),

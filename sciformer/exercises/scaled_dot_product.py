@@ -486,6 +486,7 @@ def _attentions() -> dict[str, Callable[[Tensor], Tensor]]:
         "masked after the softmax": with_mask(lambda scores, mask: scores.softmax(dim=-1) * mask),
         "no mask": with_mask(lambda scores, mask: scores.softmax(dim=-1)),
         "a running sum": lambda x: x.cumsum(dim=0),
+        "a running sum, divided by the number of words": lambda x: x.cumsum(dim=0) / len(x),
         "each word minus the next": lambda x: x - F.pad(x[1:], (0, 0, 0, 1)),
         "a running sum from the end": lambda x: x.flip(0).cumsum(dim=0).flip(0),
         "each word by itself": torch.tanh,

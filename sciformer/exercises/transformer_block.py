@@ -201,14 +201,17 @@ class LayerNorm(nn.Module):
         middle: Callable[[Tensor], Tensor] = lambda x: x.mean(dim=-1, keepdim=True),
         spread: Callable[[Tensor, Tensor], Tensor] = lambda x, mean: (x - mean).square().mean(dim=-1, keepdim=True),
         size: Callable[[Tensor, float], Tensor] = lambda variance, eps: (variance + eps).sqrt(),
+        enter: Callable[..., Tensor] = lambda x, weight, bias: x,
         finish: Callable[..., Tensor] = lambda normed, weight, bias: normed * weight + bias,
     ):
         super().__init__()
         self.weight, self.bias = nn.Parameter(weight(embed_dim)), nn.Parameter(bias(embed_dim))
-        self.eps, self.middle, self.spread, self.size, self.finish = eps, middle, spread, size, finish
+        self.eps, self.middle, self.spread, self.size = eps, middle, spread, size
+        self.enter, self.finish = enter, finish
 
     def forward(self, x: Tensor) -> Tensor:
         """Tokens, (B, L, E)."""
+        x = self.enter(x, self.weight, self.bias)
         mean = self.middle(x)
         return self.finish((x - mean) / self.size(self.spread(x, mean), self.eps), self.weight, self.bias)
 
@@ -239,6 +242,13 @@ def _layer_norm_cases(draw: Draw) -> Iterator[Case]:
 
 
 _LAYER_NORM_FAULTS = (
+    Fault(
+        "weight and bias first",
+        "Weight and bias act before the norm, which takes what they did away again. They come last: normed · weight + "
+        "bias.",
+        enter=lambda x, weight, bias: x * weight + bias,
+        finish=lambda normed, weight, bias: normed,
+    ),
     Fault(
         "mean left in",
         "The mean is not subtracted, neither above the fraction line nor in the variance: this is RMS norm.",

@@ -166,12 +166,14 @@ def _tempered_attention_cases(draw: Draw) -> Iterator[Case]:
 _TEMPERED_ATTENTION_FAULTS = (
     Fault(
         "temperature ignored",
-        "The temperature has no effect: the numbers are those of T = 1.",
+        "The temperature has no effect: the numbers are those of T = 1. It divides the scores, before the softmax: a "
+        "factor on the weights cancels where each row is made to sum to 1.",
         cool=lambda scores, temperature, x: scores,
     ),
     Fault(
         "multiplied by T",
-        "The scores are multiplied by the temperature. A higher temperature has to bring them closer together: divide.",
+        "The scores are multiplied by the temperature, or the weights are raised to the power T, which is the same. A "
+        "higher temperature has to bring scores closer together: divide them by T.",
         cool=lambda scores, temperature, x: scores * temperature,
     ),
     Fault(
