@@ -60,7 +60,7 @@ def fast_windowed(
         query, key = inner.prepare(query, key, first)
         inner = inner.score
     (B, H, L, D), S = query.shape, key.shape[-2]
-    n = max(window // 4, FEWEST_QUERIES)
+    n = max(window // 2, FEWEST_QUERIES)
     K = n + window * (1 if is_causal else 2)
     if needs_the_whole_sequence(inner) or L > S or K >= S:
         return readable_attention(score, *whole, attn_mask=attn_mask, is_causal=is_causal, dropout_p=dropout_p)[0]
