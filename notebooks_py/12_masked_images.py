@@ -7,7 +7,7 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) **12** [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
-# Needs: notebook 06, and scikit-image, which the course installs · runs in about 100 s on two CPU cores · about 2 hours of study
+# Needs: notebook 06, and scikit-image, which the course installs · runs in about 100 s on two CPU cores · about 2½ hours of study
 
 # %% [markdown]
 # After this notebook you can
@@ -42,7 +42,7 @@ import torch.nn.functional as F
 from scipy.cluster.vq import kmeans2
 from torch import nn
 
-from sciformer import ImageToSequence, LearnedPositions, MaskedImageModel, TransformerBlock, random_visible
+from sciformer import ImageToSequence, LearnedPositions, MaskedImageModel, TransformerBlock, corrupted, random_visible
 from sciformer import check, course, experiments, metrics, plotting, records
 from sciformer.data import mnist
 from sciformer.lab import settings
@@ -655,6 +655,35 @@ plotting.show(
 # %% [markdown]
 # Here the visible quarter happens to miss the strokes that identify the digit. Several digits would fit, and the model
 # restores something like their mean: a blur.
+
+# %% [markdown]
+# ## Optional: missing, or wrong?
+#
+# What if a patch is not missing but **wrong**, as in a damaged file or under a sticker? An encoder of missing patches
+# is told where they are: it never gets their tokens. An encoder of wrong ones gets all tokens, and nobody tells it
+# which of them lie. Denoising autoencoders learn from such images (Vincent et al. 2008). Two ways to be wrong: each
+# pixel is noise, or the patches have changed places among themselves.
+
+# %%
+ways = {"missing": masked(images[:8], visible, 4)}
+for how in ("noise", "swapped"):
+    ways[how] = corrupted(images[:8], visible, 4, how=how, generator=torch.Generator().manual_seed(0))
+plotting.images(torch.cat([images[:8], *ways.values()]), columns=8, size=1.1)
+plotting.show(
+    "Four rows of eight images: digits; the same with three quarters of the patches pale blue; with these patches full "
+    "of grey noise; and with these patches in one another's places, so that pieces of strokes lie scattered."
+)
+
+# %% [markdown]
+# **Predict.** The model is to restore the right pixels of these patches. In which of the three is its error smallest?
+# Noise is easily told from a digit. A swapped patch is a piece of the right digit, in a wrong place.
+#
+# Three models, trained alike; only the images differ, and the decoder is told in each case which patches are wanted.
+
+# %%
+for metric in ("test loss", "probe accuracy untrained", "probe accuracy"):
+    for arm in experiments.CORRUPTED_IMAGES["quick"]:
+        print(records.describe_record("corrupted-images", metric, "quick", arm=arm))
 
 # %% [markdown]
 # ## What is refused
