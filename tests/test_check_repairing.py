@@ -11,7 +11,7 @@ import torch
 
 from sciformer import check
 from sciformer.check.exercise import LONGEST
-from sciformer.check.repairing import Change, comparison_in_vain, loop_that_ends_at_once, one_change
+from sciformer.check.repairing import Change, in_vain, loop_that_ends_at_once, one_change
 
 
 def message(exercise, answer):
@@ -449,7 +449,24 @@ def test_a_comparison_that_nothing_is_done_with():
     told = message(check.test_holm, test_holm)
     assert "`torch.allclose(holm(p), torch.tensor([0.06, 0.04, 0.3, 0.08]))` compares" in " ".join(told.split())
     assert "Write `assert` before it" in " ".join(told.split())
-    assert comparison_in_vain(far_off) is None
+    assert in_vain(far_off) is None
+
+
+@pytest.mark.filterwarnings("ignore:assertion is always true")
+def test_an_assertion_that_cannot_fail(tmp_path):
+    def test(line):
+        source = f"def test_holm(holm):\n    p = torch.tensor([0.02, 0.01])\n    assert {line}\n"
+        file = str(tmp_path / f"{len(line)}.py")
+        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+        module = sys.modules["one_test"] = ModuleType("one_test")
+        vars(module)["torch"] = torch
+        exec(compile(source, file, "exec"), vars(module))
+        return module.test_holm
+
+    assert "a tuple is always true" in in_vain(test('(torch.allclose(holm(p), p), "wrong")'))
+    assert "a single right number is enough" in in_vain(test("torch.isclose(holm(p), p).any()"))
+    assert "a single right number is enough" in in_vain(test("any(holm(p) == p)"))
+    assert in_vain(test("torch.allclose(holm(p), p)")) is None
 
 
 def test_an_error_is_told_in_other_words():

@@ -172,6 +172,7 @@ def test_a_run_that_is_broken_off_goes_on_where_it_was_saved_but_not_from_other_
         return result
 
     monkeypatch.setitem(EXPERIMENTS, "mnist-784", replace(whole, settings={"long": tiny}, run=run))
+    monkeypatch.setattr(records, "full_digits_at_hand", lambda: False)
     for commit in ("one", "one", "other"):
         monkeypatch.setattr(records, "_commit", lambda commit=commit: commit)
         with pytest.raises(records.UnfinishedRecord, match="power cut"):

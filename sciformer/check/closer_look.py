@@ -78,8 +78,9 @@ def extremes(exercise: "Exercise", cases: list[Case]) -> Iterator[tuple[Case, tu
     """
     large, small = exercise.large, exercise.small
     for case in cases:
-        for factor, times in ((1000, "1000 times as large"), (-1000, "−1000 times as large")) if large else ():
+        for factor in (exercise.times, -exercise.times) if large else ():
             if factor > 0 or any(bool((case.inputs[name] < 0).any()) for name in large):
+                times = f"{factor} times as large".replace("-", "−")
                 yield case, large, times, case.inputs | {name: factor * case.inputs[name] for name in large}
         if small:
             shrunken = {name: 0.001 * case.inputs[name] for name in small}

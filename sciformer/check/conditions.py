@@ -112,6 +112,10 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
         )
         says = f"only where `{name}` is at least 1"
         yield Condition(says, lambda case: float(case[name]), lambda value: value >= 1, False)
+    if isinstance(x, list) or (isinstance(x, Tensor) and x.dim() == 1):
+        yield Condition(
+            f"only where `{name}` has a single entry", lambda case: _count(case[name]), lambda n: n == 1, False
+        )
     if not isinstance(x, Tensor):
         return
     if x.dtype == torch.bool and x.dim() >= 1:
@@ -181,6 +185,13 @@ def _first_alone(case: Inputs, name: str) -> Inputs:
     return {
         other: x[:1] if isinstance(x, Tensor) and x.dim() >= 3 and len(x) == size else x for other, x in case.items()
     }
+
+
+def _count(x: list[Any] | Tensor) -> int:
+    """How many entries there are in a list or in a tensor of one axis."""
+    if isinstance(x, Tensor) and x.dim() != 1:
+        raise TypeError(f"{x.dim()} axes")
+    return len(x)
 
 
 def _largest(x: Tensor) -> float:

@@ -55,8 +55,9 @@ class Exercise(Task):
         seconds: how long all calls together may work; on the clock it may take ``limits.PATIENCE`` times as long.
         solution: what :meth:`use` goes on with where there is no right answer yet; by default ``reference``.
         hints: for :meth:`hint`, the gentlest first.
-        large: inputs that may be a thousand times as large as in the cases; a right answer whose exponentials then
-            overflow is told so.
+        large: inputs that may be much larger than in the cases; a right answer whose exponentials then overflow is
+            told so.
+        times: how many times as large.
         small: inputs that may be a thousand times as small, likewise.
     """
 
@@ -77,13 +78,14 @@ class Exercise(Task):
         solution: Callable[..., Any] | None = None,
         hints: tuple[str, ...] = (),
         large: tuple[str, ...] = (),
+        times: int = 1000,
         small: tuple[str, ...] = (),
     ):
         super().__init__(reference, cases=cases, call=call, differentiable=differentiable, seconds=seconds)
         self.notebook, self.section, self.level, self.minutes = notebook, section, level, minutes
         self.faults, self.returns = tuple(faults), returns
         self.solution, self.hints = solution or reference, hints
-        self._hinted, self.large, self.small = 0, large, small
+        self._hinted, self.large, self.times, self.small = 0, large, times, small
 
     @property
     def points(self) -> int:

@@ -39,7 +39,8 @@ _WITHOUT_GRADIENT = {
 #: What torch's and Python's own words for an error do not tell a beginner.
 _IN_OTHER_WORDS = {
     "Boolean value of Tensor": "Python's `if`, `and`, `or`, `max` and `min` ask whether a tensor is true, and only a "
-    "tensor of one element can answer. Take `torch.where`, `&`, `|`, `maximum`, `minimum` or `clamp`.",
+    "tensor of one element can answer. Whether an input is missing, ask with `is None`. For each number by itself, "
+    "take `torch.where`, `&`, `|`, `maximum`, `minimum` or `clamp`.",
 }
 
 #: A guess at so many questions of yes or no is right once in four billion times.

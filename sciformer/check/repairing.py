@@ -86,10 +86,20 @@ def loop_that_ends_at_once(answer: Callable[..., Any]) -> str | None:
     return None
 
 
-def comparison_in_vain(answer: Callable[..., Any]) -> str | None:
-    """A line that compares and does nothing with the result; None where there is none."""
-    lost = (ast.unparse(node) for node in _parts(answer) if isinstance(node, ast.Expr) and _compares(node.value))
-    return next((line for line in lost if len(line) <= _LONGEST_LINE), None)
+def in_vain(answer: Callable[..., Any]) -> str | None:
+    """A sentence about a comparison that cannot fail, or hardly: without `assert`, in a tuple, or of any number."""
+    for node in _parts(answer):
+        match node:
+            case ast.Expr(value) if _compares(value) and len(line := ast.unparse(node)) <= _LONGEST_LINE:
+                return f"Your line `{line}` compares, and nothing is done with the result. Write `assert` before it."
+            case ast.Assert(ast.Tuple([_, *_])):
+                return (
+                    "In one of your assertions brackets make a tuple of condition and text, and a tuple is always "
+                    "true. Leave them out: `assert condition, text`."
+                )
+            case ast.Assert(ast.Call(ast.Attribute(_, "any") | ast.Name("any"))):
+                return "One of your assertions ends with `any`, so a single right number is enough. Ask for `all`."
+    return None
 
 
 def _parts(answer: Callable[..., Any]) -> Iterator[ast.AST]:

@@ -29,6 +29,8 @@ EQUATION = "The equation"
 _REDUCE = {"amax", "amin", "logsumexp", "mean", "norm", "std", "sum", "var"}
 
 
+#: Types that a mask is turned into, to count with it.
+_NUMBERS = {"double", "float", "int", "long"}
 #: Pairs of axes that should be exchanged where a `reshape` has only the right sizes.
 _PAIRS = ((-2, -1), (0, 1), (1, 2), (2, 3), (0, 2), (1, 3))
 
@@ -38,6 +40,8 @@ def _likely(node: ast.AST, names: Names) -> Iterator[Slip]:
     yield from slips(node, names)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         yield from _repaired_calls(node, node.func)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+        yield ast.BinOp(node.left, ast.Div(), node.right), "The quotient is rounded down, and should not be."
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and whole(node.right) == 2:
         for centred in _centred(node.left):
             yield ast.BinOp(centred, node.op, node.right), "The mean is not subtracted before it is squared."
@@ -54,6 +58,9 @@ def _likely(node: ast.AST, names: Names) -> Iterator[Slip]:
         case ast.BinOp(left, ast.MatMult(), ast.Attribute(right, "T" | "mT")):
             outer = ast.parse("torch.outer", mode="eval").body
             yield ast.Call(outer, [left, right], []), "For vectors this is the dot product. The outer one is wanted."
+        case ast.UnaryOp(ast.Invert() as turn, ast.Call(ast.Attribute(mask, kind), [], [])) if kind in _NUMBERS:
+            first = ast.Attribute(ast.UnaryOp(turn, mask), kind, ast.Load())
+            yield ast.Call(first, [], []), "Of a number, `~` turns every bit round. Turn the mask round first."
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(own), step))) if not step.endswith("_"):
             kept = ast.Assign([ast.Name(own, ast.Store())], node.value)
             yield kept, f"The result of `{step}` is thrown away."
@@ -91,6 +98,28 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
         for n in range(len(node.args)) if len(node.args) > 1 and -1 not in map(whole, node.args) else ():
             sizes = [*node.args[:n], ast.Constant(-1), *node.args[n + 1 :]]
             yield ast.Call(function, sizes, []), "A size is another one: −1 lets torch find it."
+    if name == "normalize" and "p" not in given:
+        sums = ast.keyword("p", ast.Constant(1))
+        yield ast.Call(function, node.args, [*node.keywords, sums]), "Rows of length 1 do not sum to 1."
+        yield node.args[0], "The step `normalize` is too many."
+    if name == "linspace" and len(node.args) == 3:
+        *ends, count = node.args
+        longer = ast.Call(function, [*ends, ast.BinOp(count, ast.Add(), ast.Constant(1))], node.keywords)
+        yield (
+            ast.Subscript(longer, ast.Slice(None, ast.Constant(-1)), ast.Load()),
+            "The end does not belong to the numbers.",
+        )
+        counted = ast.Attribute(function.value, "arange", ast.Load())
+        yield ast.Call(counted, [count], []), "The numbers are 0, 1, 2, …"
+    if name == "chunk" and isinstance(function.value, ast.Name) and function.value.id == "torch":
+        split = ast.Attribute(function.value, "split", ast.Load())
+        yield ast.Call(split, node.args, node.keywords), "`chunk` takes how many parts, `split` how long each is."
+    if name == "sqrt" and len(node.args) == 1 and isinstance(node.args[0], ast.BinOp):
+        inside = node.args[0]
+        for root, out in ((inside.left, inside.right), (inside.right, inside.left)):
+            if isinstance(inside.op, ast.Mult):
+                outside = ast.BinOp(ast.Call(function, [root], []), inside.op, out)
+                yield outside, "One of the factors does not belong under the root."
     if name == "squeeze":
         for axis in (0, -1) if not node.args else ():
             yield ast.Call(function, [ast.Constant(axis)], []), f"Only axis {axis} should be dropped."
@@ -145,6 +174,19 @@ def _less_likely(node: ast.AST, names: Names) -> Iterator[Slip]:
         for others in _other_axes(axes, node.func.attr) if len(axes) == len(node.args) - first > 1 else ():
             arguments = [*node.args[:first], *map(ast.Constant, others)]
             yield ast.Call(node.func, arguments, node.keywords), f"The axes of `{node.func.attr}` are wrong."
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div | ast.Sub | ast.Add) and _is_plain(node.right):
+        if isinstance(node.op, ast.Div):
+            yield (
+                ast.BinOp(node.left, node.op, ast.BinOp(node.right, ast.Pow(), ast.Constant(0.5))),
+                "A root is missing.",
+            )
+        else:
+            twice = ast.BinOp(ast.Constant(2), ast.Mult(), node.right)
+            yield ast.BinOp(node.left, node.op, twice), "A factor of 2 is missing."
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
+        for name in names.parameters:
+            least = ast.parse(f"min({ast.unparse(node.args[-1])}, {name})", mode="eval").body
+            yield ast.Call(node.func, [*node.args[:-1], least], []), f"The count goes on beyond `{name}`."
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
         down = ast.BinOp(ast.UnaryOp(ast.USub(), node.left), node.op, node.right)
         yield ast.UnaryOp(ast.USub(), down), "A quotient is rounded down. It should be rounded up."
@@ -163,6 +205,11 @@ def _other_axes(axes: list[int], step: str) -> Iterator[list[int]]:
         for one in axes:
             rest = [axis for axis in axes if axis != one]
             yield from ([*rest[:n], one, *rest[n:]] for n in range(len(axes)))
+
+
+def _is_plain(node: ast.expr) -> bool:
+    """Whether this is a single name, or a size of a tensor."""
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute))
 
 
 def _number(node: ast.expr) -> Any:

@@ -3,8 +3,10 @@
 This is mutation testing turned round (DeMillo, Lipton & Sayward 1978): the versions are known, and the test is judged.
 """
 
+import ast
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from inspect import Parameter, signature
@@ -17,8 +19,9 @@ from torch import Tensor
 
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Observation, Problem, WrongType
+from sciformer.check.mutants import Names, Slip, programs
 from sciformer.check.observing import copied, own_line, own_names
-from sciformer.check.repairing import comparison_in_vain
+from sciformer.check.repairing import in_vain
 from sciformer.check.telling import message
 from sciformer.check.values import kind_of, plain, same
 
@@ -155,9 +158,8 @@ class WrittenTest(Exercise):
     def closer(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
         """The diagnosis with what the test does: by which line it rejects a right version, or what it lacks."""
         if diagnosis.kind in ("survivors", "known mistake"):
-            lost = comparison_in_vain(answer)
-            if lost:
-                return self._in_vain(diagnosis, lost, cases, seen)
+            if why := in_vain(answer):
+                return self._in_vain(diagnosis, why, cases, seen)
             return self._lacking(diagnosis, answer, cases, seen)
         if diagnosis.kind != "false alarm":
             return diagnosis
@@ -182,7 +184,8 @@ class WrittenTest(Exercise):
         """The same diagnosis; where right numbers pass once they are rounded to the digits of a person, with that."""
         _, says, shown = self._misjudged(cases, seen)
         if _WRONG_OR_TOO_EXACT not in says or not any(
-            self.safely(partial(self._accepts, answer, partial(_rounded, self.of.reference, dtype)))
+            self.safely(partial(self._accepts, test, partial(_rounded, self.of.reference, dtype)))
+            for test in (answer, *_with_a_tolerance(answer))
             for dtype in (torch.float32, torch.float64)
         ):
             return diagnosis
@@ -196,10 +199,10 @@ class WrittenTest(Exercise):
         got = [call.output for call in seen.calls]
         return self.evidence(cases, wanted, got, [n for n, output in enumerate(got) if output is not wanted[n]])
 
-    def _in_vain(self, diagnosis: Diagnosis, line: str, cases: list[Case], seen: Observation) -> Diagnosis:
+    def _in_vain(self, diagnosis: Diagnosis, why: str, cases: list[Case], seen: Observation) -> Diagnosis:
         """The diagnosis of a test in which a comparison has no effect: told in place of what follows from it."""
         _, count, versions = self._misjudged(cases, seen)
-        says = f"{count} Your line `{line}` compares, and nothing is done with the result. Write `assert` before it."
+        says = f"{count} {why}"
         told, symptom = (message(self, text, versions) for text in (says, count))
         return replace(diagnosis, says=says, message=told, symptom=symptom)
 
@@ -300,6 +303,20 @@ class WrittenTest(Exercise):
             for n, (lack, passes) in enumerate(found)
             if passes & hidden and not any(passes <= others for _, others in found[:n])
         ]
+
+
+def _with_a_tolerance(test: Callable[..., Any]) -> list[Callable[..., Any]]:
+    """The test with one `torch.equal` replaced by a comparison with a tolerance, for each that it has."""
+
+    def tolerant(node: ast.AST, names: Names) -> Iterator[Slip]:
+        match node:
+            case ast.Call(ast.Attribute(torch, "equal"), both, []):
+                near = [ast.keyword("atol", ast.Constant(1e-5))]
+                yield ast.Call(ast.Attribute(torch, "allclose", ast.Load()), both, near), "A tolerance is missing."
+
+    with suppress(OSError, TypeError, SyntaxError, ValueError, KeyError, AttributeError):
+        return [mutant.answer for mutant in programs(test, tolerant)]
+    return []
 
 
 def _rounded(version: Callable[..., Any], dtype: torch.dtype, *args: Any, **options: Any) -> Any:

@@ -398,6 +398,12 @@ def _verdict_rule_cases(draw: Draw) -> Iterator[Case]:
 
 _VERDICT_RULE_FAULTS = (
     Fault(
+        "mean of the verdicts",
+        "The share is the mean of the verdicts, from which each −1 takes away what a 1 has added. Count the 1s alone: "
+        "(verdicts == 1).",
+        alarms=lambda verdicts: verdicts.double().mean(),
+    ),
+    Fault(
         "two errors",
         "The interval reaches two standard errors to either side, whatever t is. With five seeds 95 % need 2.776.",
         reach=lambda error, t: 2 * error,

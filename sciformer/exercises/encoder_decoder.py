@@ -59,6 +59,12 @@ def _answer_loss_cases(draw: Draw) -> Iterator[Case]:
 
 _ANSWER_LOSS_FAULTS = (
     Fault(
+        "last position left out",
+        "The last logits and the last token are left out, so that the end of the longest targets does not count. There "
+        "are as many logits as tokens to predict, target[:, 1:].",
+        counts=lambda target, wanted, pad: (wanted != pad) & (torch.arange(wanted.shape[1]) < wanted.shape[1] - 1),
+    ),
+    Fault(
         "not shifted",
         "Each position is asked for the token that it reads. It should predict the next one: target[:, 1:].",
         wanted=lambda target: target[:, :-1],

@@ -56,6 +56,12 @@ def _two_slopes_mod_cases(draw: Draw) -> Iterator[Case]:
 
 _TWO_SLOPES_MOD_FAULTS = (
     Fault(
+        "tokens between",
+        "It counts the tokens that lie between query and key, so that a neighbour pays nothing. A neighbour is one "
+        "step away: i − j, without − 1.",
+        steps=lambda far, near: (far - near - 1).clamp(min=0),
+    ),
+    Fault(
         "sides exchanged",
         "The slopes are exchanged. A key is on the left if it comes before the query, j < i.",
         sides=lambda left, right: (right, left),

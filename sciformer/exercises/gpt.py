@@ -345,6 +345,20 @@ def _write_on_cases(draw: Draw) -> Iterator[Case]:
 
 _WRITE_ON_FAULTS = (
     Fault(
+        "prompt cut once",
+        "The prompt is cut to `longest` before the loop, and the text then grows beyond it. Cut what the model reads "
+        "at every step.",
+        window=lambda tokens, prompt, longest: tokens[:, max(0, prompt.shape[1] - longest) :],
+    ),
+    Fault(
+        "probabilities to the power 1/T",
+        "The probabilities are raised to the power 1/T after the softmax, and no longer sum to 1. Divide the logits by "
+        "T before it, or divide the powers by their sum.",
+        see=_TEMPERATURE,
+        heat=lambda logits, temperature: logits,
+        normalize=lambda logits, temperature: logits.softmax(dim=-1) ** (1 / temperature),
+    ),
+    Fault(
         "temperature ignored",
         "The temperature has no effect. Divide the logits by it, before the softmax.",
         see=_TEMPERATURE,

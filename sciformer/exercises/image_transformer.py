@@ -6,6 +6,7 @@ More than 500 lines, since each exercise stands beside all the mistakes that are
 import math
 from collections.abc import Callable, Iterator
 from functools import partial, reduce
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -156,6 +157,11 @@ _CUT_INTO_PATCHES_FAULTS = (
 )
 
 
+def _dealt(images: Tensor, size: int) -> Tensor:
+    """The rows of each image in the order 0, H/P, 2H/P, …, 1, 1 + H/P, …, as cards are dealt to H/P players."""
+    return images.unflatten(2, (size, -1)).transpose(2, 3).flatten(2, 3)
+
+
 def embed_patches(
     images: Tensor,
     weight: Tensor,
@@ -196,6 +202,12 @@ def _embed_patches_cases(draw: Draw) -> Iterator[Case]:
 
 
 _EMBED_PATCHES_FAULTS = (
+    Fault(
+        "pixels dealt out",
+        "A patch gets pixels from all over the picture, as after a split of the height into (P, H/P). Its pixels are "
+        "neighbours: (H/P, P), and the width likewise.",
+        meet=lambda images, weight: (_dealt(_dealt(images, weight.shape[-1]).mT, weight.shape[-1]).mT, weight),
+    ),
     Fault(
         "channels as tokens",
         "Each channel of the convolution has become a token: (B, E, L). The channels are the embedding; exchange the "
@@ -310,6 +322,14 @@ def _logits_from_patches_cases(draw: Draw) -> Iterator[Case]:
 
 
 _LOGITS_FROM_PATCHES_FAULTS = (
+    Fault(
+        "votes after every block",
+        "The tokens vote after every block, and the votes of all blocks are averaged. Only those behind the last block "
+        "count: what comes out of a block goes into the next.",
+        through=lambda tokens, blocks, positions: (
+            sum(list(accumulate(blocks, lambda x, f: f(x), initial=tokens))[1:]) / max(1, len(blocks))
+        ),
+    ),
     Fault(
         "positions not added",
         "The positions are not added: nothing tells the blocks where a patch stands.",

@@ -339,6 +339,14 @@ def _together(*features: Tensor) -> Tensor:
 
 _FROZEN_FEATURES_FAULTS = (
     Fault(
+        "pixels standardised",
+        "The images are standardised before the encoder sees them. The features are to be standardised: what comes out "
+        "of it.",
+        prepare=lambda images, train: (images - train.mean()) / train.std(),
+        middle=lambda own, train, test: torch.zeros_like(train[0]),
+        spread=lambda own, train, test: 1.0,
+    ),
+    Fault(
         "not frozen",
         "The features still depend on the encoder's weights in the graph, so that fitting a probe would train it. "
         "Compute them inside `with torch.no_grad():`, which does nothing on a line of its own, or detach them.",

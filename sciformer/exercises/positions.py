@@ -108,8 +108,8 @@ _ATTEND_IN_ORDER_FAULTS = (
     ),
     Fault(
         "over the batch",
-        "The rows of the table run along the batch: each sentence gets one vector for all its words. "
-        "They belong to axis 1, the words.",
+        "The rows of the table are counted by the batch: as many as there are sentences, len(x), or one vector for all "
+        "words of a sentence. A word's row is its place in the sentence: the first L rows, L = x.shape[1].",
         positions=lambda x, table: table[: len(x), None],
     ),
     Fault(

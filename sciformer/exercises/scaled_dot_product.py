@@ -628,6 +628,7 @@ EXERCISES = (
             "`scores.masked_fill(where, number)` writes where its mask is True. Ours is True at what may be *seen*.",
         ),
         large=("scores",),
+        times=20_000,  # in the ten thousands, so that a finite number in place of −∞ is none of the lowest
         cases=_masked_weights_cases,
         faults=(*_MASK_FAULTS, _SCORES_OF_0_HIDDEN, _FINITE_NUMBER, *_SOFTMAX_FAULTS),
     ),
@@ -642,6 +643,7 @@ EXERCISES = (
             "Scale before the softmax, and hide before the softmax. Afterwards it is too late for both.",
         ),
         large=("query",),
+        times=20_000,
         cases=_scaled_dot_product_cases,
         faults=_SCALED_DOT_PRODUCT_FAULTS,
     ),

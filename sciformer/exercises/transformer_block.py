@@ -784,6 +784,12 @@ class _OverTokens(nn.LayerNorm):
 
 _QUIET_BRANCH_FAULTS = (
     Fault(
+        "the norm's weight",
+        "The gain is the norm's own weight, a single parameter for both. The norm has a weight of its own, which "
+        "starts at 1: make the gain an nn.Parameter beside it.",
+        combine=lambda x, gain, function, norm: x + gain * function(F.layer_norm(x, x.shape[-1:], gain, norm.bias)),
+    ),
+    Fault(
         "gain not a parameter",
         "The gain is not trained: no optimiser finds a plain tensor or a buffer. Make it an nn.Parameter.",
         gain=lambda embed_dim: torch.zeros(embed_dim),
