@@ -37,7 +37,7 @@ def _attend_in_order(x: Tensor, table: Tensor, attention: Callable[[Tensor], Ten
 
 def _attend_in_order_cases(draw: Draw) -> Iterator[Case]:
     def attention(x: Tensor) -> Tensor:
-        return (x @ x.mT).softmax(dim=-1) @ x
+        return (x @ x.mT).softmax(dim=-1) @ x / x.shape[1]  # L, if there is a batch
 
     for B, L, E, rows in ((1, 2, 2, 3), (2, 3, 2, 7), (3, 5, 4, 17)):
         name = f"{B} sentence{'s' * (B > 1)} of {L} words, a table of {rows} positions"
@@ -73,7 +73,19 @@ _ATTEND_IN_ORDER_FAULTS = (
         "Words and positions attend separately, and their outputs are added. Add them first: then a word's score "
         "depends on its position.",
         combine=lambda x, p: x,
+        after=lambda y, p, attention: y + attention(p[None]),
+    ),
+    Fault(
+        "attended apart, without a batch",
+        "The rows of the table attend by themselves, and the outputs are added. Add the rows to the words first: then "
+        "a word's score depends on its position.",
+        combine=lambda x, p: x,
         after=lambda y, p, attention: y + attention(p),
+    ),
+    Fault(
+        "sentence by sentence",
+        "`attention` gets each sentence by itself, (L, E). It takes a batch of them, (B, L, E), all at once.",
+        attend=lambda attention, x: torch.stack([attention(sentence) for sentence in x]),
     ),
     Fault(
         "no attention",
