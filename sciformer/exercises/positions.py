@@ -84,7 +84,7 @@ _ATTEND_IN_ORDER_FAULTS = (
     ),
     Fault(
         "sentence by sentence",
-        "`attention` gets each sentence by itself, (L, E). It takes a batch of them, (B, L, E), all at once.",
+        "Each sentence is given to `attention` by itself, (L, E). It takes a batch of them, (B, L, E), all at once.",
         attend=lambda attention, x: torch.stack([attention(sentence) for sentence in x]),
     ),
     Fault(
