@@ -951,6 +951,10 @@ for name, projection in [("q_proj", mine.q_proj), ("k_proj", mine.k_proj)]:
     print(f"{name}.bias gets no gradient: {projection.bias.grad.abs().max().item() < 1e-12}")
 
 # %% [markdown]
+# Does the key bias help? Small transformers were trained with it and without, ten runs each. On Shakespeare, where their projections have no
+# biases, the loss is lower by 0.05 nats per character. On digits, where `q_proj` has a bias that could do the same, the gain is below the
+# one point that this course calls a difference that matters ([all claims, measured](../docs/measured.md)).
+#
 # Why recipes? If one finished score were handed over, all layers would share its parameters. A recipe is called
 # afresh in each.
 
