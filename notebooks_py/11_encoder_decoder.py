@@ -590,8 +590,8 @@ course.verdict("none: whole strings of 10", at["none"][10], below=0.1, measured=
 # %% [markdown]
 # This is how the quick profile answers prediction 3. With sinusoids, one letter more is too many: in
 # training the eleventh position of a source held its end, `>`, at most, and never a letter. With learned positions it
-# is the same, and the vectors of the positions never seen are still the small random ones of the start. With rotary positions
-# the share falls a little later, but it falls. At ten times the length no string is right, and few letters stand where
+# is the same, and the vectors of the positions never seen are as small as at the start. With rotary positions
+# the share falls less abruptly, but it falls. At ten times the length no string is right, and few letters stand where
 # they should. Nothing in the training loss of these three had warned of it. Without positions the encoder sees a set of letters
 # without their order, and its loss stays high from the beginning.
 
@@ -633,8 +633,8 @@ for name, (written, iso) in tests.items():
 # A new day in a known form is new in its digits only, and each of them was seen at its position. A new form can put
 # parts side by side that never stood so. Which of the two a test holds out decides what it finds.
 #
-# The live run and the record differ here. On new forms the record is right in 99.7 % of the cases, over five
-# [seeds](../docs/glossary.md#s); the one live run of the same setting can be some points below, since rounding on
+# On new forms the record is right in 99.7 % of the cases, over five
+# [seeds](../docs/glossary.md#s); your one live run of the same setting can be some points below, since rounding on
 # another machine is enough to make it another run. Where it is, look at the shapes of its mistakes: if nearly all have
 # one shape, then what differs between the runs is a single form.
 
@@ -759,7 +759,7 @@ course.verdict("another place elsewhere: share answered with it, the higher of t
 # "the last" is what it learned from stories of two to six sentences: of those with twelve it answers only two in three rightly, as its record says above.
 #
 # That is one model, the one that comes with the package. Do others turn out like it? The same training from five
-# [seeds](../docs/glossary.md#s):
+# [seeds](../docs/glossary.md#s), of which the first made this model:
 
 # %%
 each = records.load_record("stories", "quick")["runs"]
@@ -769,7 +769,7 @@ for metric in ("test exact match", "test exact match at twice the length"):
 print("loss at the end of the training:", *[f"{one['curves']['loss'][-1][1]:.3f}" for one in each])
 
 # %% [markdown]
-# Four of the five answer nearly every story. The other one answers 81 % rightly, and its training had not come to an end: its loss is still 0.2. At twice
+# Four of the five answer nearly every story. The other one answers 81 % rightly, and its loss is still 0.2 at the end of its training. At twice
 # the length the four answer between 42 % and 83 % rightly, though on the trained lengths they are equally good. So what this model does on lengths that
 # it was never trained on depends on its seed.
 
