@@ -34,6 +34,8 @@ class Names:
     own: tuple[str, ...] = ()
 
 
+#: What is raised where an answer's source cannot be read, or is none of a function or class.
+UNREADABLE = (OSError, TypeError, SyntaxError, ValueError, KeyError, AttributeError)
 #: The slips that can be made in a node.
 Changes = Callable[[ast.AST, Names], Iterator[Slip]]
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from sciformer.check.mutants import UNREADABLE
 from sciformer.check.programs import program_of
 from sciformer.check.repairs import EQUATION, repairs
 
@@ -53,7 +54,7 @@ def one_change(
     try:
         before = ast.unparse(program_of(answer)).splitlines()
         programs = repairs(answer)
-    except (OSError, TypeError, SyntaxError, ValueError, KeyError, AttributeError):
+    except UNREADABLE:
         return None  # no function or class with a source of its own
     for mutant in programs:
         changed = [

@@ -78,7 +78,7 @@ def _likely(node: ast.AST, names: Names) -> Iterator[Slip]:
 
 
 def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
-    """An axis that is kept, axes that are exchanged, the mean that is subtracted, and the equation of an einsum."""
+    """What torch does otherwise than it looks: with axes, a mean, the ends of a row of numbers, or an einsum."""
     name, given = function.attr, {keyword.arg for keyword in node.keywords}
     if name in _REDUCE and "dim" in given and "keepdim" not in given:
         keeps = ast.keyword("keepdim", ast.Constant(True))
@@ -111,15 +111,6 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
         )
         counted = ast.Attribute(function.value, "arange", ast.Load())
         yield ast.Call(counted, [count], []), "The numbers are 0, 1, 2, …"
-    if name == "chunk" and isinstance(function.value, ast.Name) and function.value.id == "torch":
-        split = ast.Attribute(function.value, "split", ast.Load())
-        yield ast.Call(split, node.args, node.keywords), "`chunk` takes how many parts, `split` how long each is."
-    if name == "sqrt" and len(node.args) == 1 and isinstance(node.args[0], ast.BinOp):
-        inside = node.args[0]
-        for root, out in ((inside.left, inside.right), (inside.right, inside.left)):
-            if isinstance(inside.op, ast.Mult):
-                outside = ast.BinOp(ast.Call(function, [root], []), inside.op, out)
-                yield outside, "One of the factors does not belong under the root."
     if name == "squeeze":
         for axis in (0, -1) if not node.args else ():
             yield ast.Call(function, [ast.Constant(axis)], []), f"Only axis {axis} should be dropped."

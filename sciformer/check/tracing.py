@@ -106,11 +106,9 @@ def first_wrong_line(
     if len(later) > 1:
         return None
     lines = " or of ".join(f"`{_text(place)}`" for place in (blamed, *later))
-    told = f"Up to your line `{_text(before[-1])}` the numbers are right; those of {lines} are not."
-    numbers = " and ".join(f"`{name}`" for name in _plain_numbers(blamed, {x.place for x in traces[0].steps}))
-    if not numbers:
-        return told
-    return told.replace("the numbers are", "the tensors are") + f" Look at {numbers}, too, which this line uses."
+    plain = " and ".join(f"`{name}`" for name in _plain_numbers(blamed, {x.place for x in traces[0].steps}))
+    what, more = ("tensors", f" Look at {plain}, too, which this line uses.") if plain else ("numbers", "")
+    return f"Up to your line `{_text(before[-1])}` the {what} are right; those of {lines} are not.{more}"
 
 
 def _traced(

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Diagnosis, Draw, Exercise, Observation, Problem, WrongType
-from sciformer.check.mutants import Names, Slip, programs
+from sciformer.check.mutants import UNREADABLE, Names, Slip, programs
 from sciformer.check.observing import copied, own_line, own_names
 from sciformer.check.repairing import in_vain
 from sciformer.check.telling import message
@@ -314,7 +314,7 @@ def _with_a_tolerance(test: Callable[..., Any]) -> list[Callable[..., Any]]:
                 near = [ast.keyword("atol", ast.Constant(1e-5))]
                 yield ast.Call(ast.Attribute(torch, "allclose", ast.Load()), both, near), "A tolerance is missing."
 
-    with suppress(OSError, TypeError, SyntaxError, ValueError, KeyError, AttributeError):
+    with suppress(*UNREADABLE):
         return [mutant.answer for mutant in programs(test, tolerant)]
     return []
 

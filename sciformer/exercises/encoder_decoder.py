@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sciformer.check.causes import Fault
@@ -62,7 +63,7 @@ _ANSWER_LOSS_FAULTS = (
         "last position left out",
         "The last logits and the last token are left out, so that the end of the longest targets does not count. There "
         "are as many logits as tokens to predict, target[:, 1:].",
-        counts=lambda target, wanted, pad: (wanted != pad) & (torch.arange(wanted.shape[1]) < wanted.shape[1] - 1),
+        counts=lambda target, wanted, pad: F.pad((wanted != pad)[:, :-1], (0, 1)),
     ),
     Fault(
         "not shifted",
