@@ -62,7 +62,13 @@ from sciformer.models import (
     random_visible,
     sample,
 )
-from sciformer.positions import POSITIONS, LearnedPositions, NoPositions, SinusoidalPositions
+from sciformer.positions import (
+    POSITIONS,
+    LearnedPositions,
+    NoPositions,
+    SinusoidalGridPositions,
+    SinusoidalPositions,
+)
 from sciformer.scores import (
     SCORES,
     AdditiveScore,
@@ -109,6 +115,7 @@ __all__ = [
     "RotaryScore",
     "Score",
     "SeparableAdditiveScore",
+    "SinusoidalGridPositions",
     "SinusoidalPositions",
     "SquaredReLU",
     "StandardizedScore",

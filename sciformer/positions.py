@@ -61,6 +61,38 @@ class SinusoidalPositions(_Positions):
         self.register_buffer("table", table, persistent=False)  # moves with the model, but is not saved with it
 
 
+class SinusoidalGridPositions(_Positions):
+    r"""The waves of :class:`SinusoidalPositions` for the tokens of an image that is read row by row.
+
+    The first half of the width says in which row a token stands, the second half in which column: row r and column c of
+    an image get :math:`(p_r, p_c)`, each E/2 wide.
+
+    Source: Parmar et al. 2018, arXiv:1802.05751, section 3.1.
+
+    Args:
+        width: tokens in a row; the square root of ``max_length``, as in a square image, if it is not given.
+
+    Raises:
+        ValueError: if ``embed_dim`` is not a multiple of 4, since row and column each need pairs of sines and cosines,
+            if rows of ``width`` do not make up ``max_length``, or a size is below 1.
+    """
+
+    def __init__(self, embed_dim: int, max_length: int, width: int | None = None):
+        super().__init__()
+        check_sizes(embed_dim=embed_dim, max_length=max_length)
+        width = math.isqrt(max_length) if width is None else width
+        check_sizes(width=width)
+        if embed_dim % 4:
+            raise InputError(f"sinusoidal positions on a grid need an embed_dim that 4 divides, got {embed_dim}")
+        if max_length % width:
+            raise InputError(f"{max_length} tokens do not make up rows of {width}")
+        height = max_length // width
+        waves = SinusoidalPositions(embed_dim // 2, max(height, width)).table
+        rows, columns = waves[:height, None], waves[None, :width]
+        table = torch.cat((rows.expand(height, width, -1), columns.expand(height, width, -1)), dim=-1).flatten(0, 1)
+        self.register_buffer("table", table, persistent=False)
+
+
 class LearnedPositions(_Positions):
     """One trainable vector for each position, starting small and random.
 

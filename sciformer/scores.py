@@ -146,6 +146,7 @@ class DistanceBiasedScore(Score):
         each_side: whether left and right, and on a grid above and below, have slopes of their own. With one slope for
             all and no causal mask, a reversed sequence gets the same weights in reverse: attention cannot tell them
             apart.
+        shared: whether all heads have the same slopes, as in the first model with a learned distance bias.
         start: λ before training: one number, or numbers that broadcast to ``strength``, or ``"geometric"`` for ALiBi's
             slopes 2^(-8h/H) for h = 1, ..., H, with which every head reaches another distance (Press et al. 2022,
             section 3).
@@ -163,13 +164,15 @@ class DistanceBiasedScore(Score):
         head_dim: int,
         *,
         each_side: bool = False,
+        shared: bool = False,
         start: float | Sequence[Any] | Literal["geometric"] = 0.1,
         width: int | None = None,
     ):
         super().__init__(num_heads, head_dim)
         check_sizes(width=1 if width is None else width)
         self.width = width
-        shape = (num_heads, 2 if width is None else 4) if each_side else (num_heads,)
+        rows = 1 if shared else num_heads
+        shape = (rows, 2 if width is None else 4) if each_side else (rows,)
         if start == "geometric":
             slopes = 2 ** (-8 * torch.arange(1, num_heads + 1) / num_heads)
             slopes = slopes[:, None] if each_side else slopes
@@ -180,6 +183,11 @@ class DistanceBiasedScore(Score):
         except RuntimeError as error:
             raise InputError(f"start of shape {tuple(slopes.shape)} does not broadcast to strength {shape}") from error
 
+    @property
+    def slopes(self) -> Float[Tensor, "H"] | Float[Tensor, "H A"]:
+        """``strength``, with a row for each head also where they share one."""
+        return self.strength.expand(self.num_heads, *self.strength.shape[1:])
+
     def forward(
         self,
         query: Float[Tensor, "B H L D"],
@@ -189,7 +197,7 @@ class DistanceBiasedScore(Score):
         query_offset: int = 0,
     ) -> Float[Tensor, "B H L S"]:
         self.check_heads(query)
-        return distance_biased_scores(query, key, self.strength, query_offset=query_offset, width=self.width)
+        return distance_biased_scores(query, key, self.slopes, query_offset=query_offset, width=self.width)
 
 
 def additive_weight(num_heads: int, head_dim: int) -> nn.Parameter:

@@ -31,6 +31,31 @@ def test_pixel_models_keep_to_the_published_budget(profile):
     assert arms["published"].model().blocks[1].attention.score.strength.tolist() == pytest.approx([0.1])
 
 
+def test_placed_pixels_differ_in_how_they_are_placed():
+    """The same model and training for all, but for the convolutions, which have the fewest parameters."""
+    arms = experiments.MNIST_PIXELS_POSITIONS["quick"]
+    changed = {"score", "score_options", "positions"}
+    models = [
+        {name: value for name, value in asdict(setting).items() if name not in changed}
+        for arm, setting in arms.items()
+        if arm != "convolutions"
+    ]
+    assert all(model == models[0] for model in models)
+    assert models[0]["held_out"] == 2000
+    sizes = {arm: sum(p.numel() for p in setting.model().parameters()) for arm, setting in arms.items()}
+    assert sizes["convolutions"] == min(sizes.values())
+    blocks = arms["line, one slope"].model().blocks
+    assert all(block.attention.score.strength.tolist() == pytest.approx([0.1]) for block in blocks)
+    free, by_hand = (
+        arms[f"grid, {start}"].model().blocks[0].attention.score.strength
+        for start in ("four slopes a head", "set by hand")
+    )
+    assert free.unique().tolist() == pytest.approx([0.1])
+    assert free.shape == by_hand.shape == (4, 4)
+    images = torch.rand(2, 1, 14, 14)
+    assert arms["convolutions"].model()(images).shape == (2, 10)
+
+
 def test_published_pixel_model_by_hand():
     """Post-norm with torch's own layer, whose output projection is set to do nothing, and no norm before the end."""
     torch.manual_seed(0)

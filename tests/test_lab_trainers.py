@@ -232,6 +232,36 @@ def test_the_rate_is_chosen_on_what_is_held_out(name, tmp_path, monkeypatch, sho
         assert learned > idle if name == "recipes-images" else learned < idle
 
 
+def test_pixels_are_measured_before_training_and_after_it(tmp_path, monkeypatch):
+    """At a rate of nothing nothing changes; the convolutions, which have no heads, are tested and no more."""
+    name = "mnist-pixels-positions"
+    tiny = {"embed_dim": 8, "num_heads": 2, "num_layers": 1, "pooling": 7}
+    arms = {
+        arm: replace(
+            setting,
+            **tiny,
+            train=replace(setting.train, warmup_steps=0),
+            score_options=setting.score_options | ({"width": 4} if "width" in setting.score_options else {}),
+        )
+        for arm, setting in EXPERIMENTS[name].arms("quick").items()
+        if arm != "grid, set by hand"
+    }
+    run = partial(trainers.train_pixels_at_best_rate, rates=(1e-12,))
+    monkeypatch.setitem(EXPERIMENTS, name, replace(EXPERIMENTS[name], settings={"quick": arms}, run=run))
+    record(name, "quick", seeds=1, steps=2, out=tmp_path)
+    for one in load_record(name, "quick", tmp_path)["runs"]:
+        metrics, details = one["metrics"], one["details"]
+        if one["arm"] == "convolutions":
+            assert set(metrics) == {"validation accuracy", "test accuracy"}
+            continue
+        assert metrics["attention distance"] == pytest.approx(metrics["attention distance before training"])
+        assert ("strength" in details) == (arms[one["arm"]].score == "distance")
+        if "strength" in details:
+            slopes = torch.tensor([details["strength"], details["strength before training"]])
+            torch.testing.assert_close(*slopes)
+            assert slopes.unique().tolist() == pytest.approx([0.1])
+
+
 def test_a_rate_at_which_training_diverges_is_not_chosen(monkeypatch):
     losses = {1e-3: 2.0, 1e-2: 1.5, 1e-1: float("nan")}
 

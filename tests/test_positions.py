@@ -10,6 +10,7 @@ from sciformer import (
     POSITIONS,
     LearnedPositions,
     NoPositions,
+    SinusoidalGridPositions,
     SinusoidalPositions,
 )
 
@@ -30,6 +31,25 @@ def test_sinusoidal_dot_products_depend_on_the_distance_only():
     for offset in (1, 7):
         diagonal = products.diagonal(offset)
         assert_close(diagonal, diagonal[:1].expand_as(diagonal), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("height", "width"), [(3, 3), (2, 5), (5, 2)])
+def test_positions_on_a_grid_are_those_of_the_row_beside_those_of_the_column(height, width):
+    sizes = (8, height * width) if height == width else (8, height * width, width)
+    table = SinusoidalGridPositions(*sizes)(torch.zeros(1, height * width, 8))[0]
+    waves = SinusoidalPositions(4, 5).table
+    for row in range(height):
+        for column in range(width):
+            assert_close(table[row * width + column], torch.cat((waves[row], waves[column])))
+
+
+def test_positions_on_a_grid_refuse():
+    with pytest.raises(ValueError, match="an embed_dim that 4 divides, got 6"):
+        SinusoidalGridPositions(6, 9)
+    with pytest.raises(ValueError, match="10 tokens do not make up rows of 3"):
+        SinusoidalGridPositions(8, 10)
+    with pytest.raises(ValueError, match=r"width .* got 0"):
+        SinusoidalGridPositions(8, 10, 0)
 
 
 def test_positions_are_added_and_trained_where_they_should_be():

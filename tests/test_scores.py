@@ -154,6 +154,20 @@ def test_where_distance_starts():
     assert sizes == [(2,), (2, 2), (2,), (2, 4)]
 
 
+@pytest.mark.parametrize("options", [{}, {"each_side": True}, {"width": 3}, {"each_side": True, "width": 3}])
+def test_heads_that_share_their_slopes(options):
+    """One row of slopes serves all heads, and gets the gradient of all."""
+    shared, own = (DistanceBiasedScore(2, D, shared=s, start=0.3, **options) for s in (True, False))
+    assert len(shared.strength) == 1
+    assert shared.strength.numel() * 2 == own.strength.numel()
+    query, key, value = random_qkv(B, 2, 9, 9, D)
+    outputs = [attend(score(query, key), value)[0] for score in (shared, own)]
+    assert_close(*outputs)
+    for output in outputs:
+        output.square().sum().backward()
+    assert_close(shared.strength.grad[0], own.strength.grad.sum(dim=0))
+
+
 @pytest.mark.parametrize("recipe", [DistanceBiasedScore, EnergyWellScore])
 def test_heads_that_start_alike_part_in_training(recipe):
     """Each has a number of its own in memory, not a view of one for all."""

@@ -102,8 +102,8 @@ def fast_distance_biased(
         return query_blocks(score, query, key, value, **options)
     check_query_key(query, key)
     if score.width is not None:
-        return grid_biased_attention(query, key, value, score.strength, width=score.width, **options)
-    check_strength(score.strength, query, 2)
-    left = score.strength if score.strength.dim() == 1 else score.strength[:, 0]
+        return grid_biased_attention(query, key, value, score.slopes, width=score.width, **options)
+    check_strength(score.slopes, query, 2)
+    left = score.slopes if score.slopes.dim() == 1 else score.slopes[:, 0]
     bias = left[:, None] * torch.arange(-(S // 2), S - S // 2, dtype=torch.float32, device=key.device)  # (H, S)
     return key_biased_attention(query, key, value, bias, scale=D**-0.5, **options)

@@ -112,6 +112,7 @@ METRICS: dict[str, Metric] = {
         _share("accuracy on repeats"),
         Metric("prefix-matching score", "", 3, "higher"),
         Metric("attention distance", "tokens", 2, None),
+        Metric("attention distance before training", "tokens", 2, None),
         _share("attention within clusters", better=None),
         _share("attention between clusters", better=None),
         Metric("smallest slope", "per token", 2, None),

@@ -46,7 +46,7 @@ from sciformer.models import (
     corrupted,
     random_visible,
 )
-from sciformer.positions import POSITIONS, NoPositions
+from sciformer.positions import POSITIONS, NoPositions, SinusoidalGridPositions
 from sciformer.scores import SCORES, WRAPPERS, NormalizedScore, RotaryScore, ScoreRecipe
 from sciformer.training import Batch, TrainConfig
 
@@ -77,6 +77,7 @@ class ImageSetting:
     Args:
         size: which MNIST, see :func:`sciformer.data.mnist`.
         score: a name of ``SCORES`` or of ``WRAPPERS``, or the recipe of a score of one's own.
+        positions: a name of ``POSITIONS``, or ``"sinusoidal grid"``.
         augmentation: arguments of :func:`sciformer.data.random_affine`.
         score_options: arguments of the score's recipe.
         bias: whether the maps and norms of the blocks add one.
@@ -111,7 +112,8 @@ class ImageSetting:
         return self._build()
 
     def _build(self, **changes: Any) -> ImageTransformer:
-        check_names((self.positions, POSITIONS))
+        kinds = {**POSITIONS, "sinusoidal grid": SinusoidalGridPositions}
+        check_names((self.positions, kinds))
         arguments = {
             "image_size": 28,
             "patch_size": self.patch_size,
@@ -121,7 +123,7 @@ class ImageSetting:
             "num_heads": self.num_heads,
             "num_layers": self.num_layers,
             "score": score_recipe(self.score, self.score_options),
-            "positions": POSITIONS[self.positions],
+            "positions": kinds[self.positions],
             "expansion": self.expansion,
             "dropout": self.dropout,
             "bias": self.bias,
@@ -210,6 +212,28 @@ class PixelSetting(ImageSetting):
 
     def _seen(self, images: Tensor) -> Tensor:
         return 2 * F.avg_pool2d(images, self.pooling) - 1
+
+
+@dataclass(frozen=True)
+class ConvolutionSetting(PixelSetting):
+    """A small convolutional network on the same pixels, with the same training: what attention is measured against.
+
+    Three convolutions over 3 × 3 pixels, each with a batch norm and a ReLU, halve the image after the first, and a
+    linear map reads the mean over the pixels. What a transformer is made of is not used.
+
+    Args:
+        channels: of each convolution.
+    """
+
+    channels: tuple[int, int, int] = (24, 32, 48)
+
+    def model(self) -> nn.Sequential:  # type: ignore[override]
+        """A fresh model, random as torch's global generator has it."""
+        layers: list[nn.Module] = []
+        for before, after in zip((1, *self.channels), self.channels, strict=False):
+            layers += [nn.Conv2d(before, after, 3, padding=1), nn.BatchNorm2d(after), nn.ReLU()]
+        layers.insert(3, nn.MaxPool2d(2))
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(self.channels[-1], 10))
 
 
 @dataclass(frozen=True)

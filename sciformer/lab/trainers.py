@@ -25,6 +25,7 @@ from sciformer.lab.metrics import (
     probe_accuracy,
 )
 from sciformer.lab.settings import (
+    ConvolutionSetting,
     ImageSetting,
     InductionSetting,
     LanguageSetting,
@@ -150,15 +151,20 @@ def train_pixel_transformer(
     """Train once; measure also how far each head of each layer looks, on 20 test digits, and the slopes it learned."""
     # Without gradients a digit still costs a third of a training step's, so this looks less often.
     run = train_image_transformer(setting, seed, device=device, checkpoint=checkpoint, progress=progress, looks=4)
-    model: Any = run.model.eval()
+    _measure_distances(run, run.model, setting, device)
+    return run
+
+
+def _measure_distances(run: Run, network: nn.Module, setting: PixelSetting, device: Any, when: str = "") -> None:
+    """Add to the run how far each head of each layer looks, on 20 test digits, and its slopes if it has any."""
+    model: Any = network.eval()
     with torch.no_grad():
         maps = model.attention_weights(setting.test_batches(device)[0][0][:20])
     distances = torch.stack([attention_distance(weights, width=setting.width) for weights in maps])  # (layers, H)
-    run.metrics["attention distance"] = distances.mean().item()
-    run.details["attention distance"] = distances.tolist()
+    run.metrics[f"attention distance{when}"] = distances.mean().item()
+    run.details[f"attention distance{when}"] = distances.tolist()
     if setting.score == "distance":
-        run.details["strength"] = [block.attention.score.strength.tolist() for block in model.blocks]
-    return run
+        run.details[f"strength{when}"] = [block.attention.score.strength.tolist() for block in model.blocks]
 
 
 def train_growing_pixels(
@@ -285,6 +291,18 @@ def train_at_best_rate(
         run.metrics["test accuracy"] = evaluate(run.model, setting.test_batches(device), accuracy)
     run.details |= {"learning rate": [best], f"{judged_by} at each rate": [[rate, values[rate]] for rate in rates]}
     run.history.seconds = sum(each.history.seconds for each in runs.values())
+    return run
+
+
+def train_pixels_at_best_rate(
+    setting: PixelSetting, seed: int, *, device: torch.device | str = "cpu", **options: Any
+) -> Run:
+    """:func:`train_at_best_rate`; measure also how far the model's heads look, before training and after it."""
+    run = train_at_best_rate(setting, seed, device=device, **options)
+    if not isinstance(setting, ConvolutionSetting):
+        torch.manual_seed(seed)  # with which the training began
+        _measure_distances(run, setting.model().to(device), setting, device, " before training")
+        _measure_distances(run, run.model, setting, device)
     return run
 
 

@@ -45,49 +45,62 @@ def wells_in_time() -> Iterator[Finding]:
         yield from in_bake_offs(f"{well}_well", "better", STEP_TIME, of=f", {well_name(well)}")
 
 
-PIXELS, ON_A_LINE, LENGTHS = "mnist-pixels", "mnist-pixels-line", "shakespeare-lengths"
+PLACED, LENGTHS = "mnist-pixels-positions", "shakespeare-lengths"
 TWO, LITTLE_TEXT = "additive-2x2", "additive-2x2-little-text"
 
 
-#: The bias as it was published, in the model of the others: along the line of pixels, with slopes that start at 0.1.
-LINE = "distance on the line"
+#: The bias as it was published, in the model of the others: along the line of pixels, one slope that starts at 0.1.
+LINE = "line, one slope"
+#: The bias that knows the grid, its slopes starting alike.
+GRID = "grid, four slopes a head"
+
+
+def _against_positions(arm: str) -> list[Finding]:
+    """A learned distance without positions, against the dot product with each kind of them, on pixels."""
+    return [
+        compare(PLACED, ACCURACY, arm, kind, relation="no worse", condition=f"on pixels, against {kind}")
+        for kind in ("sinusoidal", "sinusoidal grid", "learned", "none")
+    ]
 
 
 def no_worse_than_positions() -> list[Finding]:
-    """The bias along the line, without positions, against the dot product with each kind of them.
-
-    The arm "distance" on pixels is not the published mechanism: its slopes are for rows and columns, one for each side,
-    and start from values set by hand, so it is no evidence for it.
-    """
-    on_pixels = [
-        compare(ON_A_LINE, "test accuracy", LINE, kind, relation="no worse", condition=f"on pixels, against {kind}")
-        for kind in ("sinusoidal", "learned", "none")
-    ]
+    """The bias along the line, without positions, against the dot product with each kind of them."""
     on_text = [
         compare(LENGTHS, "validation loss", "distance", kind, relation="no worse", condition=f"on text, against {kind}")
         for kind in ("sinusoidal", "learned", "none", "rotary")
     ]
-    return on_pixels + on_text
+    return _against_positions(LINE) + on_text
+
+
+def grid_no_worse_than_positions() -> list[Finding]:
+    """The bias that knows the grid, against the same positions."""
+    return _against_positions(GRID)
+
+
+def better_set_by_hand() -> list[Finding]:
+    """Heads that face a side each before training, against heads that start alike."""
+    return [compare(PLACED, ACCURACY, "grid, set by hand", GRID)]
 
 
 def prefers_near() -> list[Finding]:
-    """How far the published model looks after training, against what it does before: the start alone favours near."""
-    return [compare(ON_A_LINE, "attention distance", LINE, f"{LINE}, untrained", relation="lower")]
+    """How far the published bias looks after training, against what it does before: the start alone favours near."""
+    before = "attention distance before training"
+    return [compare(PLACED, "attention distance", LINE, LINE, relation="lower", other_metric=before)]
 
 
 def slopes_for_far_tokens() -> Iterator[Finding]:
-    """The smallest slope that training found: below 0, a head seeks far tokens."""
-    content = best_record(PIXELS)
-    for arm, condition in (("distance", "with a slope for each side"), ("published", "as published")):
+    """The smallest slope that training found, of slopes that start at 0.1: below 0, a head seeks far tokens."""
+    content = best_record(PLACED)
+    for arm in (LINE, "line, one slope a head", "line, two slopes a head", GRID):
         if content is None:
-            yield Finding(NOT_RECORDED, f"`{PIXELS}`", condition)
+            yield Finding(NOT_RECORDED, f"`{PLACED}`", arm)
             continue
         slopes = {
             run["seed"]: min(torch.tensor(layer).min().item() for layer in run["details"]["strength"])
             for run in content["runs"]
             if run.get("arm") == arm
         }
-        yield found_in(content, "smallest slope", slopes, 0.0, "lower", condition)
+        yield found_in(content, "smallest slope", slopes, 0.0, "lower", arm)
 
 
 def longer_texts(*arms: str) -> list[Finding]:

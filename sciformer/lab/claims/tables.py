@@ -16,9 +16,8 @@ from sciformer.lab.claims.measured import (
     LITTLE_TEXT,
     LOSS,
     MATCH,
-    ON_A_LINE,
     PEAK,
-    PIXELS,
+    PLACED,
     SEARCHED,
     STEP_TIME,
     TWO,
@@ -147,8 +146,8 @@ def bake_off_table(profile: Profile | None = None) -> str:
 #: What the table of records quotes of each experiment; the bake-off has a table of its own.
 QUOTED: dict[str, tuple[str, ...]] = {
     "mnist-image-transformer": (ACCURACY,),
-    PIXELS: (ACCURACY,),
-    ON_A_LINE: (ACCURACY, "attention distance"),
+    "mnist-pixels": (ACCURACY,),
+    PLACED: (ACCURACY,),
     "mnist-784": (ACCURACY, f"{ACCURACY} enlarged", f"{ACCURACY} on small digits"),
     "mnist-784-published": (ACCURACY,),
     "shakespeare": (LOSS,),

@@ -19,7 +19,7 @@ from sciformer.lab.experiments.images import (
     MNIST_784_PUBLISHED,
     MNIST_IMAGE_TRANSFORMER,
     MNIST_PIXELS,
-    MNIST_PIXELS_LINE,
+    MNIST_PIXELS_POSITIONS,
     RECIPES_IMAGES,
     SEARCH_CLAIMS,
     WELL_IMAGES,
@@ -54,6 +54,7 @@ from sciformer.lab.trainers import (
     train_lengths,
     train_masked_images,
     train_pixel_transformer,
+    train_pixels_at_best_rate,
     train_sequences,
     train_to_choose,
 )
@@ -78,7 +79,7 @@ __all__ = [
     "MNIST_784_PUBLISHED",
     "MNIST_IMAGE_TRANSFORMER",
     "MNIST_PIXELS",
-    "MNIST_PIXELS_LINE",
+    "MNIST_PIXELS_POSITIONS",
     "RATES",
     "RECIPES_IMAGES",
     "RECIPES_TEXT",
@@ -161,7 +162,9 @@ RATES = (3e-3, 1e-2, 3e-2)
 EXPERIMENTS: dict[str, Experiment] = {
     "mnist-image-transformer": Experiment(MNIST_IMAGE_TRANSFORMER, train_image_transformer, seeds=UP_TO_A_MINUTE),
     "mnist-pixels": Experiment(MNIST_PIXELS, train_pixel_transformer, seeds=LONGER),
-    "mnist-pixels-line": Experiment(MNIST_PIXELS_LINE, train_pixel_transformer, seeds=UP_TO_A_MINUTE),
+    "mnist-pixels-positions": Experiment(
+        MNIST_PIXELS_POSITIONS, partial(train_pixels_at_best_rate, rates=RATES), seeds=LONGER
+    ),
     "mnist-784": Experiment(MNIST_784, train_growing_pixels, seeds=LONGER),
     "mnist-784-published": Experiment(MNIST_784_PUBLISHED, train_pixel_transformer, seeds=LONGER),
     "shakespeare": Experiment(SHAKESPEARE, train_language, seeds=LONGER),

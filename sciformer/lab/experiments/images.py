@@ -1,10 +1,12 @@
 """Settings of the experiments on MNIST."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 from sciformer.lab.experiments.arms import every_score, recipe_arms, well_arms
 from sciformer.lab.settings import (
     SMALL_MOVES,
+    ConvolutionSetting,
     CroppedSetting,
     ImageSetting,
     MaskedImageSetting,
@@ -112,14 +114,30 @@ MNIST_PIXELS: dict[Profile, dict[str, PixelSetting]] = {
     "full": _pixel_arms(_DISTANCE_PIXELS, _PUBLISHED_PIXELS),
 }
 
-# The bias as it was published, along the line of pixels with slopes that start at 0.1, in the quick model above; beside
-# it the same model as good as untrained, and with each kind of positions instead.
-_ON_A_LINE = replace(MNIST_PIXELS["quick"]["distance"], score_options={"start": 0.1})
-MNIST_PIXELS_LINE: dict[Profile, dict[str, PixelSetting]] = {
+# How a model of pixels comes to know where they stand: a learned distance, along the line of pixels as it was published
+# or on the grid, or positions, of which the last know the grid, too; and convolutions, which have it built in. All but
+# these are the quick model above. The last 2,000 training digits are held out: on them, each arm and seed chooses its
+# rate among RATES.
+_PLACED_PIXELS = replace(MNIST_PIXELS["quick"]["distance"], held_out=2000, score_options={"start": 0.1})
+_UNPLACED_PIXELS = replace(_PLACED_PIXELS, score="dot", score_options={})
+
+
+def _with_slopes(**options: Any) -> PixelSetting:
+    return replace(_PLACED_PIXELS, score_options=_PLACED_PIXELS.score_options | options)
+
+
+MNIST_PIXELS_POSITIONS: dict[Profile, dict[str, PixelSetting]] = {
     "quick": {
-        "distance on the line": _ON_A_LINE,
-        "distance on the line, untrained": replace(_ON_A_LINE, train=replace(_ON_A_LINE.train.with_steps(1), lr=1e-12)),
-        **{kind: MNIST_PIXELS["quick"][kind] for kind in POSITIONS},
+        "line, one slope": _with_slopes(shared=True),
+        "line, one slope a head": _with_slopes(),
+        "line, two slopes a head": _with_slopes(each_side=True),
+        "grid, four slopes a head": _with_slopes(each_side=True, width=14),
+        "grid, set by hand": _with_slopes(each_side=True, width=14, start=_FACING),
+        **{kind: replace(_UNPLACED_PIXELS, positions=kind) for kind in (*POSITIONS, "sinusoidal grid")},
+        "convolutions": ConvolutionSetting(
+            **{each.name: getattr(_UNPLACED_PIXELS, each.name) for each in fields(_UNPLACED_PIXELS)}
+            | {"train": replace(_UNPLACED_PIXELS.train, optimizer="adamw")}
+        ),
     }
 }
 

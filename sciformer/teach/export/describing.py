@@ -96,7 +96,7 @@ def _dot(describe: Describer, module: Any, path: str) -> Description:
 
 
 def _distance(describe: Describer, module: Any, path: str) -> Description:
-    slopes = module.strength.reshape(module.num_heads, -1)  # (H, 1), or (H, A) with a slope for each side
+    slopes = module.slopes.reshape(module.num_heads, -1)  # (H, 1), or (H, A) with a slope for each side
     return {"width": module.width, "strength": describe.packed.add(slopes, f"{path}.strength")}
 
 
