@@ -1057,7 +1057,8 @@ course.verdict("model without a mask, used honestly: loss over log 8", in_use["n
 
 
 # %% [markdown]
-# The cheats are worse than guessing. There was no error, no warning, and with the leak their losses looked better.
+# The models that had learned to cheat are worse than guessing. (Of the softmax over queries that says less, since it no longer has the
+# recipe that it was trained with.) There was no error, no warning, and with the leak their losses looked better.
 
 # %% [markdown]
 # ## Today
