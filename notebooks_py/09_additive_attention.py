@@ -552,6 +552,22 @@ for one, other in pairs:
 # 1.481 and 1.504. Afterwards, according to these plots, the dot product overfits and rises to 1.58, and the separable
 # score does not.
 #
+# If you come from [its code](https://github.com/blindTissue/additive-attention-experiment), `main.py` with two flags, here is what they are called in this
+# course. Each command trains one run of the published size and writes its losses, for training and validation, as `loss.png`
+# into a folder below `runs/`; on a GPU, since it is long on a CPU. `python -m sciformer record additive-2x2 --profile full` trains all four, with five
+# seeds each.
+#
+# | its `--use_sinusoidal_pos_emb` | its `--use_additive_attention` | arm of `additive-2x2` | one run |
+# |---|---|---|---|
+# | `true` | `false` | sinusoidal, dot | `python -m sciformer train shakespeare --profile full --positions sinusoidal --score dot` |
+# | `true` | `true` | sinusoidal, separable | `python -m sciformer train shakespeare --profile full --positions sinusoidal --score separable` |
+# | `false` | `false` | learned, dot | `python -m sciformer train shakespeare --profile full --positions learned --score dot` |
+# | `false` | `true` | learned, separable | `python -m sciformer train shakespeare --profile full --positions learned --score separable` |
+#
+# Sizes, steps, batches, AdamW's learning rate and the dropout are the same. These are not: our feed-forward networks have GELU where its have ReLU, our layers
+# have no biases, our tokens start as large as the sinusoids, we clip long gradients, and we measure the loss on the whole validation text in place of random
+# pieces.
+#
 # ### Which model memorises
 #
 # The published runs read their text 82 times. Here is a 25th of it, read 40 times without

@@ -20,7 +20,7 @@ from sciformer import cli, data
 from sciformer.functional import InputError
 from sciformer.lab import claims, records, search, trainers
 from sciformer.lab.claims import tables
-from sciformer.lab.experiments import EXPERIMENTS
+from sciformer.lab.experiments import ADDITIVE_2X2, EXPERIMENTS
 from sciformer.lab.records import load_record
 from sciformer.lab.settings import ImageSetting
 from sciformer.positions import POSITIONS
@@ -208,6 +208,29 @@ def test_a_text_shorter_than_one_batch_is_refused(capsys):
     status, _, error = run(capsys, "train", "shakespeare", "--length", 500, *TINY_TEXT)
     assert status == 1
     assert "12 chunks of 500 tokens need a text of 6500 or more, got 2000 tokens" in error
+
+
+def test_the_commands_of_notebook_09_train_the_arms_of_the_record(tmp_path, monkeypatch):
+    """The table that says what the published flags are called here."""
+    text = (ROOT / "notebooks_py" / "09_additive_attention.py").read_text(encoding="utf-8")
+    rows = [line.strip("# |\n").split(" | ") for line in text.splitlines() if "| `python -m sciformer train" in line]
+    assert [row[2] for row in rows] == list(ADDITIVE_2X2["full"])
+    trained = []
+
+    def train(setting, seed, **options):
+        trained.append(setting)
+        raise InputError("that was enough")
+
+    monkeypatch.setitem(cli.TASKS, "shakespeare", (*cli.TASKS["shakespeare"][:1], train, "validation loss"))
+    monkeypatch.chdir(tmp_path)
+    for sinusoidal, additive, arm, command in rows:
+        positions, score = (
+            "sinusoidal" if "true" in sinusoidal else "learned",
+            "separable" if "true" in additive else "dot",
+        )
+        assert arm == f"{positions}, {score}"
+        cli.main(command.strip("`").split()[3:])
+    assert trained == list(ADDITIVE_2X2["full"].values())
 
 
 def test_train_resumes_from_its_checkpoint(tmp_path, monkeypatch, capsys):
