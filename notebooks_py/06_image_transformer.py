@@ -857,7 +857,7 @@ plotting.show(
 #
 # A **[record](../docs/glossary.md#r)** in the folder [results](../results/README.md) holds this model with another recipe: learned queries in place of the mean (an optional
 # section at the end builds them), and the optimiser Muon, which notebook 08 explains. The quick record has 1,500 steps on the 10,000 digits, the long one
-# 7,500 steps on all 60,000, and all 10,000 test digits.
+# 7,500 steps on all 60,000. Both are judged on all 10,000 test digits.
 
 # %%
 for name in ("quick", "long"):
@@ -865,7 +865,7 @@ for name in ("quick", "long"):
 
 # %% [markdown]
 # Whether steps, queries, optimiser or digits made these runs better than yours, the two lines do not say. Nor are they a victory over the convolutional network, which
-# got none of the four. (The ± is the standard error over five seeds; the luck of the 2,000 test digits comes on top.)
+# got none of the four. (The ± is the standard error over ten seeds; the luck of the test digits comes on top.)
 
 # %% [markdown]
 # ## Your model in a page

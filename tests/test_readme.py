@@ -79,9 +79,10 @@ def test_what_the_image_transformer_reaches_is_what_its_record_says():
     runs = records.load_record("mnist-image-transformer", "quick")["runs"]
     accuracies = [run["metrics"]["test accuracy"] for run in runs]
     lowest, mean, highest = (f"{100 * x:.1f}" for x in (min(accuracies), statistics.fmean(accuracies), max(accuracies)))
-    assert len(accuracies) == 5
-    assert f"reads {mean} % of MNIST's test digits (five runs: {lowest} to {highest} %)" in " ".join(README.split())
-    assert all(run["seconds"] < 60 for run in runs)
+    assert len(accuracies) == 10
+    said = f"reads {mean} % of MNIST's test digits (ten runs: {lowest} to {highest} %, on all 10,000)"
+    assert said in " ".join(README.split())
+    assert all(run["seconds"] < 180 for run in runs)
 
 
 def test_what_two_cores_reach_is_what_the_speedrun_recorded():

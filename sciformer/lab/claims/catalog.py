@@ -109,20 +109,6 @@ CLAIMS = [
     ),
     Claim("Yet it can learn to prefer far ones: a slope below 0", DISTANCE, DB_TRANSFORMER, 7, slopes_for_far_tokens),
     Claim(
-        "Does a distance that knows rows and columns do no worse than positions?",
-        DISTANCE,
-        OURS,
-        7,
-        grid_no_worse_than_positions,
-    ),
-    Claim(
-        "Is it better to set the slopes by hand, a side for each head, than to start them alike?",
-        DISTANCE,
-        OURS,
-        7,
-        better_set_by_hand,
-    ),
-    Claim(
         "Eight times the trained length makes the loss no worse",
         "distance bias (ALiBi)",
         ALIBI,
@@ -297,5 +283,19 @@ CLAIMS = [
         OURS,
         3,
         lambda: recipe_against_plain("key_bias", "better"),
+    ),
+    Claim(
+        "Does a distance that knows rows and columns do no worse than positions?",
+        DISTANCE,
+        OURS,
+        7,
+        grid_no_worse_than_positions,
+    ),
+    Claim(
+        "Is it better to set the slopes by hand, a side for each head, than to start them alike?",
+        DISTANCE,
+        OURS,
+        7,
+        better_set_by_hand,
     ),
 ]
