@@ -519,6 +519,12 @@ _TEMPERED_SCORE_FAULTS = (
         temper=lambda scores, t: scores * t,
     ),
     Fault(
+        "under the root",
+        "The temperature stands under the root, beside D, so that only its root divides the scores. Only D is under the root.",
+        see=_FORMULA,
+        temper=lambda scores, t: scores / (t / 2).exp(),
+    ),
+    Fault(
         "subtracted",
         "The scores have `log_temperature` subtracted. That moves a whole row, and the softmax cancels it. "
         "Divide by its exponential.",
