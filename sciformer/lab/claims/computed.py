@@ -179,8 +179,10 @@ def sharper_is_more_local() -> Iterator[Finding]:
 def favours_other_clusters(well: str) -> Iterator[Finding]:
     """What goes to other clusters, against the Gaussian well at the same α."""
     for form, condition in FORMS.items():
-        ours, gaussian = (clusters(each, form, 1.0)[1] for each in (well, "gaussian"))
-        yield _over_sets(ours, gaussian, "attention between clusters", "α = 1, 50 sets of clusters", condition)
+        for alpha in (0.1, 1.0, 10.0):
+            ours, gaussian = (clusters(each, form, alpha)[1] for each in (well, "gaussian"))
+            where = f"{condition}, α = {alpha:g}"
+            yield _over_sets(ours, gaussian, "attention between clusters", "50 sets of clusters", where)
 
 
 def _over_sets(ours: Tensor, theirs: Tensor, metric: str, setting: str, condition: str) -> Finding:
