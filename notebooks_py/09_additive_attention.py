@@ -330,7 +330,7 @@ torch.testing.assert_close(with_prefix_sums(b, v), in_a_loop)
 # ### Break it: large and small weights
 #
 # The largest number of float32 is about $e^{88}$, and everything below about $e^{-103}$ becomes 0. Let the scores
-# spread by 120. To subtract the largest of **all** scores, as a softmax does, is no cure: at the first positions every
+# spread by 120. To subtract the largest of **all** scores is no cure: at the first positions every
 # weight then rounds to 0, and the result is $0/0$.
 
 # %%
@@ -378,7 +378,8 @@ plotting.show(
 course.verdict("time at 2048 tokens, readable over running mean", timed["readable"][-1] / timed["running mean"][-1], above=3)
 
 # %% [markdown]
-# The matrix grows with the square of the length, the running mean with the length. In a short text the matrix is as good.
+# The matrix grows with the square of the length. The running mean takes operations in proportion to the length, and at these lengths its time grows even less
+# regularly. In a short text the matrix is faster.
 #
 # ## A memory of one token
 #
@@ -503,8 +504,8 @@ course.verdict("loss of learned minus sinusoidal, mean of both scores", statisti
 # This is how the quick [profile](../docs/glossary.md#p) answers prediction 3: with sinusoids the separable model is a
 # little worse, with learned positions a little better than the dot product. But look at the numbers to beat. Every
 # model is better than counting pairs, even the one in which **all keys have equal weights**, a plain running mean; and
-# none is as good as counting threes, which looks back at two characters. So in these runs there is little for attention
-# to win, and a small gap between two scores says little about them. Sinusoids are ahead of learned positions after so
+# none is as good as counting threes, which looks back at two characters. So in these runs attention
+# brings less than it could, and a small gap between two scores says little about them. Sinusoids are ahead of learned positions after so
 # few steps. One [seed](../docs/glossary.md#s) cannot show a small difference; the recorded runs have more.
 #
 # ### The recorded runs
@@ -541,7 +542,7 @@ for one, other in pairs:
 # errors](../docs/glossary.md#s) a difference has. We can say what the three seeds show. *Separable attention is
 # feasible*: beside the dot product, the separable score has 0.031 more loss with sinusoids, and 0.071 less with learned
 # positions. But all four arms, from 2.08 to 2.26, are worse than counting threes, the dashed line. A model at that
-# level makes little use of attention, so the record cannot show what separable attention costs where attention matters.
+# level has not learned to use attention well, so the record cannot show what separable attention costs where attention matters.
 # *Sinusoidal and learned positions do equally well*: after that record's thousand steps, the loss with sinusoids is
 # lower by 0.175 for the dot product and by 0.074 for the separable score. The claims were made for five thousand steps
 # of a larger model, those of the full profile, which nobody has recorded yet.
@@ -592,8 +593,9 @@ course.verdict("the least that a separable model's loss rises", least, above=0.2
 
 # %% [markdown]
 # All of them rise: the separable form with sinusoids as far as the dot product, with learned positions twice as far,
-# since there the dot product reaches its lowest loss late. That all queries have the same weights did not keep these
-# models from memorising their text. This speaks against the claim, but three seeds do not decide it. At the full size,
+# partly because there the dot product reaches its lowest loss late. That all queries have the same weights did not keep these
+# models from memorising their text. This speaks against what one may read off the published plots, that the separable score does not overfit, but three seeds do
+# not decide it. At the full size,
 # with its dropout, it may turn out otherwise; the list of recorded runs above says whether anybody has measured it.
 #
 # ## Look: which keys have large weights
@@ -618,7 +620,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# What is bright has a large weight for every later character. Does the weight depend on the position? The share of the
+# What is bright has a large $e^{b_j}$, whichever character looks; how large its share is depends on what else that character sees. Does the weight depend on the position? The share of the
 # weight that falls on the last quarter of a chunk of text, by layer, at its last character; equal weights would give
 # 0.25.
 
@@ -635,9 +637,9 @@ course.verdict("share of the last quarter, mean of the layers", statistics.mean(
 
 
 # %% [markdown]
-# In the quick profile the last quarter has far more than a quarter of the weight, although the query has no say: the
-# weights grow along the text, and the running mean becomes a window over what is near, as under the causal [distance
-# bias](../docs/glossary.md#d) of notebook 07.
+# In the quick profile the last quarter has far more than a quarter of the weight, although the query has no say. So weights are larger late in a chunk, and at its
+# last character the running mean is mostly one over what is near, as under the causal [distance bias](../docs/glossary.md#d) of notebook 07. Whether they grow
+# steadily, and with other seeds, was not measured.
 
 # %% [markdown]
 # ## Exercises
@@ -767,7 +769,7 @@ check.read_token(read_token)
 # - Take the sum out of the tanh, and the softmax cancels the query. What is left is a running mean: linear time, and a
 #   state of one token.
 # - A model can learn something about language although its queries have no effect. In the quick profile's three seeds
-#   its loss is close to that of the dot product, but there both are worse than counting threes, so how much the query
+#   its loss is within 0.1 of that of the dot product, but there both are worse than counting threes, so how much the query
 #   is worth was not measured.
 
 # %% [markdown]
@@ -782,8 +784,8 @@ check.read_token(read_token)
 # 1. Not always: where the sum falls below 0 the ReLU cuts it, and where depends on the query. Where none is cut, it
 #    cancels.
 # 2. The same vector to all tokens: a weighted mean of the whole text.
-# 3. Causal, yes: −λi cancels, λj joins the key's score, as in notebook 07. Its spread grows with the length, so a
-#    stable sum is a must.
+# 3. Yes. Causal, −λi cancels and λj joins the key's score, as in notebook 07; without a mask it takes a second sum, from the other end. The spread of the scores
+#    grows with the length, so a stable sum is a must.
 #
 # </details>
 

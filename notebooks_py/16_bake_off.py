@@ -91,8 +91,9 @@ for n in (3, 10, 100):
 # ## Pairs
 #
 # A seed decides the order of the data and how the weights start, for both models alike. What makes one seed easier
-# makes it easier for both. So compare seed by seed: subtract first, then take the standard error of the differences.
-# This is a **[paired comparison](../docs/glossary.md#p)**.
+# may make it easier for both. So compare seed by seed: subtract first, then take the standard error of the differences.
+# This is a **[paired comparison](../docs/glossary.md#p)**. Where the two models share their luck, the differences scatter less than the models do, as in this toy.
+# Where they do not, as in some of the records below, the differences scatter no less, and their error is as honest as the other.
 
 # %%
 luck = torch.tensor([0.00, 0.03, -0.02])  # shared by both models
@@ -185,12 +186,13 @@ plotting.show(
 )
 
 # %% [markdown]
-# The best of these pictures would look convincing in a paper. Whoever shows the best of sixty must say that there were
+# The best of these ten would look convincing in a paper. Whoever shows the best of sixty must say that there were
 # sixty.
 #
 # Holm (1979, *A simple sequentially rejective multiple test procedure*, Scandinavian Journal of Statistics 6, 65–70)
 # corrects for it: of $M$ p-values the smallest is multiplied by $M$, the next by $M - 1$, and so on, and none may end
-# below one before it. Exercise 3 builds it.
+# below one before it. Exercise 3 builds it. A p-value looks at both sides: here the smallest of the sixty belongs to a score that came out *worse* than the
+# dot product, by more standard errors than the best one came out better. Even that is no result once it is corrected:
 
 # %%
 smallest = min(p_value_of_three(t) for t in gain.div(error).tolist())
@@ -250,16 +252,17 @@ for task, metric in claims.BAKE_OFFS.items():
         plotting.show(f"Gains of seven scores over the dot product, a dashed line at 0, on {task}: {seen[task]}")
 
 # %% [markdown]
-# Prediction 2: on text the distance bias learns best, and the [record](../docs/glossary.md#r) leaves little doubt: the
-# gap to the next score is many times either error. On patches and pixels there is no such winner. Five scores are ahead
-# of the dot product, and the best of them lie closer together than their errors: this is no more a ranking than the best
-# of sixty. With 21 comparisons of three seeds, about two would lie more than two errors on the good side by chance alone.
+# Prediction 2: on text the distance bias learns best in the [record](../docs/glossary.md#r), by a gap to the next score that is many times either error. (It is
+# one of the two scores with which the rate was chosen.) On patches and pixels there is no such winner. The means of five scores are above that of the dot
+# product, and the best of these means lie closer together than their errors. So the order among them says no more than the order of the best of sixty. With 21 comparisons
+# of three seeds, about two would lie more than two errors on the good side by chance alone.
 #
 # Two things in the table deserve a second look. The dot product's own row says how good the timing is: it compares the
 # dot product with itself, so it should be 1, and on [patches](../docs/glossary.md#p) it is 1.11 ± 0.04. Whether that is
 # chance or something systematic in the timing, differences of ten per cent or so between times mean nothing here. And
 # on pixels the **separable** score, in which the [query](../docs/glossary.md#q) has no effect (notebook 09), is ahead
-# of the dot product by 10.2 ± 1.0 points, ten standard errors over three seeds. So in these runs, with their few steps,
+# of the dot product by 10.2 ± 1.0 points, ten standard errors over three seeds. (By the formula above that is a p-value of 0.01, and it is the most striking of 21
+# comparisons.) So in these runs, with their few steps,
 # it was no advantage that the weights can depend on the query. The record does not say why. Whether more seeds say the
 # same, and whether it stays so in longer runs, was not measured.
 #
@@ -305,7 +308,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# All maps are on one scale: white is the weight of uniform attention, 1/49, red is more, up to four times as much, and
+# All maps are on one scale: white is the weight of uniform attention, 1/49, red is more, with the darkest for four times as much and above, and
 # blue is less. (The digit itself is drawn in red, too.) The inverse square and the softmax-exponential well are nearly
 # white: their attention is nearly uniform here. In separable attention all queries have the same row of weights:
 
@@ -317,10 +320,11 @@ course.verdict("dot: the rows differ by", change["dot"], above=1e-3)
 # %% [markdown]
 # ## Rules before results
 #
-# A [verdict](../docs/glossary.md#v) needs a rule that was fixed before the measurements. This course once used *two
+# A [verdict](../docs/glossary.md#v) needs a rule that was fixed before the measurements that it judges. This course once used *two
 # standard errors over three seeds*, and you have seen what that is worth: 18 % false alarms, half of them in the
 # direction of the claim, and no correction for the number of comparisons. Its rule today stands in
-# `sciformer/lab/claims/rules.py`, and each part of it answers a weakness that this notebook has shown:
+# `sciformer/lab/claims/rules.py`. It was written when the records had three seeds, so it decides nothing about them, and judges those that were made since. Each part
+# of it answers a weakness:
 #
 # | weakness | rule |
 # |---|---|
@@ -331,7 +335,7 @@ course.verdict("dot: the rows differ by", change["dot"], above=1e-3)
 # | a tiny gain can be certain | **δ**, the smallest effect that matters, stated beforehand |
 #
 # There are three verdicts. **Shown**: the 95 % interval lies wholly on the claimed side of 0. **Refuted**: the interval
-# excludes a gain of δ. **Undecided**: everything else, and that is no failure. The record was too small to say.
+# excludes a gain of δ. **Undecided**: everything else, and that is no failure. The record was too small to say, or had fewer seeds than the rule asks for.
 #
 # An interval can lie above 0 and exclude a gain of δ as well, such as one from 0.1 to 0.5 points where δ is 1 point. Then
 # there surely is a gain, and it is surely too small to matter. The table says **shown but smaller than δ**.
@@ -366,7 +370,7 @@ for name, points in toys.items():
 # A claim like *no worse* is held against −δ in place of 0. It is shown if the whole interval lies above −δ, so that a
 # loss of δ is excluded; refuted if the whole interval lies below −δ, so that at least δ is lost for sure; and otherwise
 # undecided. *Equally well* is held against both −δ and δ. The old rule let "no worse" pass whenever the difference was
-# *not* clear, so that more noise helped. Here noise never helps:
+# *not* clear, so that more noise helped. Here noise never makes a claim pass:
 
 # %%
 for spread in (0.2, 1.0, 5.0):

@@ -520,8 +520,8 @@ _TEMPERED_SCORE_FAULTS = (
     ),
     Fault(
         "under the root",
-        "The temperature stands under the root, beside D, so that only its root divides the scores. Only D is under the "
-        "root.",
+        "The temperature stands under the root, beside D, so that only its root divides the scores. Only D is under "
+        "the root.",
         see=_FORMULA,
         temper=lambda scores, t: scores / (t / 2).exp(),
     ),
