@@ -85,7 +85,7 @@ plotting.show(
 #
 # ## Cut first
 #
-# Training comes first in time, then validation (for choices), then the test, which is looked at once. **Nothing** that
+# Training comes first in time, then validation (for choices), then the test, on which nothing is chosen. **Nothing** that
 # is computed from data, not even a mean, may use what comes after the cut.
 
 # %%
@@ -119,7 +119,7 @@ plotting.show(
 
 
 # %% [markdown]
-# The warm seas of 1972, 1983 and 1997 are followed by peaks of CO₂'s growth. Bacastow described the connection in 1976
+# The warm seas of 1972, 1983 and 1997 are followed by peaks of CO₂'s growth; that of 1992 is not, the year after the eruption of Pinatubo. Bacastow described the connection in 1976
 # (Nature 261, 116; [doi:10.1038/261116a0](https://doi.org/10.1038/261116a0)). How many months later? The
 # **cross-correlation** over the training months: correlate today's growth with the sea's warmth $r$ months ago.
 
@@ -200,11 +200,11 @@ print(f"drawn at random:   {nearest(*at_random):.2f} ppm")
 
 # %% [markdown]
 # The measured error falls by about a third, and the method is the same. Drawn at random, the windows of a month before
-# and a month after can be in training, and with them eleven twelfths of the answer. (A second thing has changed:
-# training now has windows from the later years, too. Both are knowledge that a real forecast would not have; how much
+# and a month after can be in training, and with them eleven twelfths of the answer. (Two more things have changed:
+# training now has windows from the later years, too, and the windows on which it is tested come from all years. How much
 # each contributes is not separated here.)
 #
-# The second leak: windows made before the cut. How many of them carry test months into training?
+# The second leak: windows made before the cut. How many of them begin before the cut and end behind it?
 
 # %%
 past, future = windows(torch.arange(len(own)), C, H)  # months by number
@@ -361,7 +361,7 @@ print(f"{sum(p.numel() for p in CrossForecast(C, H).parameters()):,} parameters"
 #
 # | arm | marks on the keys | values |
 # |---|---|---|
-# | own | – | CO₂: keys and values from the query's own signal |
+# | own | – | CO₂: values from the signal that is forecast |
 # | when | – | the sea |
 # | when and what | the sea | the sea |
 
@@ -432,7 +432,7 @@ plotting.show(
 # %% [markdown]
 # The first months ahead have most of their weight about half a year back; the later ones have it on the newest months.
 # A lag that is always the same would show as a slanted band, and from about the ninth month ahead on it would ask for
-# months that are not known yet: the newest month is the nearest to it.
+# months that are not known yet: the newest month is the nearest to it. There is no such band here; the weight goes over from one stripe to the other.
 #
 # The same weights by lag, beside the cross-correlation:
 
@@ -453,7 +453,8 @@ course.verdict("lag at which attention is highest, in months", lags[profile.argm
 
 
 # %% [markdown]
-# Both peak at about the same lag. They do not measure the same: the correlation looks at each lag alone; the weights
+# Both peak at about the same lag, though the weights get there by averaging over the two stripes. (Growth is counted over twelve months, so its lag is half a year longer
+# than that of the rate at which CO₂ rises.) They do not measure the same: the correlation looks at each lag alone; the weights
 # of attention have to sum to 1, and the line beside it already knows CO₂'s past.
 #
 # ## Is the second signal used?
@@ -511,7 +512,7 @@ course.verdict("error of seasonal naive over that of the chosen arm", fixed["sea
 # the test. (The comparison is tilted towards attention: it was trained on the absolute error, by which all are judged,
 # and the line on the squared error.)
 #
-# [Error bars](../docs/glossary.md#e) over seeds say how much a run varies, not how much eleven years do. The
+# [Error bars](../docs/glossary.md#e) over seeds say how well the mean over runs is known, not how much eleven years vary. The
 # difference year by year, its mean and its [standard error](../docs/glossary.md#s) over the years:
 
 # %% tags=["nbval-ignore-output"]
@@ -624,7 +625,7 @@ course.verdict("four heads: error over that of always 0", ratio["cross-attention
 # for all moments.
 
 # %% [markdown]
-# With one head, some runs fail, and with four none did. A likely reason is that a head which at first looks away from
+# With one head, some runs fail, and with four none did, in five runs each. One guess is that a head which at first looks away from
 # the mark brings back nothing useful, so that its gradient hardly points there, and that four heads have four starts;
 # this was not tested. The weights of a run with four heads:
 
@@ -636,7 +637,7 @@ plotting.heatmap(weights[0, :, 0], rows=heads, ylabel="", xlabel="moment", vmax=
 plotting.show("Four rows, one for each head, and a column for each moment; in the rows one column is bright.")
 
 # %% [markdown]
-# So where the data decide *which* part of the past matters, use attention. Where it is always the same lag, fit a line.
+# So where the data decide *which* part of the past matters, attention can do what a line cannot. Where it is always the same lag, try a line first.
 
 # %% [markdown]
 # ## The mistakes
@@ -682,9 +683,9 @@ plotting.show(
 
 
 # %% [markdown]
-# Both err most from 1992 to 1995. After the El Niño of 1997 growth falls again: the line follows, while the error of
-# attention is large for most of a year. All its weights have the same sign, whereas a line may subtract one month from
-# another.
+# Both err most between 1991 and 1995, when the eruption of Pinatubo in June 1991 had changed more than the sea. After the El Niño of 1997 growth falls again: the line follows, while the error of
+# attention is large for most of a year. Perhaps that is because all its weights have the same sign, whereas a line may subtract one month from
+# another; this was not tested.
 
 # %% [markdown]
 # ## Exercises
@@ -809,18 +810,18 @@ check.cross_lags(cross_lags)
 # %% [markdown]
 # ## Takeaways
 #
-# - Cross-attention: queries from one signal, keys and values from another; the weights need not be square.
+# - Cross-attention: queries from one place, here the months to forecast, keys and values from another, the months of the sea; the weights need not be square.
 # - Cut in time first. With a random split, a window over the cut or a mean over everything, the forecast has already
 #   seen a part of its answer.
-# - Where the lag is always the same, a line is enough. Attention helps where the data decide which moment of the past
-#   matters.
+# - On this signal a line with both signals had the lowest error. Attention has its strength where the data decide which moment of the past
+#   matters, as in the copying task.
 
 # %% [markdown]
 # ## Check yourself
 #
 # 1. The second signal of each window is exchanged with another's, and the error stays. Name two reasons.
 # 2. Keys are times and nothing else. Why can attention over 24 months do no more than a line?
-# 3. Five seeds agree to 0.002 ppm. Why is the verdict on eleven years still open?
+# 3. Five seeds agree to a few thousandths of a ppm. Why is the verdict on eleven years still open?
 #
 # <details><summary>Answers</summary>
 #

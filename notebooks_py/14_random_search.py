@@ -322,8 +322,8 @@ plotting.show(
 )
 
 # %% [markdown]
-# **Parallel coordinates**: one line for each trial. Where bright lines meet, good trials agree; where they spread, it
-# does not matter.
+# **Parallel coordinates**: one line for each trial. Where most bright lines meet, and few dark ones, good trials agree. Where both spread alike, that
+# hyper-parameter by itself hardly matters. (Where there are only two or three values, lines meet in any case.)
 
 # %%
 plotting.parallel_coordinates(choices, first, log=["lr"], title=f"{kind}, first look", label="accuracy")
@@ -450,7 +450,7 @@ plotting.show(
 
 # %% [markdown]
 # The bars are one error long on either side. A true share is never below 0, and yet three of the recorded ones
-# (`bias`, `expansion`, `dropout`) lie below 0 with their whole bar: one error is a short bar, so a bar that just
+# (`bias`, `expansion`, `dropout`) lie below 0 with their whole bar: near 0 the jackknife's error is too small, and one error is a short bar. So a bar that just
 # clears 0 on the right proves nothing either. Of the recorded shares, only that of `tokens` is several errors from 0.
 # How long must one search? Move the slider:
 
@@ -464,12 +464,12 @@ explore(with_trials, alt=alt, n=ipywidgets.IntSlider(len(shown), 10, len(shown),
 
 # %% [markdown]
 # Prediction 2: in the recorded search it is the sequence length, by far. No other share is sure to be above 0, not
-# even that of the learning rate, which most people name first. The shares belong to **this space** and to **this
+# even that of the learning rate. The shares count each hyper-parameter by itself; what two do together is in none of them. They belong to **this space** and to **this
 # look**: drawn from a narrower range, a hyper-parameter has less to explain; after more steps, a small learning rate
 # has had time.
 
 # %% [markdown]
-# ## The claims, at equal budgets
+# ## The claims, at equal steps
 #
 # The description of the image [transformer](../docs/glossary.md#t) that the course started from claims that accuracy
 # rises with heads, head dimension and sequence length, in that order, and that more blocks always help. A [random
@@ -539,7 +539,8 @@ for name, values in slopes.items():
 # accuracy rises with heads and with head dimension, and with heads at equal size, too. The slope is steeper for heads
 # than for head dimension, but only by 2.2 [standard errors](../docs/glossary.md#s), and with three seeds a difference
 # that large or larger comes up by chance with probability 0.16 (notebook 16 has the formula). With sequence length
-# accuracy falls, the opposite of what is claimed. **One token and four tokens have the highest means**, close to 93 and
+# accuracy falls on the whole, the opposite of what is claimed. (More tokens mean fewer parameters here, since the patches are smaller; how much of the fall is due to that
+# was not measured.) **One token and four tokens have the highest means**, close to 93 and
 # 94 %; the base with 49 tokens is at 81 %, and 196 tokens are far behind. With one token the
 # [attention](../docs/glossary.md#a) has nothing to choose from: its only weight is 1. So after these 400 steps a model
 # without any attention between tokens has a higher mean than every longer sequence but four tokens. What attention is
@@ -568,7 +569,7 @@ for kind in ("blocks", "blocks, same size"):
 # ## The winner, once
 #
 # The live search's best choice is trained once more with as many steps as in the search, and once with four times as
-# many, and each is tested. Only the first pair of numbers, at equal steps, says something about the winner's curse:
+# many, and each is tested. Only the first pair of numbers, at equal steps, bears on the winner's curse:
 
 # %%
 best = max(trials, key=lambda trial: trial.accuracy)
@@ -594,7 +595,7 @@ plotting.show("A table of the mistakes by digit and by what it was taken for, wi
 # %% [markdown]
 # Read the list of what won. If `tokens` is 1, as in the quick profile's search of the stored run, then the best choice
 # of a search over transformers is a model in which attention does nothing: each image is one token. That is a finding,
-# not a failure of the search. After a hundred steps, nothing that has to learn where to look was as good as a network
+# not a failure of the search. Among the few trials that were trained to the end, nothing that has to learn where to look was as good as a network
 # that is given the whole image at once.
 #
 # The test accuracy at equal steps need not be below that of the search. The 500 validation digits have an error of
@@ -729,7 +730,7 @@ check.expected_best(expected_best)
 #
 # <details><summary>Answer</summary>
 #
-# What has a narrower range has less variance to explain, so its share shrinks and those of the others grow: importance
+# What has a narrower range has less variance to explain, so as a rule its share shrinks and those of the others grow: importance
 # is always importance within a space. The same storage is refused, because its trials were drawn from another space.
 #
 # </details>

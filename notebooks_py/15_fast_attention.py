@@ -270,7 +270,7 @@ course.verdict("training at 1024 tokens, memory of key blocks over readable", ke
 #
 # $$\frac{\partial \mathcal L}{\partial s_{ij}} = w_{ij}\,(g_i \cdot v_j - g_i \cdot y_i)$$
 #
-# More arithmetic, less traffic. Exercise 3 builds it; the [fused kernels](../docs/glossary.md#f) have it.
+# More arithmetic, less traffic. Exercise 3 builds the formula, without its blocks; the [fused kernels](../docs/glossary.md#f) have it.
 
 # %% [markdown]
 # ## Query blocks
@@ -313,14 +313,14 @@ plotting.show("The memory of a training pass grows in a straight line with the r
 
 
 # %% [markdown]
-# The memory grows in a straight line. At its right end is the whole matrix, at its left end what no block can save:
+# The memory grows in a straight line. At its right end are the whole matrices, and where the line would meet 0 rows is what no block can save:
 # the gradients of queries, keys and values. Each block also costs some Python, so the package takes as many rows as
 # fit into 16 MB on a CPU.
 
 # %% [markdown]
 # ## Prefix sums
 #
-# Best of all is a score that needs no matrix. In notebook 09 the query cancelled from the [separable
+# Cheapest of all is a score that needs no matrix. In notebook 09 the query cancelled from the [separable
 # score](../docs/glossary.md#s), and causal attention became a running mean:
 #
 # $$y_i = \frac{\sum_{j \le i} e^{b_j}\, v_j}{\sum_{j \le i} e^{b_j}}, \qquad b_j = w \cdot \tanh(k_j)$$
@@ -444,7 +444,7 @@ for name in forms:
 # %% [markdown]
 # The arithmetic of the first three is similar; query blocks compute the forward pass twice. What differs besides is
 # the time spent waiting for memory, and for Python between two blocks. Read slopes of time with care: caches and a
-# busy machine change them. Those of memory depend on the number of threads only.
+# busy machine change them, and the longest lengths were timed once. Those of memory depend on the lengths and on the number of threads only.
 
 # %% [markdown]
 # ## How near to the limit
@@ -485,15 +485,17 @@ for name, share in shares.items():
 
 
 # %% [markdown]
-# The distance from a point up to the roof is what could be gained at most; the percentages say the same in numbers.
-# The readable form stands on the left: it writes and reads its matrices, so it computes little for each byte. SDPA
-# moves far fewer bytes for the same products and stands under the ceiling. It does not reach the ceiling; this count
-# leaves the exponentials of the softmax out, which take time, too.
+# The distance from a point up to the roof is what could be gained at most, if all the work of a form were done at once. The percentages compare with a stricter
+# limit, step by step: some steps only move bytes, and those cannot be faster than the memory. So a percentage may be above what the picture shows.
+# The readable form and query blocks stand further to the left: they write and read their matrices, so they compute less for each byte. SDPA
+# moves far fewer bytes for the same products. None reaches the ceiling. This count
+# leaves the exponentials of the softmax out, which take time, too; whether they are the reason was not measured.
 
 # %% [markdown]
 # ## Before you run out
 #
-# Count instead of trying. Numbers held in training, each 4 bytes, with blocks of 128 rows and heads of D:
+# Count instead of trying. Numbers that a pass adds to what is there before, queries, keys, values and room for their gradients; each takes 4 bytes, with blocks
+# of 128 rows and heads of D:
 #
 # | form | numbers |
 # |---|---|
@@ -540,7 +542,7 @@ for name in expected_bytes(1):
 # %% [markdown]
 # Millions of tokens *fit*. That does not make them practical: the time of SDPA grows with the square of the length,
 # and 3,124,224 tokens are 381 times 8,192, so one pass takes about 145,000 times as long as at 8,192 tokens. Multiply
-# that with the time that was measured above: on two CPU cores it comes to a day or more.
+# that with the time that was measured above: on a CPU it comes to most of a day, or to days.
 #
 # ## What a GPU changes
 #
@@ -824,7 +826,7 @@ check.gradients_by_hand(gradients_by_hand)
 #
 # 1. Never after the first key; the result is the same in any order, up to rounding.
 # 2. It is back: the bias itself is a T × T matrix. A `score_mod`, or one more feature in query and key (notebook 07),
-#    needs none.
+#    needs none, where the bias follows a formula; a learned table of T × T numbers stays one.
 # 3. 16 examples of each batch. No: the averaged gradient is that of the same 64.
 #
 # </details>

@@ -90,7 +90,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# Under the dot product the products of the long vector *cat* are far larger than all others. Under the cosine only
+# Under the dot product a long vector, as *cat* is, has large products with all that do not stand at a right angle to it. Under the cosine only
 # directions count.
 #
 # In one line: divide each vector by its length, then multiply.
@@ -113,8 +113,8 @@ for temperature in (1.0, 0.3, 0.1, 0.03):
 
 
 # %% [markdown]
-# With scores between -1 and 1 the [softmax](../docs/glossary.md#s) is nearly uniform, whatever is learned. Dividing by
-# a **[temperature](../docs/glossary.md#t)** τ below 1 spreads them out. How sharp the attention of a
+# With scores between -1 and 1 no weight of the [softmax](../docs/glossary.md#s) can be more than $e^2 = 7.4$ times another, whatever is learned. Dividing by
+# a **[temperature](../docs/glossary.md#t)** τ below 1 spreads the scores out. How sharp the attention of a
 # [head](../docs/glossary.md#h) should be, the head can learn.
 
 # %%
@@ -138,7 +138,7 @@ explore(
 # |---|---|---|
 # | $q_i / \lvert q_i\rvert$ | `F.normalize(query, dim=-1)` | (B, H, L, D) |
 # | $k_j / \lvert k_j\rvert$ | `F.normalize(key, dim=-1)` | (B, H, S, D) |
-# | $1/\tau_h$, at most 100 | `log_scale.exp()` | (H,) |
+# | $1/\tau_h$; it is cut at 100 | `log_scale.exp()` | (H,) |
 # | $s_{ij}$ | `scores` | (B, H, L, S) |
 #
 # Scaled cosine attention: Liu et al. 2021 (Swin Transformer V2, [arXiv:2111.09883](https://arxiv.org/abs/2111.09883)),
@@ -156,7 +156,7 @@ print("F.normalize:", F.normalize(zeros, dim=-1))
 
 
 # %% [markdown]
-# `F.normalize` divides by 10⁻¹² at least. One NaN would have spread through every later layer.
+# `F.normalize` divides by 10⁻¹² at least. A NaN that is used spreads to all that is computed from it.
 #
 # ## The module
 #
@@ -237,8 +237,8 @@ print(properties.examine(CosineScore))
 # %% [markdown]
 # ## Three broken scores
 #
-# A test that never fails says nothing. Here are three slips that are easy to make. The first divides each row by its
-# standard deviation:
+# A test that never fails says nothing. Here are three slips that are easy to make. The first brings each row to about the same
+# spread, whatever it holds:
 
 # %%
 class LeakingScore(CosineScore):
@@ -277,8 +277,8 @@ for name, fall in falls.items():
     course.verdict(f"{name}: change of the training loss", fall, below=-0.5)
 
 # %% [markdown]
-# The loss of all of them falls, by about as much as that of the right score. A falling loss proves nothing about the
-# code. Now the [property](../docs/glossary.md#p) suite:
+# The loss of all of them falls, by about as much as that of the right score. In so short a training nearly any score would do the same, so a falling loss
+# proves nothing about the code. Now the [property](../docs/glossary.md#p) suite:
 
 # %%
 print(properties.examine(LeakingScore))
@@ -339,8 +339,9 @@ for score, bounds in ((DotProductScore, {"below": 2}), (CosineScore, {"above": 4
 
 # %% [markdown]
 # The dot product starts with nearly uniform attention and has to learn to prefer some keys. The cosine with τ = 0.1
-# prefers some keys from the start. So the lead after 60 steps goes with a sharper start. Whether the start is its
-# cause, and whether the lead lasts, was not measured; runs with `steps=400` would show the second. A temperature is a
+# prefers some keys from the start. So on digits the lead after 60 steps goes with a sharper start. Whether the start is its
+# cause was not measured; a cosine with τ = 1 would be the test. On text, where it starts as sharp, it has no lead over the dot product, so the start alone does not make
+# one. Nor was it measured whether the lead lasts; runs with `steps=400` would show that. A temperature is a
 # choice, too: a fair rival would have one, and so would the comparisons of notebook 16.
 
 # %% [markdown]
@@ -370,7 +371,7 @@ for task, runs in outcome.runs.items():
 # | idea | score |
 # |---|---|
 # | low rank: compare in fewer directions | $(A_h^T q_i) \cdot (C_h^T k_j) / \sqrt R$ |
-# | polynomial: reward agreement more than linearly | $(1 + q_i \cdot k_j / \sqrt D)^2$ |
+# | polynomial: strong agreement counts more than linearly, and so does strong disagreement | $(1 + q_i \cdot k_j / \sqrt D)^2$ |
 # | a width for each direction | $-\sum_d a_{hd}\,(q_{id} - k_{jd})^2$ with $a = e^\beta$ |
 # | taxi distance | $-\alpha_h \sum_d \lvert q_{id} - k_{jd} \rvert$ |
 # | important keys | $q_i \cdot k_j / \sqrt D + u_h \cdot k_j$ |
@@ -381,7 +382,7 @@ for task, runs in outcome.runs.items():
 # %% [markdown]
 # ## Your own
 #
-# Fill in and run both cells; a minute later you know.
+# Fill in and run both cells; a minute later you know whether it keeps its promises, and have a first hint of what it is worth.
 
 # %%
 class MyScore(nn.Module):
@@ -522,7 +523,8 @@ check.is_pairwise(is_pairwise)
 # ## Takeaways
 #
 # - A mechanism is a score: one formula before the softmax, one small module around it.
-# - A falling loss proves nothing about the code. Properties do: each is one question that every score must answer.
+# - A falling loss proves nothing about the code. Properties ask more: each is one question that every score must answer. They do not know your formula,
+#   so compare with an independent implementation as well.
 # - A comparison is the same model, data and steps, several seeds, and an [error bar](../docs/glossary.md#e). A verdict
 #   takes five seeds at least.
 
@@ -536,7 +538,7 @@ check.is_pairwise(is_pairwise)
 # <details><summary>Answers</summary>
 #
 # 1. That the future is hidden, that hidden keys have no say, and so that decoding is the whole pass: the largest entry
-#    may stand at a hidden key. (Where all entries may be 0, it is not finite either.)
+#    may stand at a hidden key. (Where the largest entry may be 0, it is not finite either.)
 # 2. Multiplied, it is a temperature. Added, the softmax cancels it, and no gradient arrives: the suite says so.
 # 3. What you measured, with the numbers, the seeds and the setting; that it is undecided, since fewer than five seeds
 #    decide nothing; and which settings you did not try.
