@@ -265,7 +265,8 @@ for task, metric in claims.BAKE_OFFS.items():
 # comparisons.) So in these runs, with their few steps,
 # it was no advantage that the weights can depend on the query. The record does not say why. Whether more seeds say the
 # same, and whether it stays so in longer runs, was not measured.
-#
+
+# %% [markdown]
 # ## The same digit under each score
 #
 # Eight small models, 49 [tokens](../docs/glossary.md#t) for each digit, are trained for 80 steps. Where does a patch
