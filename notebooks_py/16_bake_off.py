@@ -256,7 +256,8 @@ for task, metric in claims.BAKE_OFFS.items():
 # one of the two scores with which the rate was chosen.) On patches and pixels there is no such winner. The means of five scores are above that of the dot
 # product, and the best of these means lie closer together than their errors. So the order among them says no more than the order of the best of sixty. With 21 comparisons
 # of three seeds, about two would lie more than two errors on the good side by chance alone.
-#
+
+# %% [markdown]
 # Two things in the table deserve a second look. The dot product's own row says how good the timing is: it compares the
 # dot product with itself, so it should be 1, and on [patches](../docs/glossary.md#p) it is 1.11 ± 0.04. Whether that is
 # chance or something systematic in the timing, differences of ten per cent or so between times mean nothing here. And
