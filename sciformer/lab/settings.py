@@ -225,7 +225,7 @@ class ConvolutionSetting(PixelSetting):
         channels: of each convolution.
     """
 
-    channels: tuple[int, int, int] = (24, 32, 48)
+    channels: Sequence[int] = (24, 32, 48)
 
     def model(self) -> nn.Sequential:  # type: ignore[override]
         """A fresh model, random as torch's global generator has it."""
