@@ -216,7 +216,7 @@ class PixelSetting(ImageSetting):
 
 @dataclass(frozen=True)
 class ConvolutionSetting(PixelSetting):
-    """A small convolutional network on the same pixels, with the same training: what attention is measured against.
+    """A small convolutional network on the same pixels: what attention is measured against.
 
     Three convolutions over 3 × 3 pixels, each with a batch norm and a ReLU, halve the image after the first, and a
     linear map reads the mean over the pixels. What a transformer is made of is not used.
