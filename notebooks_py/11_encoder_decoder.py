@@ -358,9 +358,9 @@ def looks(model, text):
 
 
 shown_date = "Tue March 5th 1985"
-weights, answer = looks(date_model, shown_date)
+on_source, answer = looks(date_model, shown_date)
 marks = {"columns": [*shown_date.replace(" ", "␣"), ">"], "rows": list(answer[1:])}
-plotting.heatmap(weights.mean(dim=0), **marks, xlabel="source", ylabel="writes", title="mean over heads")
+plotting.heatmap(on_source.mean(dim=0), **marks, xlabel="source", ylabel="writes", title="mean over heads")
 plotting.show(
     "Weights of the last cross-attention, with a row for each character that is written and a column for each "
     "of the source. Bright cells stand in the columns of the year for the first rows, then of the month, then "
@@ -371,14 +371,14 @@ plotting.show(
 # Step by step, and head by head:
 
 # %%
-head = ipywidgets.IntSlider(value=0, min=0, max=len(weights) - 1, description="head")
+head = ipywidgets.IntSlider(value=0, min=0, max=len(on_source) - 1, description="head")
 step = ipywidgets.IntSlider(value=6, min=0, max=len(answer) - 2, description="step")
 
 
 def draw(step, head):
     title = f"head {head}: has written {answer[: step + 1]}   next: {answer[step + 1]}"
     return plotting.bars(
-        weights[head, step], marks["columns"], title=title, xlabel="source", top=1.05, numbers=False, highlight=None
+        on_source[head, step], marks["columns"], title=title, xlabel="source", top=1.05, numbers=False, highlight=None
     )
 
 
@@ -390,10 +390,10 @@ explore(draw, alt="bars: where one head looks in the source while one character 
 
 # %% tags=["nbval-ignore-output"]
 parts = {name: slice(shown_date.index(name), shown_date.index(name) + len(name)) for name in ("March", "5th", "1985")}
-month = weights[:, 5:7, parts["March"]].sum(dim=-1).mean(dim=1).argmax().item()  # steps 5 and 6 write the month
+month = on_source[:, 5:7, parts["March"]].sum(dim=-1).mean(dim=1).argmax().item()  # steps 5 and 6 write the month
 print("head", month)
 for step, character in enumerate(answer[1:]):
-    shares = {name: weights[month, step, part].sum().item() for name, part in parts.items()}
+    shares = {name: on_source[month, step, part].sum().item() for name, part in parts.items()}
     print(f"writes {character}  " + "  ".join(f"{name} {share:.2f}" for name, share in shares.items()))
 
 
