@@ -29,10 +29,11 @@ def reads(name, functions):
     names, todo = set(), [name]
     while todo:
         name = todo.pop()
-        if name not in functions or name in names:
-            names.add(name)
+        if name in names:
             continue
         names.add(name)
+        if name not in functions:
+            continue
         used = [node for node in ast.walk(functions[name]) if isinstance(node, ast.Name)]
         arguments = {node.arg for node in ast.walk(functions[name]) if isinstance(node, ast.arg)}
         own = arguments | {node.id for node in used if isinstance(node.ctx, ast.Store)}

@@ -101,9 +101,10 @@ def fast_distance_biased(
     if not fused:
         return query_blocks(score, query, key, value, **options)
     check_query_key(query, key)
+    slopes = score.slopes
     if score.width is not None:
-        return grid_biased_attention(query, key, value, score.slopes, width=score.width, **options)
-    check_strength(score.slopes, query, 2)
-    left = score.slopes if score.slopes.dim() == 1 else score.slopes[:, 0]
+        return grid_biased_attention(query, key, value, slopes, width=score.width, **options)
+    check_strength(slopes, query, 2)
+    left = slopes if slopes.dim() == 1 else slopes[:, 0]
     bias = left[:, None] * torch.arange(-(S // 2), S - S // 2, dtype=torch.float32, device=key.device)  # (H, S)
     return key_biased_attention(query, key, value, bias, scale=D**-0.5, **options)
