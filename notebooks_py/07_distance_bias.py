@@ -873,7 +873,7 @@ print(f"{28 // setting.pooling}·{28 // setting.pooling} pixels, {setting.num_la
 # pixel stands. With each of five seeds every arm is trained three times, at the learning rates 0.003, 0.01 and 0.03, on 8,000 digits. The rate that does best on 2,000 other
 # training digits is taken, and that model alone is judged, on all 10,000 test digits. All prices, which the record calls slopes, start at 0.1, but for *set by hand*. *Sinusoidal grid* gives
 # half of the width to the row and half to the column ([Parmar et al. 2018](https://arxiv.org/abs/1802.05751), section 3.1). Beside them stands a
-# small convolutional network with fewer parameters.
+# small convolutional network with fewer parameters, which AdamW trains where Muon trains the others.
 #
 # **Predict**: which arms get better places by this care? Does a price along the line keep up with sinusoids now?
 
@@ -904,7 +904,7 @@ for claim in claims.CLAIMS:
 
 # %% [markdown]
 # Two things to keep in mind. Where the highest of the three rates was chosen, a higher one might do better still. And look at the last line: a small convolutional network, whose
-# filters know rows and columns without learning them, reads 96.6 % after a few seconds of training. What is built in need not be learned from 8,000 digits.
+# filters know rows and columns without learning them, reads 96.6 % after a few seconds of training.
 
 # %% [markdown]
 # The distance-biased transformer's [page](https://github.com/GhostDSR/Custom-Made-Distance-Biased-Transformer) reports about 79 % with about 250,000
