@@ -47,7 +47,7 @@ def test_what_is_shown_is_cut_from_the_case_and_still_right():
         )
 
     message = check.scaled_dot_product.diagnose(mine, seed=0).message
-    assert "the smallest input that shows it: cut from 4 tokens, causal mask" in message
+    assert 'the smallest input that shows it: cut down from the case "4 tokens, causal mask"' in message
     key = next(line for line in message.splitlines() if line.strip().startswith("key"))
     assert key.count("[") == 1 + 4, "four keys: with fewer the answer is right"
     assert key.count(",") == 4 + 3, "of two features"

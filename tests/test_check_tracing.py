@@ -40,7 +40,7 @@ def early(query, key, value, attn_mask=None):
     ],
 )
 def test_the_line_is_named(answer, right, wrong):
-    assert f"Up to your line {right} the numbers are right; those of {wrong} are not." in located(answer)
+    assert f"Up to your line {right} the numbers are right; your line {wrong} makes them wrong." in located(answer)
 
 
 def swapped(query, key, value, attn_mask=None):
@@ -108,7 +108,8 @@ def gathered(logits, temperature, top_p):
 def test_an_innocent_line_is_not_blamed(exercise, answer, innocent):
     message = " ".join(getattr(check, exercise).diagnose(answer, seed=0).message.split())
     assert not message.startswith(f"{exercise}: correct")
-    assert f"those of {innocent}" not in message
+    blame = message.partition("are right; ")[2].partition(" makes them wrong.")[0]
+    assert innocent not in blame
 
 
 def where_it_goes_wrong(answer, *cases):
@@ -141,9 +142,9 @@ def another_line_for_long_ones(x):
 def test_a_line_is_blamed_only_if_it_is_the_same_for_every_input(monkeypatch):
     monkeypatch.setattr("sciformer.check.tracing._results", made_here)
     short, long = torch.tensor([0.5, 3.0]), torch.tensor([0.25, 2.0, 5.0])
-    assert "those of `result = 3 * following` are not" in where_it_goes_wrong(one_line_for_all, short, long)
+    assert "your line `result = 3 * following` makes them wrong" in where_it_goes_wrong(one_line_for_all, short, long)
     assert where_it_goes_wrong(another_line_for_long_ones, short, long) is None
-    assert "those of `return 5 * following` are not" in where_it_goes_wrong(another_line_for_long_ones, long)
+    assert "your line `return 5 * following` makes them wrong" in where_it_goes_wrong(another_line_for_long_ones, long)
 
 
 def made_here(call, is_own, replacement=None, *, results=tracing._results):
@@ -176,8 +177,8 @@ def by_the_rows(values):
 
 def test_a_plain_number_of_the_line_may_be_what_is_wrong():
     told = " ".join(check.seed_spread.diagnose(by_the_rows, seed=0).message.split())
-    assert "Up to your line `mean = values.mean(dim=1)` the tensors are right; those of `error = " in told
-    assert "are not. Look at `n`, too, which this line uses." in told
+    assert "Up to your line `mean = values.mean(dim=1)` the tensors are right; your line `error = " in told
+    assert "makes them wrong. Look at `n`, too, which this line uses." in told
 
 
 def test_a_debugger_gets_its_hook_back():
@@ -212,6 +213,6 @@ def test_of_two_lines_that_come_right_by_the_same_values_both_are_told(monkeypat
     monkeypatch.setattr(right, "__code__", right.__code__.replace(co_filename="sciformer/right.py"))
     cases = [{"x": torch.randn(3, 3)} for _ in range(3)]
     assert first_wrong_line(lambda case: tripled(case["x"]), right, cases, lambda code: code.co_name == "tripled") == (
-        "Up to your line `scores = x * 3` the numbers are right; those of `e = torch.exp(scores - scores.max())` "
-        "or of `weights = e / e.sum(dim=1)  # without keepdim` are not."
+        "Up to your line `scores = x * 3` the numbers are right; one of your lines "
+        "`e = torch.exp(scores - scores.max())` and `weights = e / e.sum(dim=1)  # without keepdim` makes them wrong."
     )

@@ -87,9 +87,13 @@ def main_line(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     return nbformat.v4.new_notebook(cells=cells)
 
 
-def hours(total: float) -> str:
-    """Minutes as hours, to the half."""
-    halves = max(1, round(total / 30))
+def half_hours(total: float) -> int:
+    """How many half hours so many minutes are, at least one. What is shown is added up, so that sums come out right."""
+    return max(1, round(total / 30))
+
+
+def hours(halves: int) -> str:
+    """Half hours, written as hours."""
     whole = f"{halves // 2}" if halves > 1 else ""
     return f"{whole}{'½' if halves % 2 else ''} h"
 
@@ -97,8 +101,8 @@ def hours(total: float) -> str:
 def counted(numbers: list[str]) -> str:
     """The exercises of some notebooks, and the hours without and with them, as cells of a table."""
     asked = [exercise for exercise in EXERCISES.values() if exercise.notebook in numbers]
-    short = sum(minutes(main_line(READ[number])) for number in numbers)
-    whole = sum(minutes(READ[number]) for number in numbers)
+    short = sum(half_hours(minutes(main_line(READ[number]))) for number in numbers)
+    whole = sum(half_hours(minutes(READ[number])) for number in numbers)
     return f"{len(asked)}, {sum(exercise.minutes for exercise in asked)} min | {hours(short)} | {hours(whole)}"
 
 
@@ -132,9 +136,9 @@ def notebooks_table(rows: str) -> str:
     runs = {number: head(ROOT / "notebooks" / name).runs for number, name in FILES.items()}
 
     def timed(row: re.Match[str]) -> str:
-        return f"{row[1]} {hours(minutes(READ[row[2]]))} | {runs[row[2]]} |"
+        return f"{row[1]} {hours(half_hours(minutes(READ[row[2]])))} | {runs[row[2]]} |"
 
-    whole = hours(sum(map(minutes, READ.values())))
+    whole = hours(sum(half_hours(minutes(notebook)) for notebook in READ.values()))
     seconds = sum(int(n) * (60 if unit == "minutes" else 1) for n, unit in map(str.split, runs.values()))
     rows = re.sub(r"^(\| (\d\d) \|.+\|)[^|]+\|[^|]+\|$", timed, rows, flags=re.M)
     together = f"| | **together** | | | **{whole}** | **{seconds / 60:.0f} minutes** |"

@@ -185,7 +185,7 @@ def _located(
     )
     if look is None:
         return diagnosis
-    name = case.name if look.inputs is case.inputs else f"cut from {case.name}"
+    name = case.name if look.inputs is case.inputs else f'cut down from the case "{case.name}"'
     line = "" if change else loop_that_ends_at_once(answer) or _first_wrong_line(exercise, answer, cases, seed)
     told = [sentence for sentence in (look.probe, line) if sentence]
     sentences = "".join(f"\n{fill(s, 96, initial_indent='  ', subsequent_indent='  ')}" for s in told)

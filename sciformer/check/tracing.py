@@ -105,10 +105,11 @@ def first_wrong_line(
     later = {place for trace, by in replaced for place in _as_well(run, trace, by, is_own)}
     if len(later) > 1:
         return None
-    lines = " or of ".join(f"`{_text(place)}`" for place in (blamed, *later))
+    lines = [f"`{_text(place)}`" for place in (blamed, *later)]
+    blame = f"your line {lines[0]}" if len(lines) == 1 else f"one of your lines {lines[0]} and {lines[1]}"
     plain = " and ".join(f"`{name}`" for name in _plain_numbers(blamed, {x.place for x in traces[0].steps}))
     what, more = ("tensors", f" Look at {plain}, too, which this line uses.") if plain else ("numbers", "")
-    return f"Up to your line `{_text(before[-1])}` the {what} are right; those of {lines} are not.{more}"
+    return f"Up to your line `{_text(before[-1])}` the {what} are right; {blame} makes them wrong.{more}"
 
 
 def _traced(

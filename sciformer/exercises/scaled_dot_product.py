@@ -61,7 +61,8 @@ _MASK_FAULTS = (
     ),
     Fault(
         "mask after the softmax",
-        "The mask acts after the softmax: the rows no longer sum to 1, and hidden keys still stand in the divisor.",
+        "The mask acts after the softmax: hidden keys still count in the sum that it divides by, so the rows no longer "
+        "sum to 1.",
         see=_BREAK,
         mask=lambda scores, mask: scores,
         hide=lambda weights, mask: weights * mask,
