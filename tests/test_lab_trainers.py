@@ -276,3 +276,56 @@ def test_a_rate_at_which_training_diverges_is_not_chosen(monkeypatch):
     assert run.details["learning rate"] == [1e-2]
     assert run.metrics == {"held-out loss": 1.5, "validation loss": 1.6}
     assert run.history.seconds == 3.0
+
+
+def test_the_best_rate_and_gain_are_chosen_on_sequences_held_out(monkeypatch):
+    """Of four models, the one that does best on them is tested."""
+    setting = experiments.BAKE_OFF_LOOK_UP["quick"]["dot"]
+    setting = replace(setting, examples=500, train=setting.train.with_steps(30))
+    run = trainers.train_at_best_rate(setting, 0, rates=(1e-4, 3e-2), gains=(1.0, 3.0), progress=False)
+    alone = {
+        (gain, rate): trainers.train_to_choose(
+            replace(setting, gain=gain, train=replace(setting.train, lr=rate)), 0, progress=False, looks=1
+        )
+        for gain in (1.0, 3.0)
+        for rate in (1e-4, 3e-2)
+    }
+    held_out = {choice: one.metrics["validation accuracy"] for choice, one in alone.items()}
+    best = max(held_out, key=held_out.get)
+    assert (run.details["gain"], run.details["learning rate"]) == ([best[0]], [best[1]])
+    assert run.metrics["validation accuracy"] == held_out[best]
+    assert held_out[best] > held_out[1.0, 1e-4]
+    assert 0 < run.metrics["test accuracy"] < 1
+
+
+def test_a_gain_multiplies_scores_by_its_square():
+    """Queries and keys are three times as long, so that dot products are nine times as large."""
+    setting = experiments.BAKE_OFF_LOOK_UP["quick"]["dot"]
+    scores = []
+    for gain in (1.0, 3.0):
+        torch.manual_seed(0)
+        attention = replace(setting, gain=gain).model().attention
+        for projection in (attention.q_proj, attention.k_proj):
+            torch.nn.init.zeros_(projection.bias)
+        tokens = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(0))
+        query, key = (p(tokens).unflatten(-1, (2, 16)).transpose(1, 2) for p in (attention.q_proj, attention.k_proj))
+        scores.append(attention.score(query, key))
+    torch.testing.assert_close(scores[1], 9 * scores[0])
+
+
+def test_a_look_up_needs_the_query():
+    """The answer of a model whose score ignores the query is the same for every queried key but for its own token."""
+    keys, values, queried, answer = data.lookup(50, seed=0)
+    settings = experiments.BAKE_OFF_LOOK_UP["quick"]
+    torch.manual_seed(0)
+    for score, differs in (("dot", True), ("separable", False)):
+        attention = settings[score].model().attention
+        tokens = torch.randn(1, 9, 32)
+        changed = tokens.clone()
+        changed[:, -1] += torch.randn(32)
+        with torch.no_grad():
+            weights = [attention(x, need_weights=True)[1][..., -1, :-1] for x in (tokens, changed)]  # on the pairs
+        shares = [w / w.sum(dim=-1, keepdim=True) for w in weights]
+        assert torch.allclose(*shares, atol=1e-6) != differs
+    assert (keys == queried[:, None]).sum(dim=1).eq(1).all()
+    assert values.gather(1, (keys == queried[:, None]).int().argmax(dim=1, keepdim=True)).squeeze(1).equal(answer)

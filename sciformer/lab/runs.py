@@ -13,7 +13,7 @@ from sciformer.training import History, TrainConfig
 from sciformer.training.weights import load_weights
 
 #: Fields of settings that runs of version 0.1.0 have not written down; they have their defaults.
-ADDED_SINCE = {"test_size"}
+ADDED_SINCE = {"test_size", "gain"}
 
 HISTORY: Form = {
     "seed": int,

@@ -12,8 +12,10 @@ from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from sciformer.attention import MultiHeadAttention
 from sciformer.blocks import SquaredReLU
 from sciformer.data import (
     ISO_DATES,
@@ -25,6 +27,7 @@ from sciformer.data import (
     batches,
     dates,
     digit_rows,
+    lookup,
     mnist,
     random_affine,
     repeated_blocks,
@@ -83,6 +86,8 @@ class ImageSetting:
         bias: whether the maps and norms of the blocks add one.
         held_out: so many of the training digits, the last ones, are not trained on: choices are made on them.
         test_size: which MNIST's test digits it is judged on, if not those of ``size``.
+        gain: what the weights that make queries and keys are multiplied by before training. Above 1, scores differ more
+            between keys, and attention starts sharper.
     """
 
     size: Literal["small", "full"]
@@ -102,6 +107,7 @@ class ImageSetting:
     bias: bool = True
     held_out: int = 0
     test_size: Literal["small", "full"] | None = None
+    gain: float = 1.0
 
     def model(self) -> ImageTransformer:
         """A fresh model, random as torch's global generator has it.
@@ -129,7 +135,9 @@ class ImageSetting:
             "bias": self.bias,
             "num_queries": self.num_queries,
         }
-        return ImageTransformer(**(arguments | changes))  # type: ignore[arg-type]
+        network = ImageTransformer(**(arguments | changes))  # type: ignore[arg-type]
+        apply_gain(network, self.gain)
+        return network
 
     def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
         """Endless shuffled batches of digits, each shifted, turned and stretched a little."""
@@ -275,6 +283,7 @@ class LanguageSetting:
         max_length: the longest text that the model can look at; ``length`` if not given.
         score_options: arguments of the score's recipe.
         text_share: how much of the training text is read, from its beginning.
+        gain: what the weights that make queries and keys are multiplied by before training.
     """
 
     length: int
@@ -294,6 +303,7 @@ class LanguageSetting:
     max_length: int | None = None
     score_options: dict[str, Any] = field(default_factory=dict)
     text_share: float = 1.0
+    gain: float = 1.0
 
     def model(self) -> CharTransformer:
         """A fresh model, random as torch's global generator has it.
@@ -311,7 +321,7 @@ class LanguageSetting:
         modern: dict[str, Any] = (
             {"activation": SquaredReLU, "norm": partial(nn.RMSNorm, elementwise_affine=False)} if self.modern else {}
         )
-        return CharTransformer(
+        model = CharTransformer(
             len(shakespeare()[1]),
             self.max_length or self.length,
             self.embed_dim,
@@ -325,6 +335,8 @@ class LanguageSetting:
             start=self.start,
             **modern,
         )
+        apply_gain(model, self.gain)
+        return model
 
     def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
         """Endless batches of chunks of the training text, each with the same text one token later."""
@@ -654,6 +666,80 @@ class InductionSetting:
         """Endless shuffled batches: sequences but for their last token, and but for their first."""
         tokens = self.sequences(self.examples, seed)[0].to(device)
         return batches(tokens[:, :-1], tokens[:, 1:], batch_size=self.batch_size, seed=seed)
+
+
+class LookUpModel(nn.Module):
+    """One attention layer, and nothing that could get around it, answers which value stands beside a key.
+
+    A pair is one token, the sum of its key's and its value's embedding; the queried key is the last token. The
+    answer is read from this token's output.
+
+    Args:
+        num_keys: how many different keys there are.
+        num_values: how many different values, and so answers.
+    """
+
+    def __init__(self, num_keys: int, num_values: int, embed_dim: int, num_heads: int, score: ScoreRecipe):
+        super().__init__()
+        self.key_embed, self.value_embed = nn.Embedding(num_keys, embed_dim), nn.Embedding(num_values, embed_dim)
+        self.attention = MultiHeadAttention(embed_dim, num_heads, score=score)
+        self.read_out = nn.Linear(embed_dim, num_values)
+
+    def forward(
+        self, keys: Int[Tensor, "B P"], values: Int[Tensor, "B P"], queried: Int[Tensor, "B"]
+    ) -> Float[Tensor, "B C"]:
+        pairs = self.key_embed(keys) + self.value_embed(values)  # (B, P, E)
+        tokens = torch.cat([pairs, self.key_embed(queried)[:, None]], dim=1)  # (B, P + 1, E)
+        output, _ = self.attention(tokens)
+        return self.read_out(output[:, -1])
+
+
+@dataclass(frozen=True)
+class LookUpSetting:
+    """One model that looks up the value of a key among eight pairs: data, model and training.
+
+    Args:
+        examples: how many sequences are drawn for training; further ones are drawn for choices and for the test.
+        score: a name of ``SCORES``.
+        gain: what the weights that make queries and keys are multiplied by before training.
+    """
+
+    embed_dim: int
+    num_heads: int
+    batch_size: int
+    examples: int
+    train: TrainConfig
+    score: str | ScoreRecipe = "dot"
+    score_options: dict[str, Any] = field(default_factory=dict)
+    gain: float = 1.0
+
+    def model(self) -> LookUpModel:
+        """A fresh model, random as torch's global generator has it."""
+        recipe = score_recipe(self.score, self.score_options)
+        model = LookUpModel(32, 10, self.embed_dim, self.num_heads, recipe)
+        apply_gain(model, self.gain)
+        return model
+
+    def training_batches(self, seed: int, device: torch.device | str = "cpu") -> Iterator[Batch]:
+        """Endless shuffled batches of keys, values, a queried key and its value."""
+        tensors = (tensor.to(device) for tensor in lookup(self.examples, seed=seed))
+        return batches(*tensors, batch_size=self.batch_size, seed=seed)
+
+    def held_out_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
+        """Sequences for choices: neither trained on nor tested on."""
+        return [tuple(tensor.to(device) for tensor in lookup(2_000, seed=2_000_000))]
+
+    def test_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
+        """The sequences that the model is judged on."""
+        return [tuple(tensor.to(device) for tensor in lookup(10_000, seed=1_000_000))]
+
+
+def apply_gain(model: nn.Module, gain: float) -> None:
+    """Multiply the weights that make a model's queries and keys by ``gain``."""
+    with torch.no_grad():
+        for attention in (part for part in model.modules() if isinstance(part, MultiHeadAttention)):
+            attention.q_proj.weight.mul_(gain)
+            attention.k_proj.weight.mul_(gain)
 
 
 def score_recipe(score: str | ScoreRecipe, options: Mapping[str, Any]) -> ScoreRecipe:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from sciformer.lab.settings import (
     ImageSetting,
     InductionSetting,
     LanguageSetting,
+    LookUpSetting,
     MaskedImageSetting,
     NamesSetting,
     PixelSetting,
@@ -105,7 +107,7 @@ def train_image_transformer(
 
 
 def train_to_choose(
-    setting: ImageSetting,
+    setting: ImageSetting | LookUpSetting,
     seed: int,
     *,
     device: torch.device | str = "cpu",
@@ -114,7 +116,7 @@ def train_to_choose(
     looks: int = 4,
     on_look: Callable[[int, float], None] = lambda step, value: None,
 ) -> Run:
-    """Train once on all but the digits held out; measure the accuracy on those. The test digits take no part in it.
+    """Train once on all but what is held out; measure the accuracy on that. What the test asks takes no part in it.
 
     Args:
         on_look: called as ``on_look(step, validation accuracy)``, about ``looks`` times, the last time at the end. What
@@ -262,34 +264,38 @@ def train_at_best_rate(
     seed: int,
     *,
     rates: Sequence[float],
+    gains: Sequence[float] = (1.0,),
     device: torch.device | str = "cpu",
     checkpoint: str | Path | None = None,
     progress: bool = True,
 ) -> Run:
-    """Train once at each learning rate; test the model that does best on training data held out.
+    """Train once at each learning rate and gain; test the model that does best on training data held out.
 
     So every arm of an experiment gets the same care, and neither test digits nor validation text have a say in it.
 
     Args:
-        setting: of images, with digits held out, or of text, a share of which is read.
+        setting: of images, with digits held out; of text, a share of which is read; or of a look-up.
         rates: what the learning rate is chosen from.
+        gains: what the gain of queries and keys at the start is chosen from, together with the rate.
     """
     on_text = isinstance(setting, LanguageSetting)
     train: Callable[..., Run] = train_language_to_choose if on_text else partial(train_to_choose, looks=1)
     judged_by, sign = ("held-out loss", -1) if on_text else ("validation accuracy", 1)
     runs = {}
-    for rate in rates:
-        own = None if checkpoint is None else Path(f"{checkpoint}.{rate:g}")
-        at_rate = replace(setting, train=replace(setting.train, lr=rate))
-        runs[rate] = train(at_rate, seed, device=device, checkpoint=own, progress=progress)
-    values = {rate: run.metrics[judged_by] for rate, run in runs.items()}
-    best = max(rates, key=lambda rate: sign * values[rate] if math.isfinite(values[rate]) else -math.inf)
+    for gain, rate in product(gains, rates):
+        own = None if checkpoint is None else Path(f"{checkpoint}.{rate:g}.{gain:g}")
+        tried = replace(setting, train=replace(setting.train, lr=rate), **({} if gain == 1 else {"gain": gain}))
+        runs[gain, rate] = train(tried, seed, device=device, checkpoint=own, progress=progress)
+    values = {choice: run.metrics[judged_by] for choice, run in runs.items()}
+    best = max(runs, key=lambda choice: sign * values[choice] if math.isfinite(values[choice]) else -math.inf)
     run = runs[best]
     if on_text:
         run.metrics["validation loss"] = text_loss(run.model, shakespeare("val")[0].to(device), setting.length)
     else:
         run.metrics["test accuracy"] = evaluate(run.model, setting.test_batches(device), accuracy)
-    run.details |= {"learning rate": [best], f"{judged_by} at each rate": [[rate, values[rate]] for rate in rates]}
+    gain, rate = best
+    tried_rates = [[rate, values[gain, rate]] for rate in rates]
+    run.details |= {"learning rate": [rate], "gain": [gain], f"{judged_by} at each rate": tried_rates}
     run.history.seconds = sum(each.history.seconds for each in runs.values())
     return run
 
@@ -491,7 +497,11 @@ def train_induction(
 
 
 def step_cost(
-    setting: ImageSetting | LanguageSetting, seed: int, *, device: torch.device | str = "cpu", repeats: int = 5
+    setting: ImageSetting | LanguageSetting | LookUpSetting,
+    seed: int,
+    *,
+    device: torch.device | str = "cpu",
+    repeats: int = 5,
 ) -> dict[str, float]:
     """What one step of training, forward and backward, costs a fresh model.
 
@@ -505,7 +515,7 @@ def step_cost(
     on_cuda = torch.device(device).type == "cuda"
     *inputs, target = next(setting.training_batches(seed, device))
 
-    def one_step(setting: ImageSetting | LanguageSetting) -> Callable[[], None]:
+    def one_step(setting: ImageSetting | LanguageSetting | LookUpSetting) -> Callable[[], None]:
         model = setting.model().to(device)
 
         def step() -> None:
@@ -526,7 +536,7 @@ def train_and_weigh(
     train: Callable[..., Run], setting: Any, seed: int, *, device: torch.device | str = "cpu", **options: Any
 ) -> Run:
     """Train once as ``train`` does, and also measure what a step costs."""
-    run = train(setting, seed, device=device, looks=2, **options)
+    run = train(setting, seed, device=device, **options)
     run.metrics |= step_cost(setting, seed, device=device)
     return run
 

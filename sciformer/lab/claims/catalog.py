@@ -144,10 +144,13 @@ CLAIMS = [
         ADDITIVE,
         ADDITIVE_SYSTEM,
         9,
-        lambda: [
-            compare(TWO, LOSS, f"{kind}, separable", f"{kind}, dot", relation="no worse", condition=f"with {kind}")
-            for kind in ("sinusoidal", "learned")
-        ],
+        lambda: (
+            [
+                compare(TWO, LOSS, f"{kind}, separable", f"{kind}, dot", relation="no worse", condition=f"with {kind}")
+                for kind in ("sinusoidal", "learned")
+            ]
+            + [compare("bake-off-look-up", ACCURACY, "separable", "dot", relation="no worse", condition="on a look-up")]
+        ),
     ),
     Claim("The dot product overfits where the separable form does not", ADDITIVE, ADDITIVE_SYSTEM, 9, overfits),
     Claim(

@@ -27,7 +27,12 @@ def wells_on(name: str, metric: str, form: str, data: str) -> list[Finding]:
     ]  # fmt: skip
 
 
-BAKE_OFFS = {"patches": "test accuracy", "pixels": "test accuracy", "text": "validation loss"}
+BAKE_OFFS = {
+    "look-up": "test accuracy",
+    "patches": "test accuracy",
+    "pixels": "test accuracy",
+    "text": "validation loss",
+}
 STEP_TIME, PEAK = "step time against dot", "peak MB"
 
 

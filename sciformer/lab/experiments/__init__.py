@@ -27,6 +27,7 @@ from sciformer.lab.experiments.images import (
 from sciformer.lab.experiments.sequences import (
     ADDITIVE_2X2,
     ADDITIVE_LITTLE_TEXT,
+    BAKE_OFF_LOOK_UP,
     BAKE_OFF_TEXT,
     CELL_START,
     DATES,
@@ -63,6 +64,7 @@ from sciformer.training import TrainConfig
 __all__ = [
     "ADDITIVE_2X2",
     "ADDITIVE_LITTLE_TEXT",
+    "BAKE_OFF_LOOK_UP",
     "BAKE_OFF_PATCHES",
     "BAKE_OFF_PIXELS",
     "BAKE_OFF_TEXT",
@@ -134,11 +136,13 @@ class Experiment:
         settings: the setting of each profile. An experiment that compares has several arms: a dict of them by name.
         run: trains one seed: ``run(setting, seed, device=…, progress=…)``.
         seeds: how many seeds a record has.
+        choices: how often each seed of each arm is trained, the best of which counts.
     """
 
     settings: dict[Profile, Any]
     run: Callable[..., Run]
     seeds: int
+    choices: int = 1
 
     def arms(self, profile: Profile) -> dict[str | None, Any]:
         """The setting of each arm; the only arm of an experiment that compares nothing is None.
@@ -158,6 +162,9 @@ UP_TO_A_MINUTE, LONGER = 10, 5
 
 #: What the learning rate of each arm is chosen from, seed by seed, on training data held out.
 RATES = (3e-3, 1e-2, 3e-2)
+#: What the gain of queries and keys at the start is chosen from in a bake-off, together with the rate.
+GAINS = (1.0, 3.0)
+_TUNED = partial(train_and_weigh, partial(train_at_best_rate, rates=RATES, gains=GAINS))
 
 EXPERIMENTS: dict[str, Experiment] = {
     "mnist-image-transformer": Experiment(MNIST_IMAGE_TRANSFORMER, train_image_transformer, seeds=UP_TO_A_MINUTE),
@@ -184,11 +191,14 @@ EXPERIMENTS: dict[str, Experiment] = {
     "induction": Experiment(INDUCTION, train_induction, seeds=LONGER),
     "recipes-images": Experiment(RECIPES_IMAGES, partial(train_at_best_rate, rates=RATES), seeds=UP_TO_A_MINUTE),
     "recipes-text": Experiment(RECIPES_TEXT, partial(train_at_best_rate, rates=RATES), seeds=UP_TO_A_MINUTE),
-    "bake-off-patches": Experiment(
-        BAKE_OFF_PATCHES, partial(train_and_weigh, train_image_transformer), seeds=UP_TO_A_MINUTE
+    "bake-off-look-up": Experiment(BAKE_OFF_LOOK_UP, _TUNED, seeds=UP_TO_A_MINUTE, choices=len(RATES) * len(GAINS)),
+    "bake-off-patches": Experiment(BAKE_OFF_PATCHES, _TUNED, seeds=LONGER, choices=len(RATES) * len(GAINS)),
+    "bake-off-pixels": Experiment(
+        BAKE_OFF_PIXELS, partial(train_and_weigh, partial(train_image_transformer, looks=2)), seeds=LONGER
     ),
-    "bake-off-pixels": Experiment(BAKE_OFF_PIXELS, partial(train_and_weigh, train_image_transformer), seeds=LONGER),
-    "bake-off-text": Experiment(BAKE_OFF_TEXT, partial(train_and_weigh, train_language), seeds=LONGER),
+    "bake-off-text": Experiment(
+        BAKE_OFF_TEXT, partial(train_and_weigh, partial(train_language, looks=2)), seeds=LONGER
+    ),
 }
 
 

@@ -8,6 +8,7 @@ from sciformer.lab.settings import (
     SMALL_MOVES,
     InductionSetting,
     LanguageSetting,
+    LookUpSetting,
     NamesSetting,
     Profile,
     RungSetting,
@@ -273,6 +274,16 @@ DIGIT_NAMES: dict[Profile, NamesSetting] = {
     ),
 }
 
+
+# Notebook 02's task, on which a score has to compare the query with each key, or can only guess. The steps were chosen
+# for the dot product, with one seed, on the sequences for choices.
+BAKE_OFF_LOOK_UP: dict[Profile, dict[str, LookUpSetting]] = {
+    "quick": every_score(
+        LookUpSetting(
+            embed_dim=32, num_heads=2, batch_size=64, examples=20_000, train=TrainConfig(steps=300, warmup_steps=20)
+        )
+    )
+}
 
 # With sinusoids, as in the bake-offs on images.
 BAKE_OFF_TEXT: dict[Profile, dict[str, LanguageSetting]] = {
