@@ -118,7 +118,7 @@ print("it · tired =", naive_scores[4, 5].item(), "  symmetric:", torch.equal(na
 #
 # A query has three features here (D = 3): it asks for adjectives, for living things and for roads. The matrix has a row
 # for each feature of the word and a column for each feature of the query. We decide that a pronoun asks for an
-# adjective and, for want of a better question, a living thing for living things and a road for roads.
+# adjective. Living things and roads have to ask for something, too; let a living thing ask for living things and a road for roads.
 
 # %%
 W_q = torch.zeros(4, 3).double()  # (E, D): rows living, road, pronoun, adjective; columns "adjective?", "living?", "road?"
@@ -301,7 +301,7 @@ explore(
 shifted_by_one(tokens)
 plotting.show(
     'Two rows of words. Below stand the inputs from "animal" to "it", above each one the target, which is the next word. '
-    "Dashed arrows show that each target is also the input one position to the right."
+    "Dashed arrows show that each target but the last is also the input one position to the right."
 )
 
 # %% [markdown]
@@ -309,7 +309,7 @@ plotting.show(
 #
 # <details><summary>Answer</summary>
 #
-# The answer to each position stands in the input, one position to the right. The head would look there, copy it, and
+# But for the last position, the answer stands in the input, one position to the right. The head would look there, copy it, and
 # learn nothing else.
 #
 # </details>
@@ -415,7 +415,7 @@ explore(under_a_mask, alt="Scores and weights: both are left in a band of three,
 #
 # The other weights of the row all grow by the same factor, so their ratios stay: the numerators $e^{s_{ij}}$ are the
 # same, and only the common divisor has lost a term. An empty row is 0 in the package. A softmax written by hand gives
-# NaN there, since it divides 0 by 0; an optional section shows what that NaN does in training.
+# NaN there, since its formula divides 0 by 0; an optional section shows what that NaN does in training.
 #
 # </details>
 
@@ -495,7 +495,7 @@ for name, matrices in {"set by hand": (W_q, W_k), "random": (random_q, random_k)
 # words and from nothing else. So the word *tired* cannot alter this score; it can only take attention away from
 # *animal* and *street* alike. **One look cannot turn the attention of *it* from the animal to the street.**
 #
-# What could? You may use the head that you have built as often as you like, with other matrices, and nothing else.
+# What could? You may use the head that you have built as often as you like, with other matrices, and add its output to the words.
 # Think for a minute before you open the answer.
 
 # %% [markdown]
@@ -748,12 +748,12 @@ plotting.show("Weights of the trained head: each row has one bright cell, at the
 
 
 # %% [markdown]
-# The loss alone has taught the head to look at the right pair.
+# In this sequence nearly all of each weight lies on the right pair, and nobody told the head where to look: it learned from the loss alone.
 
 # %% [markdown]
 # ### With and without $1/\sqrt d$
 #
-# What does the scale do to learning? If we multiply the queries by $\sqrt d$, it is taken out again. For each of five
+# What does the scale do to learning? If we multiply the queries by $\sqrt d$, the scale cancels. For each of five
 # seeds we make two models from the same start, one with the scale and one without, and compare their mean loss over
 # 100 steps. (This mean does not tell a head that learns late from one that never learns.)
 
@@ -809,12 +809,12 @@ for name, factor in {"scaled": 1.0, "unscaled": 16.0}.items():  # 16 = √256
 
 
 # %% [markdown]
-# A surprise: without the scale this gradient is not smaller, but more than ten times *larger*: the factor 16 also
+# A surprise: without the scale the gradient of $W_k$ is not smaller, but more than ten times *larger*: the factor 16 also
 # multiplies it on its way back to the keys. (This is one matrix, one seed, and the first step only.) Two other things
 # differ by a factor of about 16: the head **starts** with large random scores, and the first step moves them farther.
-# (The scaled scores start at 0.48 and not at 1: queries and keys of a fresh `nn.Linear` do not have variance 1.)
+# (The printed 0.48 is the standard deviation of the scaled scores. It is not 1, since queries and keys of a fresh `nn.Linear` do not have variance 1.)
 #
-# Which of the two hurts? A smaller learning rate shortens the steps. And we can give the unscaled head a **blunt
+# Which of the two matters more? A smaller learning rate shortens the steps. And we can give the unscaled head a **blunt
 # start**: we divide its query parameters by 16, once, so that it starts with the scores of the scaled head.
 # **Predict**: does `lr` = 0.003 in place of 0.01 close the gap? Does the blunt start? Do both?
 
@@ -843,13 +843,14 @@ course.verdict("lr = 0.003: smallest difference, unscaled minus blunt start", mi
 draw_seeds(by_rate)
 plotting.show(
     "Two panels, five lines each, from scaled over unscaled to blunt start. With the larger learning rate the losses are "
-    "high without the scale, with either start; with the smaller one a blunt start is as good as the scale."
+    "high without the scale, with either start; with the smaller one a blunt start comes close to the scale in all five."
 )
 
 # %% [markdown]
-# The smaller learning rate alone brings the loss from 1.52 to 1.11, the blunt start alone to 0.98, both together to
+# In the mean over five seeds the smaller learning rate alone brings the loss from about 1.5 to 1.1, the blunt start alone to about 1.0 (one seed of the five
+# hardly gains by it), and both together to
 # 0.34. That is close to the scaled head at the same learning rate (0.36), but not to the scaled head at the larger one
-# (0.23). So here a blunt start and smaller steps make up for most of what the missing scale costs. Whether small
+# (0.23). So neither alone is enough, and here a blunt start and smaller steps together make up for most of what the missing scale costs. We made the steps 3.3 times smaller, and not 16 times. Whether small
 # gradients matter after the first step, we have not measured. And a claim such as "it does not train without the scale"
 # needs its learning rate beside it.
 
@@ -885,9 +886,9 @@ plotting.show(
 #
 # ### A test that finds them: the gradient
 #
-# Does output $i$ depend on word $j$? That is what a derivative says, and torch can compute the derivatives of a whole
+# Does output $i$ depend on word $j$? If a derivative is not 0, it does, and torch can compute the derivatives of a whole
 # function; their table is called its **Jacobian**. In a causal model $\partial y_i / \partial x_j$ must be exactly 0
-# for each $j > i$.
+# for each $j > i$. (At a single input a derivative may be 0 by chance, so random numbers are a better test than words set by hand.)
 #
 # ### Exercise 4 · hard · 12 minutes
 #
@@ -1043,8 +1044,8 @@ plotting.show(
 # </details>
 #
 # Use the models as one does, on a text whose future is not yet written. There, the last row of every recipe but one is
-# the usual softmax, so `masked_softmax` may take its place. The exception is the softmax over queries, which sums over
-# the earlier queries even then: its number below is that of a model whose recipe was exchanged after training.
+# the usual softmax (each position is the last row of the text up to it), so `masked_softmax` may take its place and nothing else changes. The exception is the softmax over queries, which sums over
+# the earlier queries even then: its number below is that of a model that computes something else than in training.
 
 # %% tags=["nbval-ignore-output"]
 for model in trained.values():
@@ -1057,7 +1058,7 @@ course.verdict("model without a mask, used honestly: loss over log 8", in_use["n
 
 
 # %% [markdown]
-# The models that had learned to cheat are worse than guessing. (Of the softmax over queries that says less, since it no longer has the
+# The models that had learned to cheat, one of each kind, are worse than guessing. (Of the softmax over queries that says less, since it no longer has the
 # recipe that it was trained with.) There was no error, no warning, and with the leak their losses looked better.
 
 # %% [markdown]
@@ -1232,8 +1233,8 @@ course.verdict("d = 64: gradient at q·k, scaled over unscaled", ratio[64], belo
 course.verdict("d = 1024: gradient at q·k, scaled over unscaled", ratio[1024], above=1)
 
 # %% [markdown]
-# At $d = 1024$ next to nothing passes without the scale: these are the small gradients of the paper. In smaller heads
-# it is the other way round. **Near which $d$ do the two lines for $q \cdot k$ cross?** (These are random scores of 32
+# At $d = 1024$ next to nothing passes without the scale: these are the small gradients of the paper. At $d = 64$, the size of a common head,
+# it is the other way round: without the scale the gradient at $q \cdot k$ is *larger*. **Near which $d$ do the two lines for $q \cdot k$ cross?** (These are random scores of 32
 # keys; it need not be so in our look-up.)
 
 # %% [markdown]
@@ -1253,8 +1254,8 @@ print("as it is: looks where it may not:", torch.equal(as_it_is[:5] > 0, ~causal
 # %% [markdown]
 # A chatbot that answers several prompts at once puts the padding on the **left**, so that the answers begin in one
 # column. Together with the causal mask, the first queries then may not attend to anything. A plain softmax divides 0
-# by 0 there. In the package and in torch's SDPA such a row is 0. (`nothing_left` is the mask itself, True = may
-# attend.)
+# by 0 there. In the package such a row is 0, and so it is in the SDPA of the torch that runs here. (`nothing_left` is the mask itself, True = may
+# attend; its first rows have nothing left.)
 
 # %%
 real = torch.tensor([False, False, True, True, True, True])  # (S,): two positions of padding in front
@@ -1266,8 +1267,8 @@ print("SDPA, output   ", F.scaled_dot_product_attention(query, key, value, attn_
 
 # %% [markdown]
 # The gradient matters even more. Suppose that the loss uses only the last row, which is sound, and throws the others
-# away. In the backward pass the empty row still takes part: the gradient that reaches it is 0, but 0 × NaN is NaN. One
-# step of training with such gradients makes parameters NaN, too.
+# away. In the backward pass the empty row still takes part: the gradient that reaches it is 0, but 0 × NaN is NaN. A
+# step of training subtracts a multiple of the gradient, and what is left is NaN, too.
 
 # %%
 heads = {
@@ -1363,9 +1364,9 @@ course.verdict("rows (of 8) that look most at 2 or 5 positions back", hits, abov
 # <details><summary>Answer</summary>
 #
 # At position 0 the head can look only at that position, so it hands over one token, and in 1 of 8 cases this is the
-# answer. From position 2 on it hands over one token, too, and this is always the answer. Without position vectors the
-# read-out cannot tell the two cases apart. So it compromises: the probability of the token, $e^{-0.25} = 0.78$, is too
-# high for position 0 and too low for the others.
+# answer. At position 1 it hands over one token of two, or their mean, and again that is mostly not the answer. From position 2 on it hands over one token, too, and this is always the answer. Without position vectors the
+# read-out cannot tell these cases apart. So it compromises: the probability of the token, $e^{-0.25} = 0.78$, is too
+# high for the first two positions and too low for the others.
 #
 # </details>
 #
@@ -1380,7 +1381,7 @@ course.verdict("rows (of 8) that look most at 2 or 5 positions back", hits, abov
 #
 # </details>
 #
-# Is such a mask worth it in a model that has position vectors anyway? Small transformers were trained with either, ten runs each, and
+# Is such a mask worth it in a model that has position vectors anyway? In recorded runs small transformers were trained with either, ten times each, and
 # compared with the same model without it. On Shakespeare the loss falls from 2.36 to 2.11, with either. On digits the
 # accuracy is higher by about half a point, and that is less than the one point that this course calls a difference that matters ([all
 # claims, measured](../docs/measured.md); notebook 16 explains the intervals).
@@ -1400,5 +1401,4 @@ course.verdict("rows (of 8) that look most at 2 or 5 positions back", hits, abov
 # - `sciformer/teach/export/forward.js` is the same head in another language, without any library. The course's web page
 #   with models to play with computes by it.
 #
-# A head has one query, so a word can ask one question. But a verb has a subject, an object and a tense to look for at
-# once. Could one head answer all three? Notebook 03 begins there.
+# A head has one query for each word, and one row of weights: whatever the word asks for, it gets one mixture. But a verb has a subject, an object and a tense to look for, and wants to keep them apart. Could one head answer all three? Notebook 03 begins there.

@@ -94,7 +94,7 @@ plotting.show(
 # %% [markdown]
 # <details><summary>Which squares have the same token, and what tells them apart?</summary>
 #
-# The fully empty ones: 0, 1, 4, 7, 11, 12, 13 and 15 (squares 3 and 8 hold a faint pixel or two). Nothing is multiplied by the weights there, and what is left is the bias of
+# The fully empty ones: 0, 1, 4, 7, 11, 12, 13 and 15 (squares 3 and 8 hold a faint pixel or two). Their pixels are zeros, so the weights add nothing, and what is left is the bias of
 # the linear map. Only the positions, which are added below, tell one empty square from another.
 #
 # </details>
@@ -452,7 +452,7 @@ plotting.show(
 # the quotient is $g / \sqrt{g^2} = \pm 1$: the step is as long as the learning rate, whatever the size of $g$. The W stands for **weight decay**: in each step every weight also
 # shrinks by a tiny share of itself, so that only weights that the data keep asking for stay large.
 #
-# The rate rises during 50 steps (the **[warm-up](../docs/glossary.md#w)** of notebook 05), while a second factor falls in a line from 1 to 0. torch keeps the rate in `optimizer.param_groups`, one entry for each group of
+# The learning rate is multiplied by two factors. One rises from 0 to 1 during the first 50 steps (the **[warm-up](../docs/glossary.md#w)** of notebook 05) and stays there; the other falls in a straight line from 1 to 0 over all steps. torch keeps the rate in `optimizer.param_groups`, one entry for each group of
 # parameters; here there is one group. `stream` hands out batches of 64 digits in random order, for as long as `next` asks for them.
 
 # %%
@@ -540,7 +540,7 @@ plotting.show(
 # For two models that are tested on *different* digits, the difference has the standard error $\sqrt{e_1^2 + e_2^2}$.
 #
 # Ours read the *same* digits, so one can do better: take the difference digit by digit, 0 where both are right or both are wrong, else 1 or −1. The mean of these $N$ numbers
-# has the standard error $\text{(their standard deviation)} / \sqrt N$, which stands after the ± below. Chance alone exceeds twice the standard error about once in twenty times, so
+# has a standard error, their standard deviation divided by $\sqrt N$. It stands after the ± below. Chance alone exceeds twice the standard error about once in twenty times, so
 # we build nothing on smaller differences.
 
 # %% tags=["nbval-ignore-output"]
@@ -641,8 +641,8 @@ course.verdict("its lead on puzzles, over its error", still_ahead, above=2, meas
 
 # %% [markdown]
 # The explanation passes a part of the test. The network loses a little when neighbouring patches are torn apart, here more than twice the error of the difference, and the transformer has nothing to lose. (The luck of
-# the seed comes on top: this is one pair of networks.) But the network still recognises more puzzles than your transformer recognises digits. Its remaining lead must come from elsewhere: inside a patch the
-# pixels are neighbours as before, or it may simply need fewer steps. Our numbers do not say which.
+# the seed comes on top: this is one pair of networks, and the learning rate was not chosen for puzzles.) But the network still recognises more puzzles than your transformer recognises digits. So most of its lead does not come from
+# neighbouring *patches*. Inside a patch the pixels are neighbours as before; the same filter serves every place; the pooling forgives small shifts; or the network simply needs fewer steps. Our numbers do not say which.
 
 # %% [markdown]
 # ## What the model knows about places
@@ -658,9 +658,16 @@ print(f"standard deviation {by_chance.std():.3f}")
 # %% [markdown]
 # The **standard deviation** says how far such a number typically lies from the mean: here $1/\sqrt{64} = 0.125$. The mean over several pairs scatters less. In a grid of 4×4 places there are 12 pairs of
 # neighbours in a row, and 12 in a column: the means over them scatter by about $0.125/\sqrt{12} = 0.036$. In a random table, as ours was before training, such a mean hardly ever lies further
-# from 0 than three times that, 0.11. For the 8 pairs in a row that are two columns apart the bound is 0.13, for the 4 pairs that are three columns apart 0.19, and for the *difference* of two means over 12 pairs $3 \cdot \sqrt 2 \cdot 0.036 = 0.15$.
+# from 0 than three times that, 0.11. (Pairs share places, but the similarities of random vectors are uncorrelated all the same.) Fewer pairs scatter more:
 #
-# Now the trained table: the mean similarity over all pairs of places that are so many rows and so many columns apart. Is its upper line a sense of neighbourhood? Write down what you see before you read on.
+# | places apart | pairs | hardly ever further from 0 than |
+# |---|---|---|
+# | one column | 12 | 0.11 |
+# | two columns | 8 | 0.13 |
+# | three columns | 4 | 0.19 |
+# | difference of two means over 12 pairs | | 0.15 |
+#
+# Now the trained table: the mean similarity over all pairs of places that are so many rows and so many columns apart. Does its top row, "0 rows apart", show a sense of neighbourhood? Write down what you see before you read on.
 
 # %%
 packaged.load_state_dict(model.cpu().state_dict())  # your weights, in the package's model: it also gives attention maps
@@ -690,18 +697,20 @@ plotting.show(
 #
 # </details>
 #
-# But this is one table, from one random start. Five more models, each with a start of its own, show what is luck; 200 steps of training are enough for that. How far are neighbours in a row ahead of neighbours in a
-# column, and where does the 95 % interval of notebook 05 begin?
+# But this is one table, from one random start. Five more models, each with a start of its own and trained for 200 steps on the same batches, show how much of it is the luck of the start. How far are neighbours in a row ahead of neighbours in a
+# column, and where does the 95 % interval of notebook 05 begin? Beside it stands how many digits each of them recognises, for they are not fully trained.
 
 # %% tags=["nbval-ignore-output"]
-ahead = []
+ahead, recognised = [], []
 for seed in range(1, 6):
     torch.manual_seed(seed)
     another = VisionTransformer(28, 7, embed_dim=64, num_heads=4, num_layers=3).to(device)
     train(another, rate=3e-3, steps=200)
+    recognised.append((another(test_images).argmax(dim=-1) == test_labels).float().mean().item())
     places = another.cpu().positions.table.detach()
     ahead.append(similarity_at(places, 0, 1) - similarity_at(places, 1, 0))
 print("in a row minus in a column:", *(f"{difference:.2f}" for difference in ahead))
+print("digits recognised:         ", *(f"{share:.0%}" for share in recognised))
 
 # %%
 ahead = torch.tensor(ahead)
@@ -709,11 +718,11 @@ lower = ahead.mean() - 2.78 * ahead.std() / math.sqrt(5)  # 2.78 is Student's t 
 course.verdict("in a row minus in a column, lower end over five starts", lower.item(), above=0, measured="quick")
 
 # %% [markdown]
-# The third guess is answered: with each of the five starts, neighbours in a row are more alike than neighbours in a column.
+# The third guess is answered: with each of the five starts, neighbours in a row are more alike than neighbours in a column. A single one of these differences may lie inside the 0.15 that chance allows; five on the same side, with an interval that excludes 0, are no chance.
 #
 # ### Why rows?
 #
-# It was not luck. Is it the model that prefers rows, or is it the digits? About the model you can decide by thought alone; the puzzle has shown you how.
+# It was not the luck of the start. Is it the model that prefers rows, or is it the digits? About the model you can decide by thought alone; the puzzle has shown you how.
 #
 # <details><summary>Can it be the model?</summary>
 #
@@ -776,7 +785,7 @@ explore(
 # %% [markdown]
 # ### Do the heads love empty paper?
 #
-# Some of the brightest columns belong to empty patches. But half of the patches of this four are empty, so a head that chose at random would often choose one, too. Which share of all patches of all
+# Most of the brightest columns belong to empty patches. But half of the patches of this four are empty, so a head that chose at random would often choose one, too. Which share of all patches of all
 # test digits is empty, and which share of the attention falls on them? Guess before you run. (A patch is empty if its largest pixel is 0.)
 
 # %% tags=["nbval-ignore-output"]
@@ -800,9 +809,9 @@ course.verdict(
 
 
 # %% [markdown]
-# In the mean over heads and queries, the empty patches get *less* attention than their number would give them, in block 0 only a little less. A single head may still love them; a mean
+# In the mean over heads and queries, the empty patches get *less* attention than their number would give them, in block 0 hardly less. So this one four misleads. A single head may still love empty patches; a mean
 # over heads cannot show it. Is the attention that they do get wasted? Forbid every patch to look
-# at an empty one, with a mask as in notebook 02, and let the trained model recognise the digits again. What do you expect?
+# at an empty one, with a mask as in notebook 02, and let the trained model recognise the digits again. As a control, hide as many patches of each digit that are chosen at random, empty or not. What do you expect?
 
 # %% tags=["nbval-ignore-output"]
 def share_recognised(visible):  # (N, 16), True where a patch may be looked at
@@ -813,20 +822,23 @@ def share_recognised(visible):  # (N, 16), True where a patch may be looked at
         return (packaged.classifier(tokens).argmax(dim=-1) == labels).float().mean().item()
 
 
+place_in_line = torch.rand(empty.shape, generator=torch.Generator().manual_seed(0)).argsort(dim=1).argsort(dim=1)
+at_random = place_in_line < empty.sum(dim=1, keepdim=True)  # as many as are empty
 usual, without_paper = share_recognised(torch.ones_like(empty)), share_recognised(~empty)
-print(f"all patches visible {usual:.1%}, only those with ink {without_paper:.1%}")
+print(f"all patches visible {usual:.1%}, empty ones hidden {without_paper:.1%}, as many at random {share_recognised(~at_random):.1%}")
 
 # %%
 course.verdict("share lost by hiding the empty patches", usual - without_paper, above=0.05, measured="quick")
 
 # %% [markdown]
-# With the empty patches hidden the model recognises far fewer digits. Perhaps it uses them: an empty patch has a position, so its token can say *here is no ink*, and a nine is closed at the top where a four is
-# open. Perhaps it is only surprised, for it was never trained with hidden patches. And after the first block the mask hides more than paper, since the token of an empty place has then collected something from all others.
+# With the empty patches hidden the model recognises far fewer digits. But with as many patches hidden at random, which takes some of the ink away, it loses only a little more. So much of the loss may be mere surprise: it was never trained with hidden patches.
+# Perhaps it uses the empty ones, too: an empty patch has a position, so its token can say *here is no ink*, and a nine is closed at the top where a four is
+# open. And after the first block the mask hides more than paper, since the token of an empty place has then collected something from all others.
 # Which experiments would tell?
 #
 # <details><summary>Answer</summary>
 #
-# Hide as many patches *with* ink, or random ones, and compare the loss; hide the empty ones in block 0 only; train a second model with the mask.
+# Hide as many patches *with* ink, where there are so many; hide the empty ones in block 0 only; train a second model with the mask.
 #
 # </details>
 #
@@ -865,7 +877,7 @@ for name in ("quick", "long"):
 
 # %% [markdown]
 # Whether steps, queries, optimiser or digits made these runs better than yours, the two lines do not say. Nor are they a victory over the convolutional network, which
-# got none of the four. (The ± is the standard error over ten seeds; the luck of the test digits comes on top.)
+# got neither those steps nor that optimiser. (The ± is the standard error over ten seeds; the luck of the test digits comes on top.)
 
 # %% [markdown]
 # ## Your model in a page
@@ -881,7 +893,7 @@ page = export_html(packaged, "my-digits.html", history=losses["vision transforme
 # ## Today
 #
 # - **CLIP** ([Radford et al. 2021](https://arxiv.org/abs/2103.00020)) trains a vision transformer and a text transformer together on 400 million pictures
-#   with their captions. The two ends of an image search are made this way.
+#   with their captions. An image search that understands words compares the vectors of two such models.
 # - **LLaVA** ([Liu et al. 2023](https://arxiv.org/abs/2304.08485)) takes the patch tokens of CLIP's vision transformer, maps them linearly, and puts them
 #   before the words of a language model.
 # - **SAM** ([Kirillov et al. 2023](https://arxiv.org/abs/2304.02643)), which cuts any object out of a photograph, looks at it with a vision transformer
@@ -919,7 +931,7 @@ page = export_html(packaged, "my-digits.html", history=losses["vision transforme
 # %% [markdown]
 # ## To read
 #
-# - Dosovitskiy et al. 2020, [An image is worth 16×16 words](https://arxiv.org/abs/2010.11929): section 3.1 is your model; in figure 7 the positions of a far larger model do get less alike with the distance;
+# - Dosovitskiy et al. 2020, [An image is worth 16×16 words](https://arxiv.org/abs/2010.11929): section 3.1 is your model, but for a token of its own that is read in place of the mean; in figure 7 the positions of a far larger model do get less alike with the distance;
 #   figure 3 shows how much data it takes to pass convolutional networks.
 # - Beyer, Zhai and Kolesnikov 2022, [Better plain ViT baselines for ImageNet-1k](https://arxiv.org/abs/2205.01580): two pages on what a careful recipe changes.
 # - Lee et al. 2019, [Set Transformer](https://arxiv.org/abs/1810.00825), section 3.2: learned queries that read a set, for the optional section below.
@@ -973,7 +985,8 @@ check.logits_from_patches(logits_from_patches)
 # </details>
 # <details><summary>Does that change the logits?</summary>
 #
-# No. A mean and a linear map may change places, so the mean vote is the vote of the mean token. Taking the largest is not linear: the largest vote is in general not the vote of the largest features.
+# The mean vote does not: a mean and a linear map may change places, so the mean vote is the vote of the mean token, and those are the logits. The largest vote does: each class takes its number from whichever token is keenest on it,
+# in general more than the mean.
 #
 # </details>
 #
@@ -1003,14 +1016,14 @@ plotting.show(
 
 
 # %% [markdown]
-# In the quick profile all sixteen patches vote for the wrong class, the empty corners among the most strongly, and two patches full of ink the least. No single patch is to blame: after three blocks a token carries what it has
-# collected from all others.
+# In the quick profile all sixteen patches vote for the wrong class, those near the corners, with little ink or none, among the most strongly, and two patches full of ink the least. After three blocks a token carries what it has
+# collected from all others. So a vote does not say where the mistake began; to find that out one would have to change patches, one at a time, and look again.
 #
 # ### Exercise 5 · hard · 12 minutes
 #
 # A detector. `model` is any function from pictures (B, C, H, W) to logits or probabilities (B, classes). Say whether its output depends on the order of the
 # patches: True if at least one output of at least one picture changes when the patches are put into another order, the same for all pictures. Patches have P×P pixels and stay whole. Try ten random orders, since a random order
-# of a few patches may happen to be the old one; draw no further order in its place. Rounding does not count: compare with `torch.allclose(…, …, atol=1e-5)`.
+# of a few patches may happen to be the old one; keep it, and do not draw another instead. Rounding does not count: compare with `torch.allclose(…, …, atol=1e-5)`.
 
 # %%
 def order_matters(model, images, patch_size):  # a function, (B, C, H, W), P

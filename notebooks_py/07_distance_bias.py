@@ -582,6 +582,8 @@ class OnePrice(nn.Module):
 # | mean price 0.1 | *plain* | *facing* |
 # | mean price 1.325 | *large* | *hand-set* |
 #
+# (The prices of *facing* are those of *hand-set* divided by 13, and so are its differences from side to side.)
+#
 # Which of the two would help, if any? Write it down with your third prediction.
 
 # %%
@@ -719,7 +721,8 @@ course.verdict("lead of hand-set over large, lower end of the interval", lower_e
 # It knows rows and columns and reads no more than the line.
 #
 # Now the start of the grid. Neither large prices alone nor the pattern alone made a difference that can be told from 0; **together they are worth many
-# points**, over the plain grid and over the large prices. (Hand-set minus facing is not among the intervals.) That is a description and not yet a reason; a
+# points**, over the plain grid and over the large prices. (Hand-set minus facing is not among the intervals. And since the differences of *facing* are 13 times
+# smaller, too, it may be large differences that are needed, whatever the mean price.) That is a description and not yet a reason; a
 # section below looks for a clue. Two prices on the line, with nothing set by hand, have about the same mean as the hand-set grid; which of these two arms
 # reads more stays open.
 

@@ -153,8 +153,8 @@ print("weights:", tuple(weights.shape), "and each row adds up to", round(weights
 # %% [markdown]
 # A [score](../docs/glossary.md#s) may compare contents across two sequences, and
 # [positions](../docs/glossary.md#p) that were added to the tokens are content, too. But a **distance** between two
-# positions means nothing here: position 3 of a target is no nearer to position 3 of a source than to position 7. The
-# package refuses a score that subtracts them:
+# positions of two sequences is in general no distance in anything: whether position 3 of a target belongs to position 3 of a source or to
+# position 7 depends on the task. The package refuses a score that subtracts them:
 
 # %%
 try:
@@ -167,7 +167,7 @@ except ValueError as error:
 # ## The decoder block
 #
 # Three branches, each with its residual and its norm. In 2017 the norm came after the sum
-# ([post-norm](../docs/glossary.md#p)); since, mostly before the branch ([pre-norm](../docs/glossary.md#p)), as in
+# ([post-norm](../docs/glossary.md#p)). Today it mostly comes before the branch ([pre-norm](../docs/glossary.md#p)), as in
 # notebook 05.
 
 # %%
@@ -204,9 +204,9 @@ for norm_first in (False, True):
 # ## The whole model
 #
 # [Embeddings](../docs/glossary.md#e) and positions on both sides, blocks, and a [read-out](../docs/glossary.md#r) that
-# is the target's embedding once more. For a read-out, rows of length 1 are right: the last norm leaves features whose
-# standard deviation is 1, so the [logits](../docs/glossary.md#l) start with a standard deviation of about 1, too. But [features](../docs/glossary.md#f) that small would hardly be
-# seen beside the positions that are added. Hence the $\sqrt E$ of Vaswani et al. 2017: a token that is read is
+# is the target's embedding once more. So one table serves two purposes, which want different sizes. The read-out wants rows of length 1: the last norm leaves features with a
+# standard deviation of 1, and then the [logits](../docs/glossary.md#l) start with a standard deviation of about 1, too. The way in wants larger rows: [features](../docs/glossary.md#f) that small would hardly be
+# seen beside the positions that are added. Hence the $\sqrt E$ of Vaswani et al. 2017: on the way in a row is
 # multiplied by it.
 
 # %%
@@ -401,7 +401,7 @@ for step, character in enumerate(answer[1:]):
 # Look at the two lines that write the month, `0` and `3`. This head was picked because its weight on `March` is large
 # there, so that alone shows little; what it shows is that the same head turns to other parts at other steps. And an
 # encoder mixes characters before the decoder looks, so a weight on one position is not a weight on one character
-# alone. Maps suggest; only changing the source proves.
+# alone. Maps suggest. Proof takes a change of the source; we make it for whole models in the next section, and word by word for stories below.
 
 # %% [markdown]
 # ## Break it: a decoder that ignores its source
@@ -466,8 +466,9 @@ for text in ("Tue March 5th 1985", "1.1.2001", "24/DEC/2040"):
 # %% [markdown]
 # This is how the quick profile answers prediction 2. With a causal mask the model writes one well-formed date,
 # whatever the source. Without it, the model writes nonsense: in training it copied the next token, and that is not
-# there yet when it writes. A falling loss hides this mistake, and fluent output hides the other one. One test finds both,
-# and needs no training: **change the source, and the output must change.**
+# there yet when it writes. The loss could have warned us, if we had known what to expect. The printed loss is a mean over eleven characters, and a model that knows which dates there are but not which is meant
+# cannot get below $\ln(\text{number of days}) / 11$, about 1.02: just there the causal one stops. But who computes that beforehand? The output of the causal one looks right, and the loss of the other one, too.
+# One test finds both mistakes and needs no training: **change the source, and the output must change.** It finds a wrong wiring. Whether a trained model makes good use of its source is another question, which takes the right answers.
 
 # %%
 @torch.no_grad()
@@ -522,9 +523,8 @@ course.verdict("share right, the best of a beam of four, 200 dates", sum(map(str
 course.verdict("mean probability of the best of four", wide[:, 0].exp().mean().item(), above=0.9, measured="quick")
 
 # %% [markdown]
-# In known forms the best of four targets has nearly all the probability, and it is right. A form that leaves two readings
-# open is no reason for the model to share its probability between them: what it says is how sure it *is*, not how sure
-# it may be. Where several targets do share the probability, the right one need not be among them.
+# In known forms the best of four targets has nearly all the probability, and it is right. With blanks between the numbers two readings are right, and yet the model need not share its probability between them. One run gives nearly all of it to one reading;
+# another shares it with targets that use one of the numbers twice, and so are neither. The probabilities say how sure the model *is*, not how sure it ought to be.
 #
 # Every further token makes a text less likely, so sums of logarithms favour short ones. Wu et al. 2016 divide by
 # $\left((5 + |y|)/6\right)^\alpha$. Two translations, of 4 and of 9 tokens:
@@ -539,8 +539,8 @@ for alpha in (0.0, 0.6, 1.0):
 #
 # Prediction 3. The model that reverses up to 10 letters, and three others. In place of sinusoids one has [rotary
 # positions](../docs/glossary.md#r) in its [self-attentions](../docs/glossary.md#s) (notebook 08), one has [learned
-# positions](../docs/glossary.md#l), and one has none. The model without positions has a third of the steps here, and
-# all of them in the [record](../docs/glossary.md#r).
+# positions](../docs/glossary.md#l), and one has none. Here the model without positions is trained for a third of the steps; in the [record](../docs/glossary.md#r)
+# it gets all of them.
 
 # %% tags=["nbval-ignore-output"]
 arms = experiments.REVERSAL[course.profile()]
@@ -572,7 +572,7 @@ for ax, values, title in ((axes[0], whole, "whole strings"), (axes[1], letters, 
     ax.axvline(10, color="0.6", linestyle="--")
 plotting.show(
     "The share of whole strings and of letters that are right, against length. Three models are at 1 up to a "
-    "dashed line at length 10 and fall beyond it; the model without positions is low throughout."
+    "dashed line at length 10 and fall beyond it. Without positions hardly a whole string is right, and the share of letters is low, though from 30 on it is higher than that of the others."
 )
 
 # %%
@@ -588,12 +588,12 @@ course.verdict("each of the three: whole strings of 100", longest, below=0.01, m
 course.verdict("none: whole strings of 10", at["none"][10], below=0.1, measured="quick")
 
 # %% [markdown]
-# This is how the quick profile answers prediction 3. With sinusoids, one letter more is too many: in
-# training the eleventh position of a source held its end, `>`, at most, and never a letter. With learned positions it
-# is the same, and the vectors of the positions never seen are as small as at the start. With rotary positions
-# the share falls less abruptly, but it falls. At ten times the length no string is right, and few letters stand where
-# they should. Nothing in the training loss of these three had warned of it. Without positions the encoder sees a set of letters
-# without their order, and its loss stays high from the beginning.
+# This is how the quick profile answers prediction 3, for one seed. With sinusoids, one letter more is too many. In
+# training the eleventh position of a source held its end, `>`, at most, and never a letter, and the decoder never wrote an eleventh letter; which of the two it is, our numbers do not say. With learned positions it
+# is the same, and the vectors of the positions never seen have stayed small. With rotary positions
+# the share falls less abruptly, but it falls. At ten times the length no string is right, and no more letters stand where
+# they should than without any positions. Nothing in the training loss of these three had warned of it. Without positions the encoder sees a set of letters
+# without their order, and its loss ends far above the others'.
 
 # %% tags=["nbval-ignore-output"]
 for length in (10, 12, 20):
@@ -631,12 +631,11 @@ for name, (written, iso) in tests.items():
 
 # %% [markdown]
 # A new day in a known form is new in its digits only, and each of them was seen at its position. A new form can put
-# parts side by side that never stood so. Which of the two a test holds out decides what it finds.
+# parts side by side that never stood so. So a test finds what its held-out part can show: hold out days, and you test the digits; hold out forms, and you test the parsing.
 #
 # On new forms the record is right in 99.7 % of the cases, over five
-# [seeds](../docs/glossary.md#s); your one live run of the same setting can be some points below, since rounding on
-# another machine is enough to make it another run. Where it is, look at the shapes of its mistakes: if nearly all have
-# one shape, then what differs between the runs is a single form.
+# [seeds](../docs/glossary.md#s). Your live run is a sixth: on another machine, rounding alone makes another run of the same setting. Look at the shapes of its mistakes. If nearly all have
+# one shape, it is one new form that the model has not understood, and not forms as such.
 
 # %% [markdown]
 # ## Optional: read a story, answer a question
@@ -724,7 +723,7 @@ for group, (first, second) in sorted(shares.items(), key=lambda item: -item[1][1
 
 
 # %% [markdown]
-# Most of the weight lies on the deciding sentence, on its place and on the words beside it. The encoder has mixed the words of the story
+# Most of the weight lies on the deciding sentence: on its place and on its other words. The encoder has mixed the words of the story
 # before the decoder looks, so what stands at a full stop may well be the place before it. A map says where a model looks, and not what it needs. So we
 # change the story, one word at a time, and ask again. If the model reads as you do, another place in the deciding sentence is the new
 # answer, and another place in any other sentence is not.
@@ -756,7 +755,7 @@ course.verdict("another place elsewhere: share answered with it, the higher of t
 
 # %% [markdown]
 # So it answers with the place in the last sentence about the person asked for. Nobody told it that the last one counts. But
-# "the last" is what it learned from stories of two to six sentences: of those with twelve it answers only two in three rightly, as its record says above.
+# "the last" is what it learned from stories of two to six sentences: of those with up to twice as many it answers only two in three rightly, as its record says above.
 #
 # That is one model, the one that comes with the package. Do others turn out like it? The same training from five
 # [seeds](../docs/glossary.md#s), of which the first made this model:
@@ -780,8 +779,8 @@ print("loss at the end of the training:", *[f"{one['curves']['loss'][-1][1]:.3f}
 # much of what this notebook has built must change for that?
 #
 # Only the way into the encoder. For each character of a date, the encoder looked up a row of a table. Of a picture,
-# a linear map makes one token from each [patch](../docs/glossary.md#p), as in notebook 06, and everything behind it
-# stays as it was. In 2021 Li and colleagues ([TrOCR](https://arxiv.org/abs/2109.10282)) read printed and handwritten
+# a linear map makes one token from each [patch](../docs/glossary.md#p), as in notebook 06. What follows
+# is the same encoder and decoder, twice as wide as for dates. In 2021 Li and colleagues ([TrOCR](https://arxiv.org/abs/2109.10282)) read printed and handwritten
 # lines with such a model. Ours sees two or three handwritten digits in a row and writes their names:
 
 # %%
@@ -881,8 +880,8 @@ course.verdict("another picture: mean probability of a letter with a choice", me
 
 
 # %% [markdown]
-# This settles the prediction. Where the name's beginning leaves a choice, the model needs the picture: at the first
-# letter of each name, and at the second of those that begin with `t`, `f` or `s`. The other letters it writes whatever
+# This settles the prediction. Where the name's beginning leaves a choice, the model needs the picture. Such places are the first
+# letter of each name, and the second of those that begin with `t`, `f` or `s`; the number above is a mean over both kinds. The other letters it writes whatever
 # the picture is, since the decoder has learned how the ten names are spelled. Yet their maps are not empty. The weights
 # of a softmax add up to 1, so the model always looks somewhere, even when it needs nothing.
 
@@ -1013,7 +1012,7 @@ check.widen_and_keep(widen_and_keep)
 #
 # - Cross-attention: queries from the decoder, keys and values from the encoder; hide the source's padding and nothing
 #   else.
-# - A falling loss and fluent output prove nothing about the source. Change the source: the output must change.
+# - A falling loss and fluent output do not prove that a model reads its source. Change the source: the output must change.
 # - To be right on strings of the trained lengths says nothing about longer ones. One letter more may be too much: measure it.
 
 # %% [markdown]

@@ -32,6 +32,7 @@ if importlib.util.find_spec("sciformer") is None:
     subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])
 
 # %%
+import copy
 import statistics
 import time
 
@@ -262,7 +263,7 @@ print("restored alike:", torch.equal(packaged(painted, visible), packaged(images
 setting = experiments.MASKED_IMAGES[course.profile()]
 torch.manual_seed(0)
 model = setting.model().to(device)
-untrained = setting.model().to(device).eval()
+untrained = copy.deepcopy(model).eval()
 stream = setting.training_batches(model, seed=0, device=device)
 for name in ("blocks", "decoder_blocks"):
     print(f"{name:15}{sum(p.numel() for p in getattr(model, name).parameters()):8,} parameters")
@@ -297,7 +298,7 @@ plotting.show(
 
 # %% [markdown]
 # Digits from the [test set](../docs/glossary.md#t): original, what the encoder sees, restored. The visible patches are
-# drawn as they were. Move the slider: the model was trained at 0.75, and asked for anything.
+# drawn as they were. Move the slider to hide more or less: the model was trained with a share of 0.75 hidden, and no other.
 
 # %%
 def draw(hidden_share):
@@ -322,7 +323,7 @@ explore(
 # on its tokens with labels. A linear layer can only use what the [features](../docs/glossary.md#f) already separate.
 
 # %% [markdown]
-# Two [baselines](../docs/glossary.md#b) take part: the same probe on the pixels, and on the same encoder **before**
+# Two [baselines](../docs/glossary.md#b) take part: the same probe on the pixels, and on a copy of the same encoder from **before**
 # training, since the features of a random network can already be better to read than the pixels. Features are
 # standardised by the training digits, the penalty on large weights is chosen on some of those, and test digits are
 # used once. As a sketch, with a penalty that is not chosen:
@@ -350,9 +351,9 @@ with torch.no_grad():
 by_hand = probe_by_hand(means[0], few[1], means[1], labels)
 
 # %% [markdown]
-# The mean over tokens forgets where in the image something was, and in a digit that matters. The package's `features`
-# are all tokens side by side; its probe, `metrics.linear_probe`, is the sketch with a choice of the penalty. All four
-# rows of the table use it, here with 2,000 digits; the [record](../docs/glossary.md#r) has all.
+# The mean over tokens has 64 numbers for a digit, and mixes up what stood where. The package's `features`
+# are all tokens side by side; its probe, `metrics.probe_accuracy`, is the sketch with a choice of the penalty. All four
+# rows of the table use it, fitted here to 2,000 training digits. The [record](../docs/glossary.md#r) below fits it to all that the profile has: 10,000 in the quick one.
 
 # %% tags=["nbval-ignore-output"]
 train, test = ([tensor.to(device) for tensor in pair] for pair in (few, (images, labels)))
@@ -369,14 +370,15 @@ for name in ("pixels", "untrained encoder"):
     course.verdict(f"probe accuracy, trained minus {name}", probes["trained encoder"] - probes[name], above=0.0, measured="quick")
 
 # %% [markdown]
-# This is how the quick [profile](../docs/glossary.md#p) answers predictions 1 and 2: the probe is a little better on
-# the many features of a random network than on the pixels, and better still after training. (On the mean token alone
-# it has 64 features instead of all tokens, and is far behind.) No label was needed until the last layer.
+# Predictions 1 and 2, in this one run: the probe is a little better on all tokens of a random network, side by side, than on
+# the pixels, and better still after training. On the mean token alone, 64 features in place of 3,136, it is **worse** than on
+# pixels. So "given the model's tokens" needs saying which: side by side, or their mean. No label was needed until the last layer.
 #
 # ### The recorded runs
 #
-# Mean ± [standard error](../docs/glossary.md#s) over the [seeds](../docs/glossary.md#s). The long profile and the full
-# one train on all of MNIST's training digits; their probes see moved copies of those, too (He et al. 2021, appendix
+# Mean ± [standard error](../docs/glossary.md#s) over the [seeds](../docs/glossary.md#s), which change the model, and not the digits:
+# so pixels have no error. The accuracies are higher than above, since the probes are fitted to more digits. The long profile and the full
+# one train on all of MNIST's training digits; their probes see shifted copies of those, too (He et al. 2021, appendix
 # A.1).
 
 # %%
@@ -396,8 +398,8 @@ for profile in experiments.MASKED_IMAGES:
 
 # %% [markdown]
 # The long profile has more digits, yet its probe of pixels is less accurate than the quick one's. One difference is
-# that it is also fitted to shifted copies, which a linear map of pixels can hardly make use of; whether that is the
-# reason was not measured.
+# that it is also fitted to shifted copies, which a linear map of pixels can hardly make use of; another may be chance, if it was judged on other
+# digits. Which it is was not measured.
 #
 # Does restoring hidden patches teach an encoder something? By the rule of the course (notebook 16) the five seeds of the quick profile decide it: **shown**.
 # The probe reads more from the trained encoder than from the pixels, and 2.0 to 2.7 points more, seed by seed, than from the untrained encoder. The long
@@ -543,8 +545,9 @@ plotting.show(
 
 # %% [markdown]
 # In this run the model has a smaller error than the mean colour, and the soap film a smaller one than the model, with a
-# hole as with scattered patches. Close to a border the best guess is the border, and training on a single slide for a
-# minute did not teach the model more than that. Both blur: where several textures are possible, squared error rewards
+# hole as with scattered patches. A soap film continues what it sees at the border. Training on a single slide for a
+# minute did not teach the model even that: in the picture its patches have seams. And the hole is a mask of a kind that it was never
+# trained on, with three quarters visible. All fillings blur: where several textures are possible, squared error rewards
 # their mean.
 
 # %% [markdown]
@@ -605,11 +608,11 @@ for n in range(4):
 plotting.regions(slide, labels_of["model"].view(61, 61), step=8, start=12, line=384)
 plotting.show(
     "A slide with brown glands and pale blue tissue between them, and beside it the same slide under the "
-    "colours of four clusters, with a dashed line near the lower edge."
+    "colours of four clusters. On both a dashed line, three quarters of the way down, marks where the held-out part begins."
 )
 
 # %% [markdown]
-# The tissue between the glands is one cluster; the glands are divided among the others. How much of the brown stain do
+# Most of what lies between the glands is one cluster; the glands are divided among the others. How much of the brown stain do
 # the clusters explain in the held-out part? The share of its variance that lies between them:
 
 # %% tags=["nbval-ignore-output"]
@@ -631,8 +634,9 @@ gap = explained(labels_of["mean colour"]) - explained(labels_of["model"])
 course.verdict("the same, clusters of mean colours minus the model's", gap, above=-0.05)
 
 # %% [markdown]
-# The model was trained without any information about stains. But stain is colour, and clusters of nothing but mean
-# colours explain as much or more. Always compare with the plainest feature.
+# Nobody told the model what a stain is. But it saw the colours, a stain is a colour, and clusters of nothing but mean
+# colours explain as much or more. Always compare with the plainest feature. Most of what is explained is probably the difference between gland and not gland:
+# the numbers above show how little two of the clusters differ in their brown.
 
 # %% [markdown]
 # ## Look at the mistakes
@@ -655,15 +659,15 @@ plotting.show(
 )
 
 # %% [markdown]
-# Here the visible quarter happens to miss the strokes that identify the digit. Several digits would fit, and the model
-# restores something like their mean: a blur.
+# What is restored is a grey blur, as a mean over several digits would be. In some rows little of the digit is visible. But squared error also
+# picks bold digits, since they have more ink to miss; it does not show by itself that another digit would have fitted.
 
 # %% [markdown]
 # ## Optional: missing, or wrong?
 #
 # What if a patch is not missing but **wrong**, as in a damaged file or under a sticker? An encoder of missing patches
 # is told where they are: it never gets their tokens. An encoder of wrong ones gets all tokens, and nobody tells it
-# which of them lie. Denoising autoencoders learn from such images (Vincent et al. 2008). Two ways to be wrong: each
+# which of them lie. Denoising autoencoders learn to undo damage (Vincent et al. 2008; there, mostly pixels set to 0). Two ways to be wrong: each
 # pixel is noise, or the patches have changed places among themselves.
 
 # %%
@@ -682,8 +686,8 @@ plotting.show(
 #
 # Three models, trained alike; only the images differ. With wrong patches nothing is missing, so there are no mask tokens: the decoder has
 # an output at every position, and those of the wrong patches are compared with the right pixels. Neither encoder nor decoder is told which
-# these are. The record has five [seeds](../docs/glossary.md#s) of each. Each line compares a model with that of missing patches, seed by
-# seed; in brackets stands a 95 % interval for the mean difference (notebook 16).
+# these are. The record has five [seeds](../docs/glossary.md#s) of each, first by itself; then each model is compared with that of missing patches, seed by
+# seed, with a 95 % interval in brackets for the mean difference (notebook 16).
 
 # %%
 for metric in ("test loss", "probe accuracy untrained", "probe accuracy"):
@@ -703,11 +707,20 @@ for metric, unit in (("test loss", 1), ("probe accuracy", 100)):
 # Whether a patch is left out or full of noise makes no difference that five seeds could show, neither to the error nor to
 # the probe, although nobody says which patches are noise. Swapped patches are restored
 # **best**. Perhaps because their pixels are not lost, only misplaced: they still say how much ink there is, and which
-# pieces of strokes.
-#
+# pieces of strokes. It is not because most patches are blank, so that a swap often changes nothing. A model that leaves the swapped patches as they are would have a far larger error:
+
+# %% tags=["nbval-ignore-output"]
+dice = torch.Generator().manual_seed(3)
+visible = random_visible(len(images), model.num_tokens, generator=dice)
+swapped, wrong = corrupted(images, visible, 4, how="swapped", generator=dice), masked(images, visible, 4).isnan()
+restored = statistics.fmean(run["test loss"] for run in of["swapped"])
+print(f"left as they are: {F.mse_loss(swapped[wrong], images[wrong]):.3f}; restored, by the record: {restored:.3f}")
+
+# %% [markdown]
 # But the probe reads less from that encoder, 0.6 points more than from an untrained one, where the other two give more
-# than 2. So a smaller error on the pixels does not mean that more was learned that helps to recognise a digit. When two
-# tasks without labels compete, compare them on what you want them for.
+# than 2. So across *tasks* a smaller error on the pixels does not mean that more was learned that helps to recognise a digit. When two
+# tasks without labels compete, compare them on what you want them for. (Alike are the steps: with wrong patches the encoder sees all 49 tokens
+# in place of 12, which takes longer.)
 
 # %% [markdown]
 # ## What is refused
@@ -884,9 +897,9 @@ check.decoded_from_visible(decoded_from_visible)
 # ## Takeaways
 #
 # - The encoder sees visible tokens only, each with the embedding of its position; mask tokens join in the decoder. So
-#   hiding more makes training cheaper.
-# - Restoring pixels needs no labels. In every one of our runs a linear layer read more from the features of the trained
-#   encoder than from pixels or from an untrained encoder. But a smaller error on the pixels need not mean better features.
+#   hiding more makes the encoder cheaper.
+# - Restoring pixels needs no labels. In every one of our runs with hidden patches a linear layer read more from all tokens of the trained
+#   encoder, side by side, than from pixels or from the untrained encoder. But between tasks a smaller error on the pixels need not mean better features.
 # - Compare with the plainest thing: an untrained encoder, a soap film, a mean colour. Sometimes it wins.
 
 # %% [markdown]
@@ -898,7 +911,7 @@ check.decoded_from_visible(decoded_from_visible)
 #
 # <details><summary>Answers</summary>
 #
-# 1. Neighbouring pixels are nearly alike: with few hidden, a soap film would come close to solving the task. Single
+# 1. Neighbouring pixels are nearly alike: with few hidden, the neighbours would give much of the answer away. Single
 #    words carry much more of the meaning (He et al. 2021, section 1). They compared shares on photographs (section
 #    4.1); on digits this notebook measures 75 % only.
 # 2. Whether hidden pixels reach the encoder: change them, and the output must stay the same. Then whether the loss
