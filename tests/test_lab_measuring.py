@@ -32,6 +32,17 @@ def test_the_median_leaves_the_warm_up_out(monkeypatch):
     assert calls[4:] == ["c"] * 3
 
 
+def test_the_fastest_time_is_the_one_that_nothing_disturbed(monkeypatch):
+    now, durations = 0.0, iter([100.0, 3.0, 2.0, 5.0])  # the first warms up
+
+    def run():
+        nonlocal now
+        now += next(durations)
+
+    monkeypatch.setattr(measuring.time, "perf_counter", lambda: now)
+    assert measuring.fastest_seconds_in_turns([run], 3) == [2.0]
+
+
 def test_no_computation_always_comes_after_the_same_one():
     calls = []
     measuring.median_seconds_in_turns([partial(calls.append, name) for name in "abc"], 20)

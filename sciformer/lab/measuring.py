@@ -20,8 +20,20 @@ def median_seconds(run: Callable[[], object], repeats: int) -> float:
 def median_seconds_in_turns(runs: Sequence[Callable[[], object]], repeats: int) -> list[float]:
     """Median time of each of several computations, after one of each that warms up.
 
-    They take turns, so that a noisy machine is noisy for all: the ratio of two medians says more than either. Each
-    round has an order of its own, or the same one would always come after one that empties the processor's caches.
+    They take turns, so that a noisy machine is noisy for all: the ratio of two medians says more than either.
+    """
+    return [statistics.median(own) for own in _seconds_in_turns(runs, repeats)]
+
+
+def fastest_seconds_in_turns(runs: Sequence[Callable[[], object]], repeats: int) -> list[float]:
+    """The shortest time of each of several computations, which other programs on the machine disturb least."""
+    return [min(own) for own in _seconds_in_turns(runs, repeats)]
+
+
+def _seconds_in_turns(runs: Sequence[Callable[[], object]], repeats: int) -> list[list[float]]:
+    """Each computation's times, after one of each that warms up.
+
+    Each round has an order of its own, or the same one would always come after one that empties the processor's caches.
     """
     times: list[list[float]] = [[] for _ in runs]
     turns, orders = list(zip(runs, times, strict=True)), random.Random(0)
@@ -31,7 +43,7 @@ def median_seconds_in_turns(runs: Sequence[Callable[[], object]], repeats: int) 
             began = time.perf_counter()
             run()
             own.append(time.perf_counter() - began)
-    return [statistics.median(own[1:]) for own in times]
+    return [own[1:] for own in times]
 
 
 def peak_bytes(run: Callable[[], object], device: torch.device | str) -> int:

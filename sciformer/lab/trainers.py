@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sciformer.data import mnist, shakespeare
-from sciformer.lab.measuring import median_seconds_in_turns, peak_bytes
+from sciformer.lab.measuring import fastest_seconds_in_turns, peak_bytes
 from sciformer.lab.metrics import (
     accuracy,
     agreement,
@@ -501,7 +501,7 @@ def step_cost(
     seed: int,
     *,
     device: torch.device | str = "cpu",
-    repeats: int = 5,
+    repeats: int = 15,
 ) -> dict[str, float]:
     """What one step of training, forward and backward, costs a fresh model.
 
@@ -509,7 +509,7 @@ def step_cost(
     whatever else the machine does slows both.
 
     Returns:
-        "step time against dot": the ratio of the medians. "peak MB": the most that torch had allocated at a time
+        "step time against dot": the ratio of the shortest times. "peak MB": the most that torch had allocated at a time
         beyond the parameters, their gradients and the batch, in 10⁶ bytes.
     """
     on_cuda = torch.device(device).type == "cuda"
@@ -528,7 +528,7 @@ def step_cost(
         return step
 
     this, dot = one_step(setting), one_step(replace(setting, score="dot", score_options={}))
-    seconds, seconds_of_dot = median_seconds_in_turns([this, dot], repeats)
+    seconds, seconds_of_dot = fastest_seconds_in_turns([this, dot], repeats)
     return {"step time against dot": seconds / seconds_of_dot, "peak MB": peak_bytes(this, device) / 1e6}
 
 
