@@ -309,7 +309,7 @@ plotting.show(
 #
 # <details><summary>Answer</summary>
 #
-# But for the last position, the answer stands in the input, one position to the right. The head would look there, copy it, and
+# All answers but the last stand in the input, one position to the right. The head would look there, copy them, and
 # learn nothing else.
 #
 # </details>
@@ -748,7 +748,7 @@ plotting.show("Weights of the trained head: each row has one bright cell, at the
 
 
 # %% [markdown]
-# In this sequence nearly all of each weight lies on the right pair, and nobody told the head where to look: it learned from the loss alone.
+# In every row nearly all of the weight lies on the right pair, and nobody told the head where to look: it learned that from the loss alone.
 
 # %% [markdown]
 # ### With and without $1/\sqrt d$
@@ -814,7 +814,7 @@ for name, factor in {"scaled": 1.0, "unscaled": 16.0}.items():  # 16 = √256
 # differ by a factor of about 16: the head **starts** with large random scores, and the first step moves them farther.
 # (The printed 0.48 is the standard deviation of the scaled scores. It is not 1, since queries and keys of a fresh `nn.Linear` do not have variance 1.)
 #
-# Which of the two matters more? A smaller learning rate shortens the steps. And we can give the unscaled head a **blunt
+# Which of the two has to go? A smaller learning rate shortens the steps. And we can give the unscaled head a **blunt
 # start**: we divide its query parameters by 16, once, so that it starts with the scores of the scaled head.
 # **Predict**: does `lr` = 0.003 in place of 0.01 close the gap? Does the blunt start? Do both?
 
@@ -847,7 +847,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# In the mean over five seeds the smaller learning rate alone brings the loss from about 1.5 to 1.1, the blunt start alone to about 1.0 (one seed of the five
+# In the mean over five seeds the smaller learning rate alone brings the loss from about 1.6 to 1.1, the blunt start alone to about 1.0 (one seed of the five
 # hardly gains by it), and both together to
 # 0.34. That is close to the scaled head at the same learning rate (0.36), but not to the scaled head at the larger one
 # (0.23). So neither alone is enough, and here a blunt start and smaller steps together make up for most of what the missing scale costs. We made the steps 3.3 times smaller, and not 16 times. Whether small
@@ -1044,8 +1044,8 @@ plotting.show(
 # </details>
 #
 # Use the models as one does, on a text whose future is not yet written. There, the last row of every recipe but one is
-# the usual softmax (each position is the last row of the text up to it), so `masked_softmax` may take its place and nothing else changes. The exception is the softmax over queries, which sums over
-# the earlier queries even then: its number below is that of a model that computes something else than in training.
+# the usual softmax, so for them `masked_softmax` gives just what the model itself would give. The exception is the softmax over queries, which sums over
+# the earlier queries even then: for it, `masked_softmax` is something else than what it was trained with.
 
 # %% tags=["nbval-ignore-output"]
 for model in trained.values():
@@ -1364,9 +1364,9 @@ course.verdict("rows (of 8) that look most at 2 or 5 positions back", hits, abov
 # <details><summary>Answer</summary>
 #
 # At position 0 the head can look only at that position, so it hands over one token, and in 1 of 8 cases this is the
-# answer. At position 1 it hands over one token of two, or their mean, and again that is mostly not the answer. From position 2 on it hands over one token, too, and this is always the answer. Without position vectors the
-# read-out cannot tell these cases apart. So it compromises: the probability of the token, $e^{-0.25} = 0.78$, is too
-# high for the first two positions and too low for the others.
+# answer. From position 2 on it hands over one token, too, and this is always the answer. Without position vectors the
+# read-out cannot tell the two cases apart. So it compromises: it gives the token that it is handed a probability of about $e^{-0.25} = 0.78$, too
+# high for position 0 and too low for the others. (Position 1, where it may hand over a mean of two tokens, pulls at the compromise as well.)
 #
 # </details>
 #

@@ -573,7 +573,7 @@ class Finder(nn.Module):
 
 
 # %% [markdown]
-# The loop and its optimiser, Adam, are those of notebook 02. One line is new: `LinearLR` lowers the learning rate to
+# The loop and its optimiser, Adam, are those of notebook 02. What is new is a schedule: `LinearLR` lowers the learning rate to
 # 0 along the way, so that the last steps no longer jump about. The loss is the **mean squared error**. Values have
 # variance 1, so knowing nothing costs 1.
 
@@ -683,13 +683,14 @@ course.verdict("8 heads of 8 minus 2 heads of 8, upper end of the interval", dif
 
 # %% [markdown]
 # Your second prediction: eight heads of 8 features answer both questions about as well as two; eight heads of 2 do
-# not. So the **size** matters more, as far as this control carries: the width and the number of parameters grew with
-# it. (The bound of 0.05 is a tenth of what one head loses to two.)
+# not. So from two heads on, the **size** matters more than the number, as far as this control carries: the width and the number of parameters grew with
+# it. And below two the number decides, by the theorem: one head of any size is left with half. So the task asks for two heads at least, each large enough.
+# (The verdict's bound of 0.05 is a tenth of what one head loses to two.)
 #
 # Why could size matter? A head of 2 features has 2 numbers to tell 8 keys apart: the scores of many queries with
 # these keys form a matrix of rank 2 at most. [Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028) call this
-# the [**low-rank bottleneck**](../docs/glossary.md#l). Such a head also has only 2 numbers to hand over. We have not
-# measured which of the two limits did the damage here.
+# the [**low-rank bottleneck**](../docs/glossary.md#l). Such a head also has only 2 numbers to hand over, but eight of them have 16, as many as the two answers
+# need. So that alone need not do the damage; what did, we have not measured.
 
 # %% [markdown]
 # ## Look: who does what
@@ -827,8 +828,8 @@ plotting.show("Steps to half the loss for five seeds: with eight heads the wrong
 # ## Takeaways
 #
 # - A head has one row of weights for all its channels. Two answers that use the same channels need two rows; one
-#   head's mean error stays at 0.5, for values of variance 1 that are read out linearly.
-# - Split is `view`, then `transpose`; merge undoes it. A slip keeps the shape and breaks the mask.
+#   head's mean error is at least 0.5, for independent values with mean 0 and variance 1 that are read out linearly.
+# - Split is `view`, then `transpose`; merge undoes it. A slip in one of the two keeps the shape and breaks the mask.
 # - At a fixed width, more heads cost no parameters and no multiplications in the matrix products, but each is smaller.
 #   In our task one head could not answer two questions, eight small heads did not learn to in 300 steps, and eight that
 #   kept their size did about as well as two.
@@ -843,7 +844,7 @@ plotting.show("Steps to half the loss for five seeds: with eight heads the wrong
 #
 # <details><summary>Answer</summary>
 #
-# The first two stay the same; the number of weights doubles.
+# Parameters and the multiplications in the matrix products stay the same; the number of weights doubles.
 #
 # </details>
 #

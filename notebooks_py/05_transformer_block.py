@@ -13,7 +13,7 @@
 # In 2014 the best networks for images had about twenty layers. Everybody expected more layers to do better, and they
 # did worse: a plain network, one layer after the other, of 56 layers made more mistakes than one of 20, *even on the
 # pictures it was trained on* ([He et al. 2015](https://arxiv.org/abs/1512.03385), figure 1). So the deep network had
-# not memorised too much. It could not be trained. In the same paper, one small change, a shortcut around every few
+# not memorised too much. It was harder to train. In the same paper, one small change, a shortcut around every few
 # layers, made a network of 152 layers trainable, and with it the authors won the ImageNet competition of 2015.
 #
 # Today's language models are about that deep; GPT-3 has 96 blocks ([Brown et al.
@@ -196,7 +196,7 @@ plotting.animate(
 course.verdict("variation after 12 layers with the residual", variation(with_residual[-1]).item(), above=0.5)
 
 # %% [markdown]
-# Fresh branches add little, so this shows a collapse that is slowed down, not one that can never come.
+# A word of caution: fresh branches, whose weights are still random, add little. So this shows that the variation lasts for twelve layers, and not that it can never be lost.
 #
 # The sum does something for training, too. By the sum rule the gradient of $y$ with respect to $x$ is $1 + f'(x)$, and
 # by the chain rule a stack of twelve layers multiplies twelve such factors. Without the residual connection the factors
@@ -694,12 +694,12 @@ course.verdict("block 1: mean of no residual over mean of post-norm", first["no 
 # %% [markdown]
 # Only `neither` has lost its gradient at block 1. The toy was right about this stack: on its way back each block divides
 # the gradient by about the same factor, a straight line on this axis. But with norms alone the gradient is not small at
-# all. (With other seeds it may be larger or smaller than that of post-norm; so the bound of the verdict is a tenth. What
+# all. (The bound of the verdict is generous: what
 # `neither` loses, it loses by many powers of ten.) A norm divides small tokens by their size, and in the backward pass
 # it divides the gradient by that size, too: what the layer before has shrunk is enlarged again. So in a fresh stack the
 # residual connection alone, or the norm alone, keeps the gradient from vanishing. He et al. (section 4.1) found the
-# same in their plain networks: thanks to batch norm the gradients were healthy, and the networks could not be trained
-# all the same.
+# same in their plain networks: thanks to batch norm the gradients were healthy, and yet the deeper network had the larger
+# training error.
 #
 # ## Train it: depth, with and without
 #
@@ -1118,10 +1118,9 @@ check.pre_norm_block(pre_norm_block)
 #
 # ### The gradient of the last block
 #
-# Xiong et al. (section 3.3) derive bounds for the gradient of the last feed-forward network of a fresh stack: in
-# pre-norm it shrinks with the depth $N$ as $1/\sqrt N$, and in post-norm the bound does not depend on $N$. From 3 to 48
-# blocks that predicts a factor of 1/4 for pre-norm, which the first verdict tests to a factor of two. A bound on
-# post-norm's gradient that does not depend on $N$ predicts no decrease, and the second verdict tests that. The dotted line is $1/\sqrt N$, from the first point of pre-norm on:
+# Xiong et al. (section 3.3) derive upper bounds for the gradient of the last feed-forward network of a fresh stack: in
+# pre-norm the bound shrinks with the depth $N$ as $1/\sqrt N$, and in post-norm it does not depend on $N$. A bound is a ceiling and not a prediction. But if the gradients keep near their ceilings, they
+# behave alike: from 3 to 48 blocks pre-norm's falls to 1/4, which the first verdict tests to a factor of two, and post-norm's does not fall, which the second one tests. The dotted line is $1/\sqrt N$, from the first point of pre-norm on:
 
 # %%
 depths = (3, 12, 48)
@@ -1145,8 +1144,7 @@ course.verdict("post-norm, 48 blocks over 3 (predicted: no decrease)", ratio["po
 
 
 # %% [markdown]
-# Pre-norm falls a little more slowly than the dotted line. Post-norm does not fall; at 48 blocks it is even larger, about
-# which the bound says nothing. At
+# Pre-norm falls a little more slowly than the dotted line. Post-norm does not fall; at 48 blocks it is even larger, so at 3 blocks it was below its ceiling. At
 # 12 blocks, the depth that we trained, the two are about equal, so they do not explain the difference that we saw.
 #
 # ### Quieter branches
@@ -1193,7 +1191,7 @@ course.verdict("growth with zero, distance from 1", max(abs(ratio - 1) for ratio
 # <details><summary>Answer</summary>
 #
 # The dots lie around 3.2. From $\sqrt{1 + 48 v} = 3.2$ follows $v \approx 0.19$, and $\sqrt{1 + v} \approx 1.09$, which
-# is about where the scaled dots lie: treating the branches as independent does well here.
+# is about where the scaled dots lie. (That the two fit does not prove that the branches are independent of one another: if they were not, the $v$ that we read off would contain it.)
 #
 # </details>
 #

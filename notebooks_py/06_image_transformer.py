@@ -641,7 +641,7 @@ course.verdict("its lead on puzzles, over its error", still_ahead, above=2, meas
 
 # %% [markdown]
 # The explanation passes a part of the test. The network loses a little when neighbouring patches are torn apart, here more than twice the error of the difference, and the transformer has nothing to lose. (The luck of
-# the seed comes on top: this is one pair of networks, and the learning rate was not chosen for puzzles.) But the network still recognises more puzzles than your transformer recognises digits. So most of its lead does not come from
+# the seed comes on top: this is one pair of networks, and the learning rate was not chosen for puzzles.) But the network still recognises more puzzles than your transformer recognises digits. So most of its lead does not seem to come from
 # neighbouring *patches*. Inside a patch the pixels are neighbours as before; the same filter serves every place; the pooling forgives small shifts; or the network simply needs fewer steps. Our numbers do not say which.
 
 # %% [markdown]
@@ -718,7 +718,7 @@ lower = ahead.mean() - 2.78 * ahead.std() / math.sqrt(5)  # 2.78 is Student's t 
 course.verdict("in a row minus in a column, lower end over five starts", lower.item(), above=0, measured="quick")
 
 # %% [markdown]
-# The third guess is answered: with each of the five starts, neighbours in a row are more alike than neighbours in a column. A single one of these differences may lie inside the 0.15 that chance allows; five on the same side, with an interval that excludes 0, are no chance.
+# The third guess is answered: with each of the five starts, neighbours in a row are more alike than neighbours in a column. A single one of these differences may lie inside the 0.15 that chance allows; five on the same side, with an interval that excludes 0, are hardly chance. (The five are not fully trained, as their digits show.)
 #
 # ### Why rows?
 #
@@ -809,7 +809,7 @@ course.verdict(
 
 
 # %% [markdown]
-# In the mean over heads and queries, the empty patches get *less* attention than their number would give them, in block 0 hardly less. So this one four misleads. A single head may still love empty patches; a mean
+# In the mean over heads and queries, the empty patches get *less* attention than their number would give them, in block 0 hardly less. So the brightest columns of one digit misled us. A single head may still love empty patches; a mean
 # over heads cannot show it. Is the attention that they do get wasted? Forbid every patch to look
 # at an empty one, with a mask as in notebook 02, and let the trained model recognise the digits again. As a control, hide as many patches of each digit that are chosen at random, empty or not. What do you expect?
 
@@ -831,7 +831,7 @@ print(f"all patches visible {usual:.1%}, empty ones hidden {without_paper:.1%}, 
 course.verdict("share lost by hiding the empty patches", usual - without_paper, above=0.05, measured="quick")
 
 # %% [markdown]
-# With the empty patches hidden the model recognises far fewer digits. But with as many patches hidden at random, which takes some of the ink away, it loses only a little more. So much of the loss may be mere surprise: it was never trained with hidden patches.
+# With the empty patches hidden the model recognises far fewer digits, though not as few as with as many patches hidden at random, most of which hold ink. (Hidden means that no patch may look at them. Their own tokens go on, and are part of the mean at the end.) So much of the loss may be mere surprise: it was never trained with hidden patches.
 # Perhaps it uses the empty ones, too: an empty patch has a position, so its token can say *here is no ink*, and a nine is closed at the top where a four is
 # open. And after the first block the mask hides more than paper, since the token of an empty place has then collected something from all others.
 # Which experiments would tell?
@@ -1023,7 +1023,7 @@ plotting.show(
 #
 # A detector. `model` is any function from pictures (B, C, H, W) to logits or probabilities (B, classes). Say whether its output depends on the order of the
 # patches: True if at least one output of at least one picture changes when the patches are put into another order, the same for all pictures. Patches have P×P pixels and stay whole. Try ten random orders, since a random order
-# of a few patches may happen to be the old one; keep it, and do not draw another instead. Rounding does not count: compare with `torch.allclose(…, …, atol=1e-5)`.
+# of a few patches may happen to be the old one; count it as one of the ten all the same. Rounding does not count: compare with `torch.allclose(…, …, atol=1e-5)`.
 
 # %%
 def order_matters(model, images, patch_size):  # a function, (B, C, H, W), P

@@ -258,7 +258,7 @@ for alpha in (0.1, 1.0, 4.0):
 #
 # $$\frac{E_{ij}}{\sum_k E_{ik}} = \text{softmax}_j(\log E_{ij})$$
 #
-# This form is local. It is kernel attention: the Gaussian's is that of Nadaraya and Watson (both 1964), the
+# This form is local. It is **kernel attention**: weights in proportion to a function, the kernel, that falls off with the distance, as in the estimators of Nadaraya and of Watson (both 1964). The Gaussian is the commonest kernel, the
 # Lorentzian's is the Student kernel of t-SNE (van der Maaten and Hinton 2008), the softmax-exponential's the Laplace
 # kernel.
 
@@ -277,10 +277,10 @@ plotting.show(
 # farthest, more than at *mat*. (Far away, $E$ rounds to 0 and `energy.log()` is −∞; the package computes $\log E$ by
 # its own formula.)
 #
-# In the first panel all weights are nearly the same, and in the third, a form that published code has, too, they differ much less than in the second. This
+# In the first panel all weights are nearly the same. In the third, a form that published code has, too, they differ much less than in the second. This
 # has a reason.
 #
-# ## Nearly uniform
+# ## How far apart can weights be?
 #
 # Softmax of $E$: where $0 < E \le 1$, $e^E$ lies between 1 and $e$. No weight is more than 2.72 times another.
 
@@ -304,8 +304,8 @@ for well in WELLS:
     print(line)
 
 # %% [markdown]
-# `"gradient"` is the package's name of the stated form. It starts α so small that tokens are inside the moat; even so,
-# two of the four hardly tell tokens apart. With α = 1 the Gaussian is next to 0 at such distances, about
+# `"gradient"` is the package's name of the stated form; a number is the median over the rows. The package starts α so small that tokens are inside the moat. Then the stated Gaussian and Lorentzian do tell tokens apart,
+# and two of the four hardly do. With α = 1 the Gaussian is next to 0 at such distances, about
 # $\sqrt{2D} = 8$:
 
 # %%
@@ -316,8 +316,9 @@ print("weights all equal to six digits:", torch.allclose(at_one, torch.full_like
 # %% [markdown]
 # ## Break it: the root of zero
 #
-# A token is at distance 0 from itself, and so are the two *the* from each other. The slope of $\sqrt x$ at 0 is
-# infinite, and times 0 it is NaN. One such pair, and the whole model is NaN after a step.
+# Where queries and keys are the tokens themselves, a token is at distance 0 from itself, and so are the two *the* from each other. (In a layer, queries and keys are made by two
+# matrices, and a token need not lie on its own key.) The slope of $\sqrt x$ at 0 is
+# infinite. In the gradient it is multiplied by 0, and infinity times 0 is NaN. One step with such a gradient makes weights NaN.
 
 # %%
 def gradient_of(distances):
@@ -441,7 +442,7 @@ for form in ("gradient", "field"):
 # %% [markdown]
 # Red is more than the weight of uniform attention, blue is less; each unit of the scale is a factor of 2, and colours
 # end at four times and at a quarter. The tokens of a cluster follow one another, so clusters are blocks on the
-# diagonal. In the field form these blocks are red. In the stated form they are hardly seen, or blue. Where a well has
+# diagonal. In the field form these blocks are red. In the stated form the blocks of the Gaussian and the softmax-exponential are hardly seen. Where a well has
 # an importance $w$ (inverse square, Lorentzian), the columns of important tokens, the last two clusters, get more
 # weight in the field form and **less in the stated form**: more energy means more to subtract. Move α:
 
@@ -494,9 +495,9 @@ course.verdict("stated, gaussian: concentration at α = 100 minus at 0.01", chan
 
 # %% [markdown]
 # Prediction 2: in the field form, yes. In the stated form, Gaussian and Lorentzian do the **opposite**: attention is
-# local only where the moat is wide, at a small α, so that its own cluster lies inside it; beyond a narrow moat all
+# local only at a small α, where the moat is so wide that the weight still falls from the own cluster to the others; beyond a narrow moat all
 # tokens have the same weight. Below the dashed line a token attends to its own cluster less than uniform attention
-# would: the moat runs through it. The softmax-exponential stays uniform. (As fields, inverse square and Lorentzian
+# would: the moat lies there, or the other clusters lie beyond it. The softmax-exponential stays uniform, and the inverse square rises at first and then falls below it. (As fields, inverse square and Lorentzian
 # coincide, with ε = 1/α.) So the claim is **refuted** as it was stated, and **shown** for the field form. The 50 sets
 # are enough for a verdict; notebook 16 has the rule.
 #
@@ -521,7 +522,7 @@ for (form, name), maps in at_1.items():
 #
 # The dot product keeps nearly twice what uniform attention would, and so does the last row, the Gaussian field at α = 0.35. That is no accident. These tokens
 # are nearly of one length, about 1, and for tokens of one length the dot product *is* a Gaussian field, with $2\alpha = 1/\sqrt D$; here $D = 2$. (The first question at the end of
-# this notebook asks why.) So the dot product is one more well, and not a sharp one.
+# this notebook asks why.) So for tokens such as these the dot product is one more well, and not a sharp one; matrices that are learned may sharpen it.
 
 # %% [markdown]
 # ### Claim: Lorentzian and softmax-exponential favour other clusters
@@ -561,7 +562,7 @@ for kind, form in kinds.items():
 
 # %% [markdown]
 # At α = 1 the claim is shown for the field form, against the Gaussian: both wells send more weight to other clusters, the
-# Lorentzian most, and a large $w$ attracts weight. In the stated form it is refuted there: neither well sends more than
+# Lorentzian most. (It is the only one of the three with an importance $w$, so its lead is not its shape's alone: a large $w$ attracts weight.) In the stated form it is refuted there: neither well sends more than
 # the Gaussian, which sends about what uniform attention would, three quarters; and a large $w$ repels weight.
 #
 # But the answer depends on α. The softmax-exponential in its stated form sends more than the Gaussian where α is small, since there the Gaussian is local and
@@ -663,7 +664,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# In the quick [profile](../docs/glossary.md#p) the stated Gaussian, started inside its moat, learns as well as the dot
+# In this run of the quick [profile](../docs/glossary.md#p) the stated Gaussian, started inside its moat, learns about as well as the dot
 # product: queries and keys are learned, and can move to where the score is useful. Equal weights fall behind, and so do
 # the softmax-exponential's nearly equal ones. One [seed](../docs/glossary.md#s) and few steps cannot rank arms that end
 # as close together as these two; the [records](../docs/glossary.md#r) below have more.
@@ -741,7 +742,7 @@ for name, metric in recorded:
 #
 # In the three seeds of the quick profile the stated softmax-exponential well reads digits about as badly as `uniform`,
 # and the mean accuracy of no other well is below that of the dot product. After the 500 steps of text, six of the eight
-# wells have a lower mean loss than the dot product. **The lowest is that of a stated well**, the Lorentzian, and the
+# wells have a lower mean loss than the dot product. The lowest mean is that of a stated well, the Lorentzian, and the
 # stated Gaussian has about the same loss as its field. So the moat, which keeps the stated form from finding
 # neighbours beyond it, does not keep a trained model from learning. Perhaps queries and keys adapt to it, or stay within it; we did not look. (All ten arms, from
 # 2.35 to 2.41, are better than counting pairs, 2.48 on the whole validation text, and worse than counting threes,
@@ -769,7 +770,7 @@ course.verdict("test accuracy of uniform weights, all of MNIST", long["uniform"]
 # %% [markdown]
 # ### Claim: it costs less on long sequences
 #
-# Every query still meets every key. Forward and backward, the package's fastest path, 1024 tokens, over that of the
+# The claim is about long sequences in general. But every query still meets every key, so there is no reason to expect it. We measure one length: forward and backward, the package's fastest path, 1024 tokens, over that of the
 # dot product:
 
 # %%
@@ -968,9 +969,9 @@ check.fair_shares(fair_shares)
 #
 # 1. $-\alpha\|q - k\|^2 = 2\alpha\,q \cdot k - \alpha\|q\|^2 - \alpha\|k\|^2$. The query's term cancels; if all keys
 #    have one length, the key's does too, and with $2\alpha = 1/\sqrt D$ the dot product is left.
-# 2. The field of the inverse square, while $d^2 \gg \varepsilon$: a factor of 100 cancels. Elsewhere α has to fall, by
-#    10 for the softmax-exponential and by 100 for the others. Then the field forms agree; the stated form still has
-#    its factor $d$.
+# 2. The field of the inverse square, while $d^2 \gg \varepsilon$: a factor of 100 cancels. In the other fields α has to fall, by
+#    10 for the softmax-exponential and by 100 for the others (and ε has to grow by 100, where it counts). In the stated form a factor of 10 is left, that of $d$, and
+#    only a well with an importance can take it out: $w / 10$ for the Lorentzian, and for the inverse square, with 100 ε, $10 w$.
 # 3. It is learned: a small $w$ makes the moat around a token shallow, so the model can learn a small $w$ for what is
 #    important.
 #

@@ -153,7 +153,7 @@ print("weights:", tuple(weights.shape), "and each row adds up to", round(weights
 # %% [markdown]
 # A [score](../docs/glossary.md#s) may compare contents across two sequences, and
 # [positions](../docs/glossary.md#p) that were added to the tokens are content, too. But a **distance** between two
-# positions of two sequences is in general no distance in anything: whether position 3 of a target belongs to position 3 of a source or to
+# positions of two different sequences has no meaning of its own: whether position 3 of a target belongs to position 3 of a source or to
 # position 7 depends on the task. The package refuses a score that subtracts them:
 
 # %%
@@ -204,7 +204,7 @@ for norm_first in (False, True):
 # ## The whole model
 #
 # [Embeddings](../docs/glossary.md#e) and positions on both sides, blocks, and a [read-out](../docs/glossary.md#r) that
-# is the target's embedding once more. So one table serves two purposes, which want different sizes. The read-out wants rows of length 1: the last norm leaves features with a
+# is the target's embedding once more. So one table serves two purposes, which want rows of different lengths. The read-out wants rows of length 1: the last norm leaves features with a
 # standard deviation of 1, and then the [logits](../docs/glossary.md#l) start with a standard deviation of about 1, too. The way in wants larger rows: [features](../docs/glossary.md#f) that small would hardly be
 # seen beside the positions that are added. Hence the $\sqrt E$ of Vaswani et al. 2017: on the way in a row is
 # multiplied by it.
@@ -401,7 +401,7 @@ for step, character in enumerate(answer[1:]):
 # Look at the two lines that write the month, `0` and `3`. This head was picked because its weight on `March` is large
 # there, so that alone shows little; what it shows is that the same head turns to other parts at other steps. And an
 # encoder mixes characters before the decoder looks, so a weight on one position is not a weight on one character
-# alone. Maps suggest. Proof takes a change of the source; we make it for whole models in the next section, and word by word for stories below.
+# alone. So prediction 1 has an answer by the maps, and maps only suggest. Proof takes a change of the source: we make one for whole models in the next section, and word by word for the stories below.
 
 # %% [markdown]
 # ## Break it: a decoder that ignores its source
@@ -467,7 +467,7 @@ for text in ("Tue March 5th 1985", "1.1.2001", "24/DEC/2040"):
 # This is how the quick profile answers prediction 2. With a causal mask the model writes one well-formed date,
 # whatever the source. Without it, the model writes nonsense: in training it copied the next token, and that is not
 # there yet when it writes. The loss could have warned us, if we had known what to expect. The printed loss is a mean over eleven characters, and a model that knows which dates there are but not which is meant
-# cannot get below $\ln(\text{number of days}) / 11$, about 1.02: just there the causal one stops. But who computes that beforehand? The output of the causal one looks right, and the loss of the other one, too.
+# cannot get below $\ln(\text{number of days}) / 11$, which is 1.01 for the days of training: near there the causal one stops. But who computes that beforehand? The output of the causal one looks right, and the loss of the other one, too.
 # One test finds both mistakes and needs no training: **change the source, and the output must change.** It finds a wrong wiring. Whether a trained model makes good use of its source is another question, which takes the right answers.
 
 # %%
@@ -591,7 +591,7 @@ course.verdict("none: whole strings of 10", at["none"][10], below=0.1, measured=
 # This is how the quick profile answers prediction 3, for one seed. With sinusoids, one letter more is too many. In
 # training the eleventh position of a source held its end, `>`, at most, and never a letter, and the decoder never wrote an eleventh letter; which of the two it is, our numbers do not say. With learned positions it
 # is the same, and the vectors of the positions never seen have stayed small. With rotary positions
-# the share falls less abruptly, but it falls. At ten times the length no string is right, and no more letters stand where
+# the share of letters falls less abruptly, but whole strings are soon gone as well. At ten times the length no string is right, and no more letters stand where
 # they should than without any positions. Nothing in the training loss of these three had warned of it. Without positions the encoder sees a set of letters
 # without their order, and its loss ends far above the others'.
 
@@ -635,7 +635,7 @@ for name, (written, iso) in tests.items():
 #
 # On new forms the record is right in 99.7 % of the cases, over five
 # [seeds](../docs/glossary.md#s). Your live run is a sixth: on another machine, rounding alone makes another run of the same setting. Look at the shapes of its mistakes. If nearly all have
-# one shape, it is one new form that the model has not understood, and not forms as such.
+# one shape, it is one kind of new form with which the model has trouble, and not forms as such.
 
 # %% [markdown]
 # ## Optional: read a story, answer a question
@@ -755,7 +755,7 @@ course.verdict("another place elsewhere: share answered with it, the higher of t
 
 # %% [markdown]
 # So it answers with the place in the last sentence about the person asked for. Nobody told it that the last one counts. But
-# "the last" is what it learned from stories of two to six sentences: of those with up to twice as many it answers only two in three rightly, as its record says above.
+# "the last" is what it learned from stories of two to six sentences: of those at twice the length it answers only two in three rightly, as its record says above.
 #
 # That is one model, the one that comes with the package. Do others turn out like it? The same training from five
 # [seeds](../docs/glossary.md#s), of which the first made this model:

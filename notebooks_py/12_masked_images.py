@@ -398,8 +398,7 @@ for profile in experiments.MASKED_IMAGES:
 
 # %% [markdown]
 # The long profile has more digits, yet its probe of pixels is less accurate than the quick one's. One difference is
-# that it is also fitted to shifted copies, which a linear map of pixels can hardly make use of; another may be chance, if it was judged on other
-# digits. Which it is was not measured.
+# that it is also fitted to shifted copies, which a linear map of pixels can hardly make use of; whether that is the reason was not measured. (Its model is larger, too, but pixels are pixels.)
 #
 # Does restoring hidden patches teach an encoder something? By the rule of the course (notebook 16) the five seeds of the quick profile decide it: **shown**.
 # The probe reads more from the trained encoder than from the pixels, and 2.0 to 2.7 points more, seed by seed, than from the untrained encoder. The long
@@ -545,7 +544,7 @@ plotting.show(
 
 # %% [markdown]
 # In this run the model has a smaller error than the mean colour, and the soap film a smaller one than the model, with a
-# hole as with scattered patches. A soap film continues what it sees at the border. Training on a single slide for a
+# hole as with scattered patches. A soap film continues what it sees at the border. Training on a single slide for less than a
 # minute did not teach the model even that: in the picture its patches have seams. And the hole is a mask of a kind that it was never
 # trained on, with three quarters visible. All fillings blur: where several textures are possible, squared error rewards
 # their mean.
@@ -659,7 +658,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# What is restored is a grey blur, as a mean over several digits would be. In some rows little of the digit is visible. But squared error also
+# What is restored is mostly a grey blur, as a mean over several digits would be, and sometimes looks like a wrong guess. Of some digits little is visible. But squared error also
 # picks bold digits, since they have more ink to miss; it does not show by itself that another digit would have fitted.
 
 # %% [markdown]
@@ -707,12 +706,12 @@ for metric, unit in (("test loss", 1), ("probe accuracy", 100)):
 # Whether a patch is left out or full of noise makes no difference that five seeds could show, neither to the error nor to
 # the probe, although nobody says which patches are noise. Swapped patches are restored
 # **best**. Perhaps because their pixels are not lost, only misplaced: they still say how much ink there is, and which
-# pieces of strokes. It is not because most patches are blank, so that a swap often changes nothing. A model that leaves the swapped patches as they are would have a far larger error:
+# pieces of strokes. Part of it may be that most patches are blank, so that a swap often changes nothing. But leaving the swapped patches as they are would not do:
 
 # %% tags=["nbval-ignore-output"]
 dice = torch.Generator().manual_seed(3)
-visible = random_visible(len(images), model.num_tokens, generator=dice)
-swapped, wrong = corrupted(images, visible, 4, how="swapped", generator=dice), masked(images, visible, 4).isnan()
+left = random_visible(len(images), model.num_tokens, generator=dice)  # in their places
+swapped, wrong = corrupted(images, left, 4, how="swapped", generator=dice), masked(images, left, 4).isnan()
 restored = statistics.fmean(run["test loss"] for run in of["swapped"])
 print(f"left as they are: {F.mse_loss(swapped[wrong], images[wrong]):.3f}; restored, by the record: {restored:.3f}")
 

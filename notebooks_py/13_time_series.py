@@ -178,8 +178,8 @@ print({name: f"{len(past)} windows" for name, (past, *_) in data.items()})
 #
 # ## Break it: three leaks
 #
-# Prediction 2. As a forecast, the mean future of the two windows in training that are most alike. The questions are every second window of
-# validation. Once training ends before them. Once it also has the windows in between, each a month before one question and a month after another, as happens
+# Prediction 2. As a forecast we take the mean future of the two windows in training that are most like the one that asks. The questions are every second window of
+# validation. In the first run training ends before all of them. In the second it also has the windows in between, each a month before one question and a month after another, as happens
 # when windows are drawn at random.
 
 # %%
@@ -201,7 +201,7 @@ print(f"with the windows between:  {nearest(leaky, asked):.2f} ppm")
 # The measured error falls by a fifth, on the same questions and by the same method, and nothing about the future has become clearer. A window one month away shares eleven of the twelve
 # months of the answer. With a split at random most questions have such neighbours in training.
 #
-# The second leak: windows made before the cut. How many of them begin before the cut and end behind it?
+# The second leak: windows made before the cut, and all of them used for training. How many of them begin before the cut and end behind it?
 
 # %%
 past, future = windows(torch.arange(len(own)), C, H)  # months by number
@@ -428,7 +428,7 @@ plotting.show(
 
 # %% [markdown]
 # The first months ahead have most of their weight about half a year back; the later ones have it on the newest months.
-# A lag that is always the same would show as a slanted band, and from about the ninth month ahead on it would ask for
+# A lag that is always the same would show as a slanted band, and a lag of nine months, from the tenth month ahead on, would ask for
 # months that are not known yet: the newest month is the nearest to it. There is no such band here; the weight goes over from one stripe to the other.
 #
 # The same weights by lag, beside the cross-correlation:
@@ -452,12 +452,12 @@ course.verdict("lag at which attention is highest, in months", lags[profile.argm
 # %% [markdown]
 # Both peak at about the same lag, though the weights get there by averaging over the two stripes. (Growth is counted over twelve months, so its lag is half a year longer
 # than that of the rate at which CO₂ rises.) They do not measure the same: the correlation looks at each lag alone; the weights
-# of attention have to sum to 1, and the line beside it already knows CO₂'s past.
+# of attention have to sum to 1, and the model's other part, the linear map beside it, already knows CO₂'s past.
 #
 # ## Is the second signal used?
 #
-# Prediction 3: **take it away from a trained model.** Each window gets the sea of another window. If the error stays,
-# it was not used.
+# Prediction 3: **take it away from a trained model.** Each window gets the sea of another window. If the error grows,
+# the model reads it. If the error stays, the model does not read it, or what it reads does not help.
 
 # %%
 def without_the_sea(arm, part="validation"):
@@ -527,8 +527,8 @@ for name, forecast in baselines("test").items():
 
 
 # %% [markdown]
-# Only the seasonal naive forecast, the easiest opponent, is beaten clearly. All other differences are two standard errors or less, and for
-# ten years a p-value of 0.05 needs 2.3 of them. So ten years do not decide the order of these methods. A decade holds
+# (An arm's forecast is the mean of its five models' here.) Only the seasonal naive forecast, the easiest opponent, is beaten clearly. All other differences are about two standard errors or less, and for
+# ten years a p-value of 0.05 needs 2.3 of them. Even that is too kind: the twelve windows of a year reach a year ahead, so that neighbouring years share months, and these errors are too small. So ten years do not decide the order of these methods. A decade holds
 # few El Niños, and no number of seeds makes more of them.
 #
 # ### Why the line is so hard to beat
@@ -547,9 +547,9 @@ print("two forecasts = forecast of the sum:", torch.allclose(from_the_sea(one) +
 
 
 # %% [markdown]
-# Whatever this arm can express, a line with 24 + 24 coefficients for each month ahead can express, too. The line can
+# Whatever this arm can express, a line with 24 + 24 coefficients and a constant for each month ahead can express, too. Such a line can
 # do more: the weights of a head are positive and share one factor, while a line may subtract one month from another.
-# Least squares finds the best one at once.
+# Least squares finds the one that fits the training years best at once. (That says why *when* has no head start. It does not say why *when and what*, which can express more, was no better.)
 #
 # Zeng et al. 2022 ([arXiv:2205.13504](https://arxiv.org/abs/2205.13504)) found lines ahead of
 # [transformers](../docs/glossary.md#t) on nine common benchmarks.
@@ -634,12 +634,12 @@ plotting.heatmap(weights[0, :, 0], rows=heads, ylabel="", xlabel="moment", vmax=
 plotting.show("Four rows, one for each head, and a column for each moment; in the rows one column is bright.")
 
 # %% [markdown]
-# So where the data decide *which* part of the past matters, attention can do what a line cannot. Where it is always the same lag, try a line first.
+# So where the data decide *which* part of the past matters, attention can do what a line cannot. Where it may always be the same lag, try a line first.
 
 # %% [markdown]
 # ## The mistakes
 #
-# Back to CO₂, with the arm *when*, whose errors can be compared with the line's directly, since both are linear. Move
+# Back to CO₂, with the arm *when*, which was better on the test than the chosen one, and is as linear as the line beside it. Move
 # the month of the forecast through the test years. The dashed line is *now*, at first in the El Niño of 1997:
 
 # %%
@@ -808,7 +808,7 @@ check.cross_lags(cross_lags)
 # ## Takeaways
 #
 # - Cross-attention: queries from one place, here the months to forecast, keys and values from another, the months of the sea; the weights need not be square.
-# - Cut in time first. With a random split, a window over the cut or a mean over everything, the forecast has already
+# - Cut in time first. With a random split, a training window that reaches over the cut, or a mean over everything, the forecast has already
 #   seen a part of its answer.
 # - On this signal a line with both signals had the lowest error. Attention has its strength where the data decide which moment of the past
 #   matters, as in the copying task.
@@ -818,7 +818,7 @@ check.cross_lags(cross_lags)
 #
 # 1. The second signal of each window is exchanged with another's, and the error stays. Name two reasons.
 # 2. Keys are times and nothing else. Why can attention over 24 months do no more than a line?
-# 3. Five seeds agree to a few thousandths of a ppm. Why is the verdict on eleven years still open?
+# 3. The mean over five seeds is known to a few thousandths of a ppm. Why is the verdict on eleven years still open?
 #
 # <details><summary>Answers</summary>
 #

@@ -78,7 +78,7 @@ def test_every_make_target_and_command_exists():
 
 
 def test_the_bake_offs_that_a_new_score_needs_are_these():
-    named = re.search(r"for task in ([\w ]+); do", PAGES["CONTRIBUTING.md"])[1].split()
+    named = re.search(r"for task in ([\w -]+); do", PAGES["CONTRIBUTING.md"])[1].split()
     assert {f"bake-off-{task}" for task in named} == {name for name in EXPERIMENTS if name.startswith("bake-off")}
 
 

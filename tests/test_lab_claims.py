@@ -303,8 +303,8 @@ def test_bake_off_table(tmp_path, monkeypatch):
     assert "pixels, test accuracy (quick, 2 seeds)" in header
     assert [row.split("`")[1] for row in rows] == list(SCORES)
     for row in rows:
-        patches, pixels, text = row.split(" | ")[1:]
-        assert patches == "not recorded yet" == text.removesuffix(" |")
+        look_up, patches, pixels, text = row.split(" | ")[1:]
+        assert look_up == patches == "not recorded yet" == text.removesuffix(" |")
         assert re.fullmatch(r"[\d.]+ ± [\d.]+ %<br>[\d.]+ ± [\d.]+ times<br>[\d.]+ ± [\d.]+ MB", pixels)
     memory = claims.blocks_of_queries()
     assert re.match(

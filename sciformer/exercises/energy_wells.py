@@ -17,7 +17,7 @@ _WELLS = "Four wells"
 _STATED = "The stated score"
 _MOAT = "The moat"
 _FIELD = "The field form"
-_FLAT = "Nearly uniform"
+_FLAT = "How far apart can weights be?"
 _CLASS = "The class"
 _LEAK = "Break it: a divisor that sees the future"
 
