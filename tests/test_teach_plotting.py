@@ -279,7 +279,11 @@ def test_timeline_shades_every_other_part():
     assert [ax.get_ylabel() for ax in figure.axes] == ["a", "b"]
     assert second.lines[0].get_ydata().tolist() == (-years).tolist()
     assert [text.get_text() for text in first.texts] == ["before", "after"]
-    assert [patch.get_x() for patch in first.patches] == [patch.get_x() for patch in second.patches] == [1992.0]
+    starts = [
+        [patch.get_patch_transform().transform(patch.get_path().vertices)[:, 0].min() for patch in ax.patches]
+        for ax in figure.axes
+    ]
+    assert starts == [[1992.0], [1992.0]]
     assert second.get_xlabel() == "year"
     plt.close(figure)
 

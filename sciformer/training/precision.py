@@ -26,9 +26,11 @@ def tensor_float_32(device: torch.device) -> Iterator[None]:
     This is several times faster and torch's default for convolutions, not for products of matrices
     (https://pytorch.org/docs/stable/notes/cuda.html, section TensorFloat-32). Other devices do as before.
     """
+    if device.type != "cuda":
+        yield
+        return
     before = torch.get_float32_matmul_precision()
-    if device.type == "cuda":
-        torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:
