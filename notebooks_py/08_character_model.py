@@ -751,15 +751,15 @@ settle("rotary")
 
 
 # %% [markdown]
-# The gain is over *learned* positions, which in the last optional section (three seeds) are hardly better than none. How much of it is due to
-# turning is open, since the ladder has no rung without positions.
+# The gain is over *learned* positions, which in the last optional section (another size, five seeds) are hardly better than none. How much of it is due to
+# turning is open here, since the ladder has no rung without positions.
 #
 # ## Rung 2: normed queries and keys
 #
 # A dot product grows with the lengths of its vectors. When training makes queries and keys long, the softmax saturates: one key takes all, and the
 # gradient of the others vanishes (notebook 02 measured it). [**QK-norm**](../docs/glossary.md#q) (Henry et al. 2020; in large vision models Dehghani et
 # al. 2023) divides each query and each key by its length and multiplies it by $\sqrt D$, so that all are equally long. The scaled score then stays
-# between $-\sqrt D$ and $\sqrt D$ however large the weights become; here $D = 16$. It is insurance against scores that explode. Whether it also lowers
+# between $-\sqrt D$ and $\sqrt D$ however large the weights become; here $D = 16$. (Both papers multiply by a number that is learned instead.) It is insurance against scores that explode. Whether it also lowers
 # the loss of a small model is another question; guess before you run.
 
 # %% tags=["nbval-ignore-output"]
@@ -1040,8 +1040,7 @@ plotting.with_errors(changes, title="ten seeds, ± 2.26 standard errors", xlabel
 plotting.show("Five changes with their intervals: rotary lies farthest left of 0, then Muon; QK-norm alone lies right of it.")
 
 # %% [markdown]
-# Added in this order, the rotary positions gain most, then Muon with its own rate. The intervals of token shift and squared ReLU overlap, so these
-# two are not ranked, and QK-norm loses. All steps together take the model from the table of pairs past the table of threes, in the same 500 steps;
+# Added in this order, the rotary positions gain most, then Muon with its own rate, then token shift and squared ReLU, whose intervals lie near each other and do not overlap. QK-norm, in this form with a fixed scale, loses. All steps together take the model from the table of pairs past the table of threes, in the same 500 steps;
 # fours are still ahead.
 #
 # There is another way to a lower loss: the plain recipe for a larger model, trained for longer. It was recorded with the settings of nanoGPT (a
@@ -1132,13 +1131,13 @@ new = [name for name in said if name not in known]
 print(f"{len(new) / len(said):.0%} of the speeches in the validation text are by people who never speak in training")
 
 # %% [markdown]
-# At the end of the first pass the gap is 0.15, half of the 0.29 of the last steps, and nothing had been read twice. So this much is not memory of
+# At the end of the first pass the gap is 0.15, about half of the 0.29 of the last steps, and nothing had been read twice. So this much is not memory of
 # passages. It probably comes from the text: the validation text has other scenes and other people, while each training chunk comes from a scene of
 # which the model has read other chunks.
 #
 # The stairs look like memory. From the end of the second pass on, the training loss falls by 0.03 to 0.06 within 50 steps of each dashed line, and
 # hardly at all in mid-pass. Text, learning rate and model hardly differ on the two sides of a line. What differs is the last time that a passage
-# was read: on average one and a half passes ago just before a line, half a pass ago just after it. Between two lines the gap shrinks again. Whether
+# was read: on average one and a half passes ago just before a line, half a pass ago just after it. Whether
 # *all* of its growth since the first pass is memory is not shown: a better model may also profit more from scenes and people that it knows.
 #
 # The validation loss falls to the end, so the gap does no visible harm here. nanoGPT reads each character about 80 times ([5,000 steps of 64 chunks
@@ -1441,7 +1440,7 @@ course.verdict("loss at the first position minus that of counted pairs", first -
 #
 # ## Takeaways
 #
-# - A language model is a causal transformer whose targets are its own text, shifted by one. Its loss starts at $\log V$, $e^\text{loss}$ says
+# - A language model is a causal transformer whose targets are its own text, shifted by one. With small first weights its loss starts at $\log V$; $e^\text{loss}$ says
 #   between how many characters it is torn, and counting gives the numbers to beat.
 # - Writing is a loop: logits of the last position, temperature, draw, append. As long as the text fits into the window, keys and values of old
 #   tokens do not change, so a cache keeps them; in Llama 3.1 8B that takes 128 KiB a token.
@@ -1571,7 +1570,7 @@ page = export_html(twin, "my-writer.html", history=last_history, setting=last_se
 #
 # Train on chunks of one length, then ask about longer ones. More text to look at should only help. Learned positions have rows that no training
 # ever touched; the sines of notebook 04 and the turns of rung 1 come in new combinations; a price on distance (notebook 07's bias, the line
-# *distance*) just goes on. A line that falls makes use of the longer text; one that rises is lost in it. The models of two lines add sines to their
+# *distance*) just goes on. A line that rises is lost in the longer text. (A line that falls a little need not make use of it: in longer chunks fewer characters stand near the beginning, where there is little to look at.) The models of two lines add sines to their
 # token vectors: in *sinusoidal* the token vectors start about as large as the sines; in *sinusoidal, small start* they start at GPT-2's 0.02, so
 # that the sines are at first many times larger.
 
@@ -1594,7 +1593,7 @@ plotting.show("Loss against length: only the price on distance falls; rotary sta
 
 
 # %% [markdown]
-# Five seeds of each decide. Only the price on distance makes use of the longer text: that eight times the length makes its loss no worse, as Press, Smith and Lewis claim of ALiBi, is
+# Five seeds of each decide. Only the price on distance gets along with the longer text: that eight times the length makes its loss no worse, as Press, Smith and Lewis claim of ALiBi, is
 # **shown**. Of sinusoids, learned positions, rotary positions and none it is **refuted** (the rule is notebook 16's). Rotary positions start lowest, at the length that they were trained
 # on, and rise; at eight times this length they are worse than no positions at all.
 #

@@ -110,8 +110,8 @@ print(f"seed by seed:      {gain:.3f} ± {error:.3f}")
 
 
 # %% [markdown]
-# The same six numbers: as if independent, the difference is smaller than its error; seed by seed it is ten times its
-# error. Overlapping error bars say little about paired runs.
+# The same six numbers: as if independent, the difference is smaller than its error; seed by seed it is many times its
+# error, since in this made-up pair of models a lucky seed is lucky for both. Overlapping error bars say little about paired runs.
 #
 # ## How often do two standard errors mislead?
 #
@@ -211,7 +211,7 @@ course.verdict("the smallest p-value, corrected", 60 * smallest, above=0.05)
 # and text, recorded earlier, the rate is the same for all, chosen with the dot product or the [distance bias](../docs/glossary.md#d).
 #
 # The first task is the **look-up** of notebook 02: eight pairs of a key and a value, then one of the keys; the answer is its value. One attention layer, and nothing
-# around it. Whoever does not ask cannot know.
+# around it. A model that does not ask for the right key cannot know the answer.
 
 # %%
 print(" " * 26 + "".join(f"{task:>9}" for task in claims.BAKE_OFFS))
@@ -260,22 +260,23 @@ for task, metric in claims.BAKE_OFFS.items():
         plotting.show(f"Gains of seven scores over the dot product, a dashed line at 0, on {task}: {seen[task]}")
 
 # %% [markdown]
-# Start with the look-up, the one fair task of the four. Six scores solve it, which also says that all of them can be trained at one of these rates. The **separable** score, whose weights
-# do not depend on the query, is right in 29 of 100, about what naming the commonest of the eight values gives: here the theorem of notebook 09 has its price. The inverse square learns it in some
-# seeds and not in others.
+# Start with the look-up, where every score had the same choice of rates and starts. Six of the eight solve it. The **separable** score, whose weights
+# do not depend on the query, is right in 29 of 100, about what naming the commonest of the eight values gives: here the theorem of notebook 09 has its price. The inverse square learns it well with some
+# seeds and less well with others.
 #
 # Prediction 2: on text the distance bias learns best in the [record](../docs/glossary.md#r), by a gap to the next score that is many times either error. (It is
 # one of the two scores with which the rate was chosen.) On patches and pixels there is no such winner. The means of five scores are above that of the dot
-# product, and the best of these means lie closer together than their errors. So the order among them says no more than the order of the best of sixty. With these 21 comparisons
-# of three seeds, about two would lie more than two errors on the good side by chance alone.
+# product, and the best of these means lie closer together than their errors. So the order among them says no more than the order of the best of sixty. Of the 21 comparisons
+# of three seeds on these tasks eleven lie more than two errors on the good side; about two would by chance alone. So most of the eleven are no accident of the seeds. But with one rate for all,
+# they need not be the score's merit either.
 
 # %% [markdown]
 # Two things in the table deserve a second look. The dot product's own row says how good the timing is: it compares the
 # dot product with itself, so it should be 1, and on [patches](../docs/glossary.md#p) it is 1.11 ± 0.04. (On the look-up, recorded later, it is the shortest of fifteen steps that counts, which other programs disturb less.) Whether that is
 # chance or something systematic in the timing, differences of ten per cent or so between times mean nothing here. And
 # on pixels the **separable** score, in which the [query](../docs/glossary.md#q) has no effect (notebook 09), is ahead
-# of the dot product by 10.2 ± 1.0 points, ten standard errors over three seeds. (By the formula above that is a p-value of 0.01, and it is the most striking of 21
-# comparisons.) So in these runs, with their few steps and one rate for all,
+# of the dot product by 10.2 ± 1.0 points, ten standard errors over three seeds. (By the formula above that is a p-value of 0.01, one of 21.) The fair partner of the separable score is the additive one, from which it differs by the query alone, and there the two are level.
+# So in these runs, with their few steps and one rate for all,
 # it was no advantage that the weights can depend on the query. The record does not say why; on the look-up, with rates of their own, the two have changed places. Whether more seeds say the
 # same, and whether it stays so in longer runs, was not measured.
 
@@ -350,6 +351,7 @@ course.verdict("dot: the rows differ by", change["dot"], above=1e-3)
 #
 # There are three verdicts. **Shown**: the 95 % interval lies wholly on the claimed side of 0. **Refuted**: the interval
 # excludes a gain of δ. **Undecided**: everything else, and that is no failure. The record was too small to say, or had fewer seeds than the rule asks for.
+# The intervals in the table are those of one finding by itself. A claim with several findings has to pass Holm's correction, too, so a finding whose interval lies just on one side may still be undecided.
 #
 # An interval can lie above 0 and exclude a gain of δ as well, such as one from 0.1 to 0.5 points where δ is 1 point. Then
 # there surely is a gain, and it is surely too small to matter. The table says **shown but smaller than δ**.
@@ -394,7 +396,7 @@ for spread in (0.2, 1.0, 5.0):
 
 # %% [markdown]
 # A claim speaks of all conditions under which it was measured: it is shown if it is under each of them, and refuted if
-# it is under any.
+# it is under any. (That is hard on a claim that something *can* happen, such as claim 10, which one condition would prove. The rule was fixed for all claims alike.)
 
 # %%
 gains = {"on digits": [0.021, 0.026, 0.019, 0.024, 0.022], "on text": [-0.02, -0.015, -0.021, -0.017, -0.019]}
@@ -432,8 +434,8 @@ for outcome, count in Counter(outcomes).most_common():
 
 # %% [markdown]
 # Prediction 3: more than a third of the claims are **undecided**, most of them because their records have three seeds or fewer. The rule was made
-# stricter after these records were made; a verdict has to wait for records with more. Fourteen claims are decided by training runs with five seeds or ten: that a learned distance
-# replaces positions, and that a start set by hand is better (notebook 07); the three about texts longer than those of training (notebook 08); that the separable score keeps up (notebook 09, by the look-up);
+# stricter after these records were made; a verdict has to wait for records with more. Fourteen claims are decided, one way or the other, by training runs with five seeds or ten: that a learned distance
+# replaces positions (refuted), and that a start set by hand is better (shown; notebook 07); the three about texts longer than those of training (notebook 08); that the separable score keeps up (refuted by the look-up; notebook 09);
 # those about reversed strings and dates (notebook 11) and about restored patches (notebook 12); and our own
 # four questions about standardised rows, trainable masks and a bias of the keys (notebooks 01 to 03). What else is shown or refuted already is computed, or rests on 50
 # sets of tokens.

@@ -278,8 +278,8 @@ for name, fall in falls.items():
     course.verdict(f"{name}: change of the training loss", fall, below=-0.5)
 
 # %% [markdown]
-# The loss of all of them falls, by about as much as that of the right score. In so short a training nearly any score would do the same, so a falling loss
-# proves nothing about the code. Now the [property](../docs/glossary.md#p) suite:
+# The loss of all of them falls, by about as much as that of the right score. So a falling loss does not prove that the code is right. (In so short a training it could hardly tell: the dividing score, for instance, is the very
+# same function wherever no vector is zero.) Now the [property](../docs/glossary.md#p) suite:
 
 # %%
 print(properties.examine(LeakingScore))
@@ -366,7 +366,8 @@ for name, known in learned.items():
 # %% [markdown]
 # On digits both sharp scores are about twenty points ahead of both flat ones, and it hardly matters whether they compare by cosine or by dot product. So what looked like a gain of the
 # cosine is a gain of the **sharpness** that we gave it and did not give its rivals. (Three seeds, and a rule of five: take it as a strong hint.) On text all four agree to a few
-# thousandths: after 60 steps these models get next to nothing from looking at contents, so this task cannot tell the scores apart. Whether the lead on digits lasts was not measured; runs with `steps=400` would show that. A temperature is a
+# thousandths. Perhaps they get next to nothing from looking at contents after 60 steps; in any case this task does not tell these four apart. (Multiplying scores also
+# multiplies the gradients of queries and keys, so "sharp at the start" and "quick to learn" are still one thing here.) Whether the lead on digits lasts was not measured; runs with `steps=400` would show that. A temperature is a
 # choice, and so a fair rival gets one, too: in notebook 16's bake-off each score has the choice between a flatter and a sharper start, in the tasks that say so.
 
 # %% [markdown]
@@ -402,7 +403,7 @@ for task, runs in outcome.runs.items():
 # | important keys | $q_i \cdot k_j / \sqrt D + u_h \cdot k_j$ |
 # | cosine, and near is better | $\cos(q_i, k_j)/\tau_h - \lambda_h \lvert i - j \rvert$: say `compares_positions = True` |
 #
-# Start each so that random queries and keys give scores with a standard deviation near 1.
+# Start each so that random queries and keys give scores with a standard deviation near 1, and say so: you have just seen what a start can do.
 
 # %% [markdown]
 # ## Your own
@@ -548,7 +549,7 @@ check.is_pairwise(is_pairwise)
 # ## Takeaways
 #
 # - A mechanism is a score: one formula before the softmax, one small module around it.
-# - A falling loss proves nothing about the code. Properties ask more: each is one question that every score must answer. They do not know your formula,
+# - A falling loss does not prove that the code is right. Properties ask more: each is one question that every score must answer. They do not know your formula,
 #   so compare with an independent implementation as well.
 # - Change one thing at a time. The cosine's lead on digits went with the sharpness of its start, which a dot product can have as well.
 # - A comparison is the same model, data and steps, several seeds, and an [error bar](../docs/glossary.md#e). A verdict
