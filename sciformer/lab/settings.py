@@ -716,7 +716,7 @@ class LookUpSetting:
     def model(self) -> LookUpModel:
         """A fresh model, random as torch's global generator has it."""
         recipe = score_recipe(self.score, self.score_options)
-        model = LookUpModel(32, 10, self.embed_dim, self.num_heads, recipe)
+        model = LookUpModel(32, 10, self.embed_dim, self.num_heads, recipe)  # as many keys and values as lookup draws
         apply_gain(model, self.gain)
         return model
 
@@ -738,8 +738,8 @@ def apply_gain(model: nn.Module, gain: float) -> None:
     """Multiply the weights that make a model's queries and keys by ``gain``."""
     with torch.no_grad():
         for attention in (part for part in model.modules() if isinstance(part, MultiHeadAttention)):
-            attention.q_proj.weight.mul_(gain)
-            attention.k_proj.weight.mul_(gain)
+            for projection in {attention.q_proj, attention.k_proj}:  # which may be one and the same
+                projection.weight.mul_(gain)
 
 
 def score_recipe(score: str | ScoreRecipe, options: Mapping[str, Any]) -> ScoreRecipe:
