@@ -44,6 +44,9 @@ def test_the_figures_of_a_finding_are_those_of_the_records(finding):
     (row,) = re.findall(rf"^\| {number} \| .+", RESULTS.partition("<!-- claims -->")[2], flags=re.M)
     known = {f"{float(figure):.0f}" for figure in re.findall(r"\d+\.\d+", row)}
     assert set(re.findall(r"(\d+) %", text)) <= known
+    losses = {f"{float(figure):.2f}" for figure in re.findall(r"\d+\.\d{3}", row)}
+    said = re.sub(r"\]\([^)]*\)", "]", text)  # not the addresses
+    assert set(re.findall(r"\b\d\.\d\d\b", said)) <= losses
 
 
 def test_the_checker_says_what_the_readme_prints():
