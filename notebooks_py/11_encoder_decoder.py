@@ -406,7 +406,7 @@ for step, character in enumerate(answer[1:]):
 # %% [markdown]
 # ## Break it: a decoder that ignores its source
 #
-# The commonest fatal mistake in cross-attention: keys and values from the decoder. We build this mistake twice, once
+# A mistake in cross-attention that is fatal and raises no error: keys and values from the decoder. We build this mistake twice, once
 # with a causal mask and once without, and compare both with the first steps of the right model:
 
 # %%

@@ -157,7 +157,8 @@ print("F.normalize:", F.normalize(zeros, dim=-1))
 
 
 # %% [markdown]
-# `F.normalize` divides by 10⁻¹² at least. A NaN that is used spreads to all that is computed from it.
+# `F.normalize` divides by 10⁻¹² at least. A NaN that is used spreads to all that is computed from it. (Finite is not yet harmless: the *gradient* at a vector
+# of zeros is multiplied by 10¹². Behind a learned map with a bias a key is hardly ever exactly 0; where it may be, give `F.normalize` a larger `eps`.)
 #
 # ## The module
 #
