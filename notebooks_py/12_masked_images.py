@@ -718,8 +718,8 @@ print(f"left as they are: {F.mse_loss(swapped[wrong], images[wrong]):.3f}; resto
 # %% [markdown]
 # But the probe reads less from that encoder, 0.6 points more than from an untrained one, where the other two give more
 # than 2. So across *tasks* a smaller error on the pixels does not mean that more was learned that helps to recognise a digit. When two
-# tasks without labels compete, compare them on what you want them for. (Alike are the steps: with wrong patches the encoder sees all 49 tokens
-# in place of 12, which takes longer.)
+# tasks without labels compete, compare them on what you want them for. (The three were trained for the same number of steps, and not for the same
+# time: with wrong patches the encoder sees all 49 tokens in place of 12.)
 
 # %% [markdown]
 # ## What is refused
