@@ -57,6 +57,10 @@ from sciformer.training import Batch, TrainConfig
 #: for those who have no GPU; full is for a GPU. Not every experiment has a long form.
 Profile = Literal["quick", "long", "full"]
 
+#: The seeds of what models are tested on, and of what choices are made on, where data are drawn. Training takes the
+#: seeds of its runs, 0, 1, 2, ...
+TEST_SEED, CHOICE_SEED = 1_000_000, 2_000_000
+
 #: How far a digit may be turned, moved (in pixels) and stretched, and still be itself.
 SMALL_MOVES = {"degrees": 10.0, "translate": 2.0, "scale": 0.1}
 
@@ -714,7 +718,11 @@ class LookUpSetting:
     gain: float = 1.0
 
     def model(self) -> LookUpModel:
-        """A fresh model, random as torch's global generator has it."""
+        """A fresh model, random as torch's global generator has it.
+
+        Raises:
+            InputError: if the score has an unknown name.
+        """
         recipe = score_recipe(self.score, self.score_options)
         model = LookUpModel(32, 10, self.embed_dim, self.num_heads, recipe)  # as many keys and values as lookup draws
         apply_gain(model, self.gain)
@@ -727,11 +735,11 @@ class LookUpSetting:
 
     def held_out_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
         """Sequences for choices: neither trained on nor tested on."""
-        return [tuple(tensor.to(device) for tensor in lookup(2_000, seed=2_000_000))]
+        return [tuple(tensor.to(device) for tensor in lookup(2_000, seed=CHOICE_SEED))]
 
     def test_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
         """The sequences that the model is judged on."""
-        return [tuple(tensor.to(device) for tensor in lookup(10_000, seed=1_000_000))]
+        return [tuple(tensor.to(device) for tensor in lookup(10_000, seed=TEST_SEED))]
 
 
 def apply_gain(model: nn.Module, gain: float) -> None:

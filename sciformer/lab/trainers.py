@@ -26,6 +26,7 @@ from sciformer.lab.metrics import (
     probe_accuracy,
 )
 from sciformer.lab.settings import (
+    TEST_SEED,
     ConvolutionSetting,
     ImageSetting,
     InductionSetting,
@@ -284,7 +285,7 @@ def train_at_best_rate(
     runs = {}
     for gain, rate in product(gains, rates):
         own = None if checkpoint is None else Path(f"{checkpoint}.{rate:g}.{gain:g}")
-        tried = replace(setting, train=replace(setting.train, lr=rate), **({} if gain == 1 else {"gain": gain}))
+        tried = replace(setting, train=replace(setting.train, lr=rate), gain=gain)
         runs[gain, rate] = train(tried, seed, device=device, checkpoint=own, progress=progress)
     values = {choice: run.metrics[judged_by] for choice, run in runs.items()}
     best = max(runs, key=lambda choice: sign * values[choice] if math.isfinite(values[choice]) else -math.inf)
@@ -356,10 +357,6 @@ def train_masked_images(
     model.eval()
     metrics = {"probe accuracy": probe(model.features), **metrics, "test loss": history.metrics["test loss"][-1][1]}
     return Run(seed, model, history, metrics)
-
-
-#: The seed of what sequence models are tested on. Training takes the seeds of its runs, 0, 1, 2, ...
-TEST_SEED = 1_000_000
 
 
 @torch.no_grad()

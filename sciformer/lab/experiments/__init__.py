@@ -75,6 +75,7 @@ __all__ = [
     "ENERGY_WELLS",
     "ENERGY_WELLS_TEXT",
     "EXPERIMENTS",
+    "GAINS",
     "INDUCTION",
     "MASKED_IMAGES",
     "MNIST_784",
@@ -136,13 +137,11 @@ class Experiment:
         settings: the setting of each profile. An experiment that compares has several arms: a dict of them by name.
         run: trains one seed: ``run(setting, seed, device=…, progress=…)``.
         seeds: how many seeds a record has.
-        choices: how often each seed of each arm is trained, the best of which counts.
     """
 
     settings: dict[Profile, Any]
     run: Callable[..., Run]
     seeds: int
-    choices: int = 1
 
     def arms(self, profile: Profile) -> dict[str | None, Any]:
         """The setting of each arm; the only arm of an experiment that compares nothing is None.
@@ -197,7 +196,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "induction": Experiment(INDUCTION, train_induction, seeds=LONGER),
     "recipes-images": Experiment(RECIPES_IMAGES, partial(train_at_best_rate, rates=RATES), seeds=UP_TO_A_MINUTE),
     "recipes-text": Experiment(RECIPES_TEXT, partial(train_at_best_rate, rates=RATES), seeds=UP_TO_A_MINUTE),
-    "bake-off-look-up": Experiment(BAKE_OFF_LOOK_UP, _TUNED, seeds=UP_TO_A_MINUTE, choices=len(RATES) * len(GAINS)),
+    "bake-off-look-up": Experiment(BAKE_OFF_LOOK_UP, _TUNED, seeds=UP_TO_A_MINUTE),
     "bake-off-patches": Experiment(BAKE_OFF_PATCHES, _weighed(train_image_transformer), seeds=UP_TO_A_MINUTE),
     "bake-off-pixels": Experiment(BAKE_OFF_PIXELS, _weighed(train_image_transformer), seeds=LONGER),
     "bake-off-text": Experiment(BAKE_OFF_TEXT, _weighed(train_language), seeds=LONGER),
