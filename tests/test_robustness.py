@@ -39,13 +39,13 @@ def test_a_run_counts_only_while_the_notebook_has_the_same_code(tmp_path, monkey
         cells = [new_markdown_cell(text), new_code_cell(code)]
         notebook.write_text(nbformat.writes(new_notebook(cells=cells)), encoding="utf-8")
 
-    write("1 + 1", "One and one.")
+    write('1 + 1\nplotting.show("A line.")', "One and one.")
     result = {"code": robustness.code_of(notebook), "seconds": 1}
     runs.write_text(json.dumps({"quiet": {"00_first": result}}), encoding="utf-8")
     assert robustness.kept() == {"quiet": {"00_first": result}}
-    write("1 + 1", "Other words.")
+    write('1 + 1\nplotting.show(\n    "A curve, "\n    f"at {n} (or less)."\n)', "Other words.")
     assert robustness.kept() == {"quiet": {"00_first": result}}
-    write("1 + 2", "Other words.")
+    write('1 + 2\nplotting.show("A curve.")', "Other words.")
     assert robustness.kept() == {}
 
 

@@ -43,6 +43,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 RUNS = ROOT / "docs" / "robustness.json"
 TABLE = ROOT / "docs" / "robustness.md"
+CAPTION = re.compile(r'plotting\.show\((?:\s*f?"[^"\n]*")+\s*\)')
 COLOURS = re.compile(r"(\x1b|#x1B)\[[0-9;]*m")
 SAFE = 3.0  # standard deviations between a verdict's mean and its bound
 
@@ -100,9 +101,9 @@ def busy(processes: int) -> Iterator[None]:
 
 
 def code_of(notebook: Path) -> str:
-    """A short digest of the notebook's code cells: a run of other code says nothing about this one."""
+    """A short digest of the notebook's code cells, but for captions: a run of other code says nothing about this one."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    sources = [CAPTION.sub("", "".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"]
     return hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]
 
 
