@@ -53,7 +53,10 @@ def test_the_checker_says_what_the_readme_prints():
     example = re.search(r"<!-- a wrong answer -->(.+?)<!-- end of a wrong answer -->", README, flags=re.S)[1]
     code, message = re.findall(r"```\w*\n(.+?)\n```", example, flags=re.S)
     answer = as_a_cell(code, 0)["scaled_dot_product"]
-    assert EXERCISES["scaled_dot_product"].diagnose(answer, seed=0).message == message
+    diagnosis = EXERCISES["scaled_dot_product"].diagnose(answer, seed=0)
+    assert diagnosis.message == message
+    (at_first,) = re.findall(r"look for the cause yourself: \*(.+?)\*", README, flags=re.S)
+    assert " ".join(at_first.split()) in " ".join(diagnosis.symptom.split())
 
 
 def test_the_moving_picture_moves_and_is_small():

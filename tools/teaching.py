@@ -103,7 +103,7 @@ def counted(numbers: list[str]) -> str:
     asked = [exercise for exercise in EXERCISES.values() if exercise.notebook in numbers]
     short = sum(half_hours(minutes(main_line(READ[number]))) for number in numbers)
     whole = sum(half_hours(minutes(READ[number])) for number in numbers)
-    return f"{len(asked)}, {sum(exercise.minutes for exercise in asked)} min | {hours(short)} | {hours(whole)}"
+    return f"{len(asked)} ({sum(exercise.minutes for exercise in asked)} min) | {hours(short)} | {hours(whole)}"
 
 
 def linked(numbers: list[str]) -> str:
