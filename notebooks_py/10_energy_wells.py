@@ -112,7 +112,7 @@ ax = plotting.curves(lines, xlabel="distance", ylabel="E(d) / E(0)", title="deca
 ax.set(xscale="log", ylim=(1e-5, 2))
 plotting.show(
     "Four falling curves on logarithmic axes. The inverse square and the Lorentzian end as straight lines; "
-    "the Gaussian and the exponential drop away below them."
+    "the Gaussian and the exponential fall ever more steeply and end below them."
 )
 
 # %% [markdown]
@@ -269,7 +269,7 @@ weights = torch.stack([form.softmax(dim=-1) for form in forms.values()])  # (3, 
 plotting.heads(weights, rows=words, columns=words, titles=list(forms), panel_width=3.4)
 plotting.show(
     "Three maps of weights over six words. The first is nearly one colour; the middle one has a bright diagonal and "
-    "bright pairs; the third has the same pattern, much paler."
+    "bright pairs; the third has the same pattern with much less contrast."
 )
 
 # %% [markdown]
@@ -277,19 +277,19 @@ plotting.show(
 # farthest, more than at *mat*. (Far away, $E$ rounds to 0 and `energy.log()` is −∞; the package computes $\log E$ by
 # its own formula.)
 #
-# In the first panel all weights are nearly the same. In the third, a form that published code has, too, they differ much less than in the second. This
-# has a reason.
+# In the first panel no weight is more than 1.6 times another in its row. In the third, a form that published code has, too, weights differ much less than in the second. Both
+# have a reason.
 #
 # ## How far apart can weights be?
 #
 # Softmax of $E$: where $0 < E \le 1$, $e^E$ lies between 1 and $e$. No weight is more than 2.72 times another.
 
 # %% [markdown]
-# The stated form has its bounds, too:
+# In the stated form $d\,E$ is between 0 and its largest value, which is reached in the moat:
 #
-# - Gaussian: $d\,E \le 1/\sqrt{2\alpha e}$, its value in the moat. A Lorentzian's is $w/(2\sqrt\alpha)$.
-# - Softmax-exponential: the shares of a row add up to 1. Where no key is much nearer than the others, each is small.
-# - Inverse square: outside a moat of radius $\sqrt\varepsilon$, $d\,E \approx w/d$.
+# - Gaussian: $1/\sqrt{2\alpha e}$, which is 0.43 for $\alpha = 1$, and $e^{0.43}$ is the 1.5 above. Lorentzian: $w/(2\sqrt\alpha)$. So the smaller α is, the more weights can differ.
+# - Inverse square: $w/(2\sqrt\varepsilon)$; but far outside the moat, whose radius is $\sqrt\varepsilon$, only about $w/d$ is left.
+# - Softmax-exponential: no such bound, but the shares of a row add up to 1. Among many keys that are about equally far away each share is small, and $d\,E$ with it.
 #
 # Random tokens in 32 dimensions, the largest weight of a row over the smallest:
 
@@ -304,7 +304,7 @@ for well in WELLS:
     print(line)
 
 # %% [markdown]
-# `"gradient"` is the package's name of the stated form; a number is the median over the rows. The package starts α so small that tokens are inside the moat. Then the stated Gaussian and Lorentzian do tell tokens apart,
+# `"gradient"` is the package's name of the stated form; a number is the median over the rows. Where a well has an α, the package starts it so small that tokens are inside the moat. Then the stated Gaussian and Lorentzian do tell tokens apart,
 # and two of the four hardly do. With α = 1 the Gaussian is next to 0 at such distances, about
 # $\sqrt{2D} = 8$:
 
@@ -494,12 +494,12 @@ change = (mean["gradient", "gaussian"][-1] - mean["gradient", "gaussian"][0]).it
 course.verdict("stated, gaussian: concentration at α = 100 minus at 0.01", change, below=-0.2)
 
 # %% [markdown]
-# Prediction 2: in the field form, yes. In the stated form, Gaussian and Lorentzian do the **opposite**: attention is
-# local only at a small α, where the moat is so wide that the weight still falls from the own cluster to the others; beyond a narrow moat all
-# tokens have the same weight. Below the dashed line a token attends to its own cluster less than uniform attention
+# Prediction 2, does a higher α make attention more local? In the field form, yes. In the stated form, Gaussian and Lorentzian do the **opposite**: attention is
+# local only at a small α, where the moat is so wide that the weight still falls from the own cluster to the others; far beyond a narrow moat all
+# tokens have nearly the same weight. Below the dashed line a token attends to its own cluster less than uniform attention
 # would: the moat lies there, or the other clusters lie beyond it. The softmax-exponential stays uniform, and the inverse square rises at first and then falls below it. (As fields, inverse square and Lorentzian
-# coincide, with ε = 1/α.) So the claim is **refuted** as it was stated, and **shown** for the field form. The 50 sets
-# are enough for a verdict; notebook 16 has the rule.
+# coincide, with ε = 1/α.) The table of claims compares α = 10 with 0.1, for the three wells that have an α: that a higher α makes attention more local is **refuted** for all three in the stated form, and **shown** for all three
+# as fields. The 50 sets are enough for a verdict; notebook 16 has the rule.
 #
 # Do important clusters keep more of their own attention than the others? And how much does the plain dot product keep? At α = 1, for tokens in clusters of
 # high and of low importance apart, and the difference between the two:
@@ -550,6 +550,9 @@ apart = (leaving["field", "gaussian, α = 0.35"] - leaving["", "dot product"]).m
 course.verdict("dot product and Gaussian field at α = 0.35: what leaves the cluster differs by", apart, below=0.01)
 
 # %% [markdown]
+# To read the last two columns: uniform attention sends three quarters of its weight to other clusters, and to important ones among them a quarter from a cluster of high importance, which
+# is one of two, and half from one of low importance.
+#
 # That was α = 1. Here is how much more than with the Gaussian leaves a token's cluster, at every α:
 
 # %%
@@ -562,7 +565,7 @@ for kind, form in kinds.items():
 
 # %% [markdown]
 # At α = 1 the claim is shown for the field form, against the Gaussian: both wells send more weight to other clusters, the
-# Lorentzian most. (It is the only one of the three with an importance $w$, so its lead is not its shape's alone: a large $w$ attracts weight.) In the stated form it is refuted there: neither well sends more than
+# Lorentzian most. (It is the only one of the three with an importance $w$, so its lead may not be its shape's alone: a large $w$ attracts weight.) In the stated form it is refuted there: neither well sends more than
 # the Gaussian, which sends about what uniform attention would, three quarters; and a large $w$ repels weight.
 #
 # But the answer depends on α. The softmax-exponential in its stated form sends more than the Gaussian where α is small, since there the Gaussian is local and
@@ -573,7 +576,7 @@ for kind, form in kinds.items():
 # %% [markdown]
 # ## A comparison of nothing
 #
-# Prediction 3. A published comparison on MNIST reports 88–89 % for energy wells and 10.7 % for
+# Prediction 3. The description of energy wells has a comparison on MNIST, too: 88–89 % for energy wells and 10.7 % for
 # [self-attention](../docs/glossary.md#s). In the code that goes with it an image is one token. A softmax over one key
 # is 1, whatever the score:
 
@@ -624,7 +627,7 @@ for batch_first in (False, True):
 # ## Train: a sound comparison
 #
 # Real tokens: an image's 49 [patches](../docs/glossary.md#p) of 4×4 pixels, a text's characters. The model is the same
-# everywhere, and only the score is exchanged; α and $w$ are the only parameters that are added. `uniform` has all
+# everywhere, and only the score is exchanged. A well adds its α and, if it has an importance, the vector $u$; the dot product has nothing like a learned α. `uniform` has all
 # weights equal, and shows what can be had without choosing. The runs here are shorter than the recorded ones; they use
 # the [optimiser](../docs/glossary.md#o) [Muon](../docs/glossary.md#m) (notebook 08).
 
@@ -665,9 +668,8 @@ plotting.show(
 
 # %% [markdown]
 # In this run of the quick [profile](../docs/glossary.md#p) the stated Gaussian, started inside its moat, learns about as well as the dot
-# product: queries and keys are learned, and can move to where the score is useful. Equal weights fall behind, and so do
-# the softmax-exponential's nearly equal ones. One [seed](../docs/glossary.md#s) and few steps cannot rank arms that end
-# as close together as these two; the [records](../docs/glossary.md#r) below have more.
+# product. Equal weights fall behind, and so does the softmax-exponential, whose weights are nearly equal at the start. One [seed](../docs/glossary.md#s) and few steps cannot rank arms that end
+# as close together as the first three; the [records](../docs/glossary.md#r) below have more.
 #
 # Characters, two arms, beside counting pairs of characters (notebook 08):
 
@@ -738,13 +740,14 @@ for name, metric in recorded:
 # %% [markdown]
 # These gaps say what was measured. They decide nothing yet, however small their standard errors are: by the rule of the
 # course (notebook 16), that takes five seeds at least, and a correction for so many comparisons. `uniform` says how
-# much the dot product won by choosing where to look: on images 5 points, on text only 0.026.
-#
+# much the dot product won by choosing where to look, in the quick profile: on images 5 points, on text only 0.026.
+
+# %% [markdown]
 # In the three seeds of the quick profile the stated softmax-exponential well reads digits about as badly as `uniform`,
 # and the mean accuracy of no other well is below that of the dot product. After the 500 steps of text, six of the eight
 # wells have a lower mean loss than the dot product. The lowest mean is that of a stated well, the Lorentzian, and the
-# stated Gaussian has about the same loss as its field. So the moat, which keeps the stated form from finding
-# neighbours beyond it, does not keep a trained model from learning. Perhaps queries and keys adapt to it, or stay within it; we did not look. (All ten arms, from
+# stated Gaussian has about the same loss as its field. So models that start inside the moat, as these do, learn with the stated form as well. Whether their tokens stay inside, and how a model learns that starts outside, we did not measure;
+# nor how much of a lead is due to the α that a well can learn and the dot product cannot. (All ten arms, from
 # 2.35 to 2.41, are better than counting pairs, 2.48 on the whole validation text, and worse than counting threes,
 # 2.05, which notebook 08 measures on the same text. So none of them has learned to use much of what it sees.) The mean losses of two
 # stated wells, the inverse square and the softmax-exponential, are above that of the dot product. Whether wells are
@@ -971,7 +974,7 @@ check.fair_shares(fair_shares)
 #    have one length, the key's does too, and with $2\alpha = 1/\sqrt D$ the dot product is left.
 # 2. The field of the inverse square, while $d^2 \gg \varepsilon$: a factor of 100 cancels. In the other fields α has to fall, by
 #    10 for the softmax-exponential and by 100 for the others (and ε has to grow by 100, where it counts). In the stated form a factor of 10 is left, that of $d$, and
-#    only a well with an importance can take it out: $w / 10$ for the Lorentzian, and for the inverse square, with 100 ε, $10 w$.
+#    only an importance can take it out: $w / 10$ for the Lorentzian, and for the inverse square, with 100 ε, $10 w$. (The layer's $w = e^{u \cdot k}$ has no factor of its own, so there this cannot be had exactly.)
 # 3. It is learned: a small $w$ makes the moat around a token shallow, so the model can learn a small $w$ for what is
 #    important.
 #
