@@ -101,7 +101,7 @@ def busy(processes: int) -> Iterator[None]:
 
 
 def code_of(notebook: Path) -> str:
-    """A short digest of the notebook's code cells, but for captions: a run of other code says nothing about this one."""
+    """A short digest of the notebook's code cells, but for captions: runs of other code do not count."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
     sources = [CAPTION.sub("", "".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"]
     return hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]
