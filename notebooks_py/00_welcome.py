@@ -106,7 +106,7 @@ likeliest = writer.generate(beginning, 240, temperature=0)
 print(vocabulary.decode(likeliest[0]))
 
 # %% [markdown]
-# The lines are nearly good English. Did the model copy them? Let us search for each complete line, in the text that it learned
+# Some of the lines are good English, others nearly so. Did the model copy them? Let us search for each complete line, in the text that it learned
 # from and in the part that was held back from training for checks like this one, `val`, short for *validation*:
 
 # %%
@@ -119,7 +119,7 @@ for line in dict.fromkeys(
 
 # %% [markdown]
 # None of them stands there as a whole, though shorter pieces may. But the writer soon repeats itself. Without chance, the text so
-# far decides the next character, and a text that ends in repeated lines makes one more repetition likely.
+# far decides the next character, and once a line stands there several times, this model goes on with the same line.
 #
 # Instead of taking the most likely character, one usually draws the next one at random, the likely ones more often. The
 # **temperature** sets how much chance there is: near 0 the most likely character nearly always wins, and at higher values the
@@ -149,11 +149,12 @@ print(f"{len(writer.blocks)} blocks with {writer.blocks[0].attention.num_heads} 
 # %% [markdown]
 # The *embedding* has a vector of 160 numbers for each of the 65 characters, and *read_out* turns such a vector into a number for
 # every possible next character. Nearly all parameters are in the *blocks* between them, which are built alike but have learned
-# different numbers. A block has two halves. In its **attention**, a character takes something over from other characters, several
-# times side by side; each of these is called a [**head**](../docs/glossary.md#h). A small network, called *feed-forward*, then
+# different numbers. A block has two halves. In its **attention**, a character takes something over from other characters. It does so several
+# times side by side, each time by other rules that it has learned; each of the parts that do this is called a [**head**](../docs/glossary.md#h). A small network, called *feed-forward*, then
 # works on one character at a time. (In this model each half also gets a share of the three characters before it, whatever they
 # are: a trick of notebook 08 called token shift.) Parts with 0 parameters have learned nothing: *norm* only brings every vector
-# to the same length, and *positions* and *dropout* are empty in this model.
+# to the same length, and *positions* and *dropout* do nothing in this model. (Of the order of the characters its heads know by another trick, rotary positions, of
+# notebooks 04 and 08.)
 #
 # GPT-3, a predecessor of the models behind ChatGPT, is a stack of blocks as well: 96 blocks with 96 heads each, and 175 billion
 # parameters ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), table 2.1), more than 100,000 times as many as the writer has.
@@ -171,7 +172,7 @@ for name, trained_model in {"reader": reader, "writer": writer}.items():
 
 # %% [markdown]
 # A step of the reader takes in 128 pictures, each cut into 16 squares; a step of the writer takes in 8 texts of 256 characters.
-# Both make 2,048 pieces. But the writer has 14 times as many parameters to compute with, and its steps take about 14 times as long.
+# Both make 2,048 pieces. But the writer has 14 times as many parameters to compute with, and its steps take about 14 times as long: by the seconds in the record, 1.08 instead of 0.079.
 #
 # Now look at [**attention**](../docs/glossary.md#a): a character looks at the characters of the text, and takes more from
 # some of them than from others. How much it takes is a number, called a weight, and numbers can be drawn. Below is one of the
@@ -201,8 +202,8 @@ print([f"{names[7 + i]} → {names[j]}" for i, j in enumerate(most)])
 # look there. What is it looking for: the end of a name, the nearest line break, or whatever stands in the seventh place?
 #
 # One picture cannot tell, but we can count. The next cell takes 56 passages of the text that was held back, of 128 characters each,
-# and asks which character the head looks at most: the latest line break, an earlier one, or the seventh character? It counts the
-# characters for which the latest line break stands behind a colon, as at the end of a name, and those for which it does not.
+# and asks which character the head looks at most: the latest line break, an earlier one, or the seventh character? It counts twice: over the
+# characters whose latest line break stands behind a colon, which in this text is mostly the end of a name, and over all others.
 # Line breaks themselves are not counted, because each of them is its own latest line break.
 
 # %%
@@ -231,10 +232,10 @@ print(
 
 
 # %% [markdown]
-# So it is mainly the latest line break, and not the end of a name: where the break stands behind a colon, the head looks at
-# it *less* often, 49 % instead of 82 %, and in another 30 % at an earlier break. It is not the seventh place either, at which
-# hardly any character looks most. "It looks at where the present line begins" describes most of what this head does, though
-# not all. Nor is it typical: of the 25 heads it does so most often, in 69 % of all these cases, and the next one in 28 %.
+# So it is mainly the latest line break. It is not only the end of a name: where the break stands behind a colon, the head looks at
+# it *less* often, 49 % instead of 82 %, and in another 30 % at an earlier break (behind a name, one is never far away). It is not the seventh place either, at which
+# hardly any character looks most. "It looks at where the present line begins" says where the largest weight of this head is in most cases, though
+# not in all, and not how large it is: in the last rows of the picture the rest of the weight, together, is larger. Nor is this head typical: of the 25 heads it does so most often, in 69 % of all these cases, and the next one in 28 %.
 #
 # No character looks at those that come after it: the triangle above the diagonal is dark. What the writer was trained for
 # explains it, in the section on the mask.
@@ -363,9 +364,9 @@ print("sums of the rows:", [round(total, 3) for total in masked.sum(dim=-1).toli
 # %% [markdown]
 # ### What training adds
 #
-# Nothing in this example was learned, and so a word could only find words whose vectors happen to be similar to its own. Yet
-# the writer's *w* found a line break, which is a quite different character. For this, a head needs queries and keys that
-# differ. It computes them, and the values, from the vectors of the words, with three matrices:
+# Nothing in this example was learned, and so a word finds words whose vectors happen to point the way of its own, or happen to be long. Yet
+# the writer's *w* found a line break, which is a quite different character. A head can do so because its queries and keys are not
+# the vectors themselves. It computes them, and the values, from the vectors of the words, with three matrices:
 #
 # ```
 # query, key, value = x @ W_query, x @ W_key, x @ W_value    # three matrices that training changes
@@ -446,8 +447,8 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters, untrained")
 # $\log 10 \approx 2.3$. Torch adds new gradients to those of the step before, unless `zero_grad` clears them first.
 #
 # Point 4 is the job of an [**optimiser**](../docs/glossary.md#o), here Adam
-# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It divides the gradient of each parameter by the size that its
-# gradients have had lately. So a parameter whose gradients are always large does not jump too far, and one whose gradients are
+# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It averages the gradient of each parameter over the last steps, and divides it by the size that these
+# gradients have had. So a parameter whose gradients are always large does not jump too far, and one whose gradients are
 # always small moves as well: in one step, most parameters move by up to about `lr`, the learning rate, here 0.005. Much smaller
 # steps would take longer, and with much larger ones the loss may stop falling.
 #
@@ -482,7 +483,7 @@ print(f"{accuracy:.1%} of {len(test_labels):,} new digits read as they are label
 # Compare this with your guess, and with the 12.2 % of the commonest digit. The model saw 400 × 64 = 25,600 digits, so each of the
 # 10,000 about 2.6 times on average. In the picture, each point of the dark line is a mean over 20 steps. It starts near the dotted
 # line, $\log 10$, and ends near 0.4: the right digit then has a probability of about $e^{-0.4} \approx 0.67$ (a geometric mean).
-# It does not fall at every step, partly because some batches are harder than others.
+# It does not fall at every step: each batch is another sample of digits.
 #
 # Results of training can differ a little from machine to machine. So where a notebook makes a claim about them, it states a bound
 # within which the value must lie, prints the value beside it, and stops with an error if the value lies outside. This is called a
@@ -642,7 +643,7 @@ check.mask_afterwards(mask_afterwards)
 # %% [markdown]
 # ## Today
 #
-# The papers of these models describe attention by the same three lines, with other tokens:
+# These models compute attention by the same three lines, with other tokens (GPT-3 in half of its layers with a mask that leaves out most pairs):
 #
 # - **GPT-3** (Brown et al. 2020, [2005.14165](https://arxiv.org/abs/2005.14165)): pieces of words; you build its small sister in 08.
 # - **Llama 2** (Touvron et al. 2023, [2307.09288](https://arxiv.org/abs/2307.09288)): the same, with parts of 04, 05 and 08 exchanged.
@@ -678,7 +679,8 @@ check.mask_afterwards(mask_afterwards)
 # <details><summary>Answer</summary>
 #
 # The two no longer share their weight: each looks at the other as at any unrelated word. A row still sums to 1, so in the row of
-# the first *the* all other words, the word itself included, take over what is freed, in proportion to their weights. To attention
+# the first *the* all other words, the word itself included, take over what is freed, in proportion to their weights. (If the new vector gets less than the old one did, that is; a long one
+# could get more.) To attention
 # a word is nothing but its vector.
 #
 # </details>
@@ -687,8 +689,8 @@ check.mask_afterwards(mask_afterwards)
 #
 # <details><summary>Answer</summary>
 #
-# The cell stops with an error, Python's `AssertionError`, that names the accuracy and the bound. A printed number can be wrong
-# unnoticed; a broken verdict cannot.
+# The cell stops with an error, Python's `AssertionError`, that names the accuracy and the bound. A printed number outside the bound may go
+# unnoticed; a broken verdict does not. (It says nothing about a wrong number inside the bound.)
 #
 # </details>
 

@@ -120,7 +120,8 @@ print(f"{matrices:.0f} matrices at a time")
 #
 # ## Four ways around it
 #
-# What each form holds at one moment, of 12 × 12 scores:
+# Three of the four ways to come, beside the readable form: torch's own fused kernel, called SDPA; query blocks; prefix sums. The fourth, FlexAttention, has a kernel written for the score at hand, with tiles too.
+# Of 12 × 12 scores, black is what each holds at one moment:
 
 # %%
 held = torch.zeros(4, 1, 12, 12)
@@ -188,7 +189,7 @@ print("off without fading by more than 0.1:", abs(lines["without"][-1] - exact.i
 
 
 # %% [markdown]
-# Only $m$ depends on later keys, and the fading corrects it. Now for all queries at once, a block of keys at a time:
+# What a key has added is too large or too small by one factor only, which later keys decide, and the fading corrects it. Now for all queries at once, a block of keys at a time:
 
 # %%
 def key_blocks(query, key, value, size=64):  # (..., L, D), (..., S, D), (..., S, D)
@@ -257,7 +258,7 @@ for form in (key_blocks, fused):
 # ## The backward pass
 #
 # That was the forward pass. If one trains with `key_blocks`, torch keeps each block's weights for the gradients, and
-# together they are the matrix again:
+# together these have as many numbers as the matrix:
 
 # %%
 kept = measuring.peak_bytes(training_pass(key_blocks, 1024), device) / measuring.peak_bytes(training_pass(readable, 1024), device)
@@ -313,14 +314,14 @@ plotting.show("The memory of a training pass grows in a straight line with the r
 
 
 # %% [markdown]
-# The memory grows in a straight line. At its right end are the whole matrices, and where the line would meet 0 rows is what no block can save:
+# The memory grows in a straight line. At its right end are the whole matrices, and even at 0 rows something would be left that no block can save, above all
 # the gradients of queries, keys and values. Each block also costs some Python, so the package takes as many rows as
 # fit into 16 MB on a CPU.
 
 # %% [markdown]
 # ## Prefix sums
 #
-# Cheapest of all is a score that needs no matrix. In notebook 09 the query cancelled from the [separable
+# In time, cheapest of all is a score that needs no matrix. In notebook 09 the query cancelled from the [separable
 # score](../docs/glossary.md#s), and causal attention became a running mean:
 #
 # $$y_i = \frac{\sum_{j \le i} e^{b_j}\, v_j}{\sum_{j \le i} e^{b_j}}, \qquad b_j = w \cdot \tanh(k_j)$$
@@ -348,7 +349,7 @@ same(separable, prefix_sums)
 # %% [markdown]
 # ## FlexAttention
 #
-# A kernel for any score of a pair, written for you: `flex_attention` (Dong et al. 2024,
+# A kernel written for you, for any score that is a function of the dot product and of the two places: `flex_attention` (Dong et al. 2024,
 # [arXiv:2412.05496](https://arxiv.org/abs/2412.05496)) takes a `score_mod`, a function that is given one score and the
 # indices of its batch, head, query and key, and returns the new score. The distance bias is one line:
 
@@ -421,8 +422,8 @@ plotting.growth(seconds, ylabel="seconds", title="time of a training pass", ax=a
 one_matrix = "T × T × 4 bytes", [(T, 4 * T * T) for T in (lengths[0], 4 * longest)]
 plotting.growth(memory, guide=one_matrix, ylabel="bytes", title=f"memory of a training pass, {device}", ax=axes[1])
 plotting.show(
-    "Time and memory of a training pass against tokens, on logarithmic axes. In memory the readable form "
-    "rises most steeply and the others far less; in time prefix sums are lowest by far."
+    "Time and memory of a training pass against tokens, on logarithmic axes, with lines through the four longest. In "
+    "memory the readable form rises most steeply; in time prefix sums are lowest, and by far in long texts."
 )
 
 # %%
@@ -442,9 +443,10 @@ for name in forms:
     print(f"{name:14} {longest:6,} tokens: {1000 * dict(seconds[name])[longest]:8.1f} ms, slope of time {slope(seconds[name]):.2f}")
 
 # %% [markdown]
-# The arithmetic of the first three is similar; query blocks compute the forward pass twice. What differs besides is
-# the time spent waiting for memory, and for Python between two blocks. Read slopes of time with care: caches and a
-# busy machine change them, and the longest lengths were timed once. Those of memory depend on the lengths and on the number of threads only.
+# The arithmetic of the first three is similar; query blocks compute the forward pass twice. They may also differ in
+# the time spent waiting for memory, and for Python between two blocks, which was not measured apart. Read times and their slopes with care: caches and a
+# busy machine change them, the lengths from 4,096 to 8,192 (in the full profile, to 32,768) were timed once, and the four longest lengths of the prefix sums are other ones than those of the rest.
+# Memory is counted and not timed, so it is the same from run to run.
 
 # %% [markdown]
 # ## How near to the limit
@@ -471,8 +473,8 @@ for name, (flops, moved, took) in points.items():
 low, high = ax.get_ylim()
 ax.set_ylim(low / 2, high * 2)
 plotting.show(
-    "A roof of two straight parts, and three points below it. SDPA stands far to the right of the readable "
-    "form and of query blocks."
+    "Two roofs of two straight parts each, for data in the caches and in the memory, and three points below them. "
+    "SDPA stands far to the right of the readable form and of query blocks."
 )
 
 # %%
@@ -485,17 +487,17 @@ for name, share in shares.items():
 
 
 # %% [markdown]
-# The distance from a point up to the roof is what could be gained at most, if all the work of a form were done at once. The percentages compare with a stricter
-# limit, step by step: some steps only move bytes, and those cannot be faster than the memory. So a percentage may be above what the picture shows.
+# The distance from a point up to the roof is what could be gained at most, if moving bytes and computing went on side by side all the time. The percentages compare with a stricter
+# limit: each operation of torch has a limit of its own, and some only move bytes, so that meanwhile nothing is computed. Their sum is a longer time than the roof's, and so a percentage may be above what the picture shows.
 # The readable form and query blocks stand further to the left: they write and read their matrices, so they compute less for each byte. SDPA
-# moves far fewer bytes for the same products. None reaches the ceiling. This count
+# is one operation here, which reads its inputs and writes its output; what it moves within the caches is not counted. None reaches the ceiling. This count
 # leaves the exponentials of the softmax out, which take time, too; whether they are the reason was not measured.
 
 # %% [markdown]
 # ## Before you run out
 #
-# Count instead of trying. Numbers that a pass adds to what is there before, queries, keys, values and room for their gradients; each takes 4 bytes, with blocks
-# of 128 rows and heads of D:
+# Count instead of trying. Before a pass, the queries, keys and values are in memory, and room for their gradients. How many numbers does the pass hold besides, at most at a time?
+# Each takes 4 bytes. With blocks of 128 rows and H heads of D features:
 #
 # | form | numbers |
 # |---|---|
@@ -517,7 +519,7 @@ for name, counted in expected_bytes(longest).items():
 
 
 # %% [markdown]
-# In the quick [profile](../docs/glossary.md#p), on a CPU, the counts agree with the measured points of the picture.
+# In the quick [profile](../docs/glossary.md#p), on a CPU, the counts agree with what was measured at the longest length, within the bounds that the verdicts print. (In short texts the work space is smaller, and the count too high.)
 # Move length and heads; the dashed line is a small laptop's 2 GB:
 
 # %%
@@ -808,11 +810,11 @@ check.gradients_by_hand(gradients_by_hand)
 # %% [markdown]
 # ## Takeaways
 #
-# - The matrix is never needed. A running maximum lets a softmax be taken in one pass; blocks of queries serve any
+# - The output does not need the matrix of weights. A running maximum lets a softmax be taken in one pass; blocks of queries serve any
 #   score; some scores need no pairs at all.
 # - Exact forms change memory from T² to T. Their time stays T², unless the score itself is simpler.
-# - Slopes on logarithmic axes tell how it grows, and counting tells beforehand what fits. Several processes change how
-#   long it takes, not what is learned.
+# - Slopes on logarithmic axes tell how it grows, and counting tells beforehand what fits. Several processes that share each
+#   batch learn the same as one, up to rounding.
 
 # %% [markdown]
 # ## Check yourself
