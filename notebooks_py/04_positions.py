@@ -117,7 +117,7 @@ plotting.show(
 # $$f(PX) = (P A P^\top)(P V) = P\,A V = P f(X), \qquad \text{since } P^\top P = I.$$
 #
 # This is called [**permutation equivariance**](../docs/glossary.md#p): shuffled inputs give the same outputs, shuffled
-# alike. Attention sees a *bag* of words. More heads do not help, because all of them see the same bag. More layers do not
+# alike. Without a mask, attention sees a *bag* of words. More heads do not help, because all of them see the same bag. More layers do not
 # help either: a chain of equivariant steps is equivariant.
 
 # %%
@@ -131,7 +131,7 @@ print("f(PX) = P f(X) holds to the last digit that we can expect")
 # ## Where the order can enter
 #
 # So the words, or the way they are compared, have to depend on where they stand. The diagram shows the three places in a
-# head where a position can come in; each model below uses one of them. In the first, a vector for each position is
+# head where a position can come in. In the first, a vector for each position is
 # added to the token that stands there. The second is rotary ([Su et al. 2021](https://arxiv.org/abs/2104.09864)): queries
 # and keys are turned by an angle. The third lowers each score by the distance ([Press et al.
 # 2022](https://arxiv.org/abs/2108.12409)); notebook 07 is about it. The pink vectors are those of the next section.
@@ -564,7 +564,7 @@ def by_position(model, tokens):  # share of right answers at positions 3, 4, ...
 # </details>
 #
 # We train four kinds of model with four [**seeds**](../docs/glossary.md#s) each; a seed decides the initial weights and
-# the order of the data. The last verdict uses the **standard error** of a share $p$ of $n$ answers, $\sqrt{p(1-p)/n}$: how
+# the order of the data. A later cell uses the **standard error** of a share $p$ of $n$ answers, $\sqrt{p(1-p)/n}$: how
 # far a measured share typically lies from the true one.
 
 # %% tags=["nbval-ignore-output"]
@@ -657,7 +657,10 @@ def draw_far(shown):
 
 
 draw_far(far)
-plotting.show("Both curves fall at position 16, where training ended. The waves come back at a few islands further on.")
+plotting.show(
+    "The curve of the learned positions falls at position 16, where training ended; that of the waves dips before it already, "
+    "falls there, too, and comes back at a few islands further on."
+)
 for name, share in far.items():
     fall = share[:, :13].mean(dim=1) - share[:, 13:].mean(dim=1)  # (seeds,)
     course.verdict(
@@ -672,7 +675,8 @@ for name, share in far.items():
 #
 # <details><summary>Answer</summary>
 #
-# Training never changed the learned rows 16 to 63. And no mask hides the 48 keys at positions that training never showed.
+# Training never changed the learned rows 16 to 63. And no mask hides the 48 keys at positions that training never showed; that the models with waves never learned to turn away from those
+# keys would explain their mistakes before 16. (The learned rows beyond 16, which are nearly 0, seldom win against a trained one.)
 #
 # </details>
 #
@@ -690,8 +694,8 @@ for name, ax in zip(far, axes, strict=True):
     ax.set(title=f"{name}: key with the highest score", xlabel="position of the query", ylabel="position of the key")
 axes[1].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 plotting.show(
-    "Dots for each query and seed. Both kinds follow the line three back up to 16. Beyond it the learned positions of a seed"
-    " choose the same few keys for all queries, and the dots of the waves lie in short rows that are parallel to the line."
+    "Dots for each query and seed. Up to 16 most of both kinds lie on the line three back. Beyond it the learned positions of a "
+    "seed choose the same few keys for all queries, and most dots of the waves lie in short rows that are parallel to the line."
 )
 
 
@@ -699,7 +703,7 @@ plotting.show(
 # Beyond 16, all learned positions of one seed take the same few keys: untrained rows are nearly 0, so little is left of a
 # query but the bias $b^Q$, which is the same for all. The waves are another matter. Some of their dots are scattered or in
 # flat rows, above all at the keys 55 to 58, but many lie in short rows parallel to the line. Where such a row lies on the
-# line, the curve above has an island. How many steps away from the right key are the others? Read off one or two of those
+# line, the curve above has an island. How many steps away from the right key are the other short rows? Read off one or two of those
 # at the bottom before you go on, and compare them with your list of the single clock.
 
 # %% tags=["nbval-ignore-output"]
@@ -726,8 +730,8 @@ course.verdict("whole turns: smallest share with waves minus largest with learne
 # %% [markdown]
 # A tenth of a turn on either side is a fifth of the circle, so keys chosen blindly would give about 0.2. The learned
 # positions, which have no hands, give about that. With the waves the fastest hand is back at more of the wrong keys, with
-# each of the four seeds. Most of these keys training could not rule out, because in 16 positions no key is more than
-# 15 steps away from the right one. The other wrong keys stay unexplained.
+# each of the four seeds. In training, no key was ever more than 15 steps away from the right one, so nothing taught the models that a key 25 or 31 steps away, at which the fastest hand shows the same,
+# is wrong. The other wrong keys stay unexplained.
 #
 # Are the waves to blame? The query could be $p_{t-3}$ itself, which is $p_t$ turned by the fixed rotation $R_3^\top$. Put
 # that query in by hand, for positions alone. The factor 5 makes the softmax sharp; in a model, large projections can do
@@ -845,8 +849,8 @@ by_turns = whole_turns(steps)
 course.verdict("rotary: share of the wrong keys at whole turns of the fastest hand", by_turns, above=0.9)
 
 # %% [markdown]
-# The list of the single clock again, with 32 in place of its neighbour 31: to within a tenth of a turn, the fastest hand
-# is back at nearly every wrong key. Two riddles are left.
+# These distances are in the list of the single clock, but for 32, the neighbour of its 31: to within a tenth of a turn, the fastest hand
+# is back at nearly every wrong key. (Most of the wrong answers are those of two of the four models.) Two riddles are left.
 #
 # 1. Why 25 steps, four turns, so much more often than 44, and why are 6, 13 and 19 not among the six? Work out how far the
 #    *second* hand has turned by then. With 64 features it turns by $10000^{-2/64} \approx 0.75$ radians a step, faster than
@@ -858,10 +862,11 @@ course.verdict("rotary: share of the wrong keys at whole turns of the fastest ha
 #
 # 1. After 25 steps the second hand has turned by 18.75 radians, and three turns are 18.85: the two fastest hands are
 #    both back. After 6, 13, 19 and 44 steps the second hand has made 0.72, 1.55, 2.27 and 5.25 turns, so it shows the
-#    difference. Besides, keys 6 steps beside the right one occur in training, which could teach the model to avoid them.
+#    difference. (Of these, 44 is the one at which the third hand is back, after 3.94 turns; at 19 it has made 1.70.) Besides, fewer queries have a key 44 steps beside the right one than 25,
+#    and keys 6 or 13 steps beside it occur in training, which could teach the model to avoid them.
 # 2. Most wrong keys stand 25 steps before the right one, that is at $t - 28$, or 25 steps after it, at $t + 22$. The first
 #    exists from position 28 on. The second exists up to position 41, because the sequence ends at 63. From 28 to 41 there
-#    are both. The wrong keys at 44 steps make the drop smaller: they exist only up to position 22 and from 47 on. The drop
+#    are both. The wrong keys at 44 steps make the drop smaller: the one after the right key exists up to position 22, the one before it from position 47 on, and neither in between. The drop
 #    is also small beside the differences between the seeds.
 #
 # </details>
@@ -880,8 +885,8 @@ ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 plotting.show("The keys 25 before the right one win from position 28 on, and those 25 after it up to position 41.")
 
 # %% [markdown]
-# So these rotary models look three back everywhere, and when they are wrong, nearly always a whole number of turns of the
-# fastest hand beside it.
+# So these rotary models look three back at every position, and where they take a wrong key, it nearly always stands a whole number of turns of the
+# fastest hand beside the right one.
 
 # %% [markdown]
 # ## Today
@@ -901,11 +906,11 @@ plotting.show("The keys 25 before the right one win from position 28 on, and tho
 #
 # ## Takeaways
 #
-# - Attention without positions sees a bag of words: shuffled inputs give the same outputs, shuffled alike.
+# - Attention without positions and without a mask sees a bag of words: shuffled inputs give the same outputs, shuffled alike.
 # - Position vectors are added in front. Waves and learned vectors both solved the task at the trained length.
 # - The waves turn a shift into a rotation, but models trained on length 16 did not learn to use that beyond 16.
 # - A rotary score depends on the query, the key and their distance, and on no absolute position.
-# - When the models with waves or rotary were wrong far out, they often looked a whole number of turns of the fastest
+# - When the models with waves or rotary were wrong on long sequences, they often looked a whole number of turns of the fastest
 #   hand beside the right key.
 #
 # ## Check yourself
