@@ -380,7 +380,7 @@ course.verdict("time at 2048 tokens, readable over running mean", timed["readabl
 
 # %% [markdown]
 # The matrix grows with the square of the length. The running mean takes operations in proportion to the length, though at these lengths its measured time grows
-# unevenly. In short texts the matrix is as fast or faster, and the models below, in the quick profile, read 64 characters at a time. So it is not speed that speaks for the separable form there.
+# unevenly. In short texts the matrix is as fast or faster, and the models below, in the quick profile, read 64 characters at a time. 
 #
 # ## A memory of one token
 #
@@ -506,12 +506,11 @@ course.verdict("loss of learned minus sinusoidal, mean of both scores", statisti
 # little worse, with learned positions a little better than the dot product.
 #
 # Why does it still learn? Look at the model in which **all keys have equal weights**, a plain running mean. It is already much better than counting pairs, and
-# better than both models with learned positions. So a good part of what these models know comes from the token itself and from a mean of those before it.
-# With scores that learn, the loss falls by a further 0.07 if they are separable, and by 0.10 if they are dot products: in these runs the separable score has about
-# two thirds of what the dot product's has to give.
+# better than both models with learned positions. So one can know that much of the next character from the token itself and from a mean of those before it.
+# With sinusoids and scores that learn, the loss falls by a further 0.07 if they are separable, and by 0.10 if they are dot products. (An arm with learned positions and equal weights is missing.)
 #
-# But look at the other number to beat, too. No model is as good as counting threes, which knows exactly which two characters came last. These models have not yet
-# learned to look back that precisely, whatever their score, so they do not show what a query is worth to a model that has. Sinusoids are ahead of learned positions after so
+# But look at the other number to beat, too. No model is as good as counting threes, which knows exactly which two characters came last. So whatever these models
+# do with their scores, they use what is close by less well than a table does, and they do not show what a query is worth to a model that is better. Sinusoids are ahead of learned positions after so
 # few steps. One [seed](../docs/glossary.md#s) cannot show a small difference; the recorded runs have more.
 #
 # ### The recorded runs
@@ -547,15 +546,13 @@ for one, other in pairs:
 # three seeds, and by the rule of the course (notebook 16) fewer than five decide nothing, however many [standard
 # errors](../docs/glossary.md#s) (±) a difference has. We can say what the three seeds show. *Separable attention is
 # feasible*: beside the dot product, the separable score has 0.031 more loss with sinusoids, and 0.071 less with learned
-# positions. But all four arms, from 2.08 to 2.26, are worse than counting threes, the dashed line. None of them has learned to look back at two characters
-# exactly, so the record does not show what separable attention costs a model that has.
+# positions. But all four arms, from 2.08 to 2.26, are worse than counting threes, the dashed line. So the record does not show what separable attention costs a model that is better than counts.
 #
 # On a task that is nothing but asking, the look-up of notebook 02 (which of eight values belongs to this key?), it costs everything. With the best of three learning
-# rates and of two starts, the separable score is right in 29.3 % of new sequences, about what naming the commonest of the eight values gives, and the dot product in 99.99 % (notebook 16, ten seeds). So the table of claims says *refuted* of this one there:
-# that separable attention keeps up with the dot product.
+# rates and of two sizes of queries and keys at the start, the separable score is right in 29.3 % of new sequences, about what naming the commonest of the eight values gives, and the dot product in 99.99 % (notebook 16, ten seeds). In the course's table of claims, "separable attention keeps up with the dot product" is therefore **refuted**.
 
 # %% [markdown]
-# *Sinusoidal and learned positions do equally well* is the second: after that record's thousand steps, the loss with sinusoids is
+# The second claim, *sinusoidal and learned positions do equally well*: after that record's thousand steps, the loss with sinusoids is
 # lower by 0.175 for the dot product and by 0.074 for the separable score. The claims were made for five thousand steps
 # of a larger model, those of the full profile, which nobody has recorded yet.
 
@@ -783,7 +780,7 @@ check.read_token(read_token)
 #   state of one token.
 # - A model can learn something about language although its queries have no effect. In the quick profile's three seeds
 #   its loss is within 0.1 of that of the dot product, but there both are worse than counting threes, so how much the query
-#   is worth to a better model was not measured. Where a task is to ask for the right key, the query is worth everything.
+#   is worth to a better model was not measured. On the look-up, whose task is to ask for the right key, a model without it only guesses.
 
 # %% [markdown]
 # ## Check yourself

@@ -287,7 +287,7 @@ plotting.show(
 # %% [markdown]
 # In the stated form $d\,E$ is between 0 and its largest value, which is reached in the moat:
 #
-# - Gaussian: $1/\sqrt{2\alpha e}$, which is 0.43 for $\alpha = 1$, and $e^{0.43}$ is the 1.5 above. Lorentzian: $w/(2\sqrt\alpha)$. So the smaller α is, the more weights can differ.
+# - Gaussian: $1/\sqrt{2\alpha e}$, which is 0.43 for $\alpha = 1$, and $e^{0.43}$ is 1.54: no weight above is more than 1.6 times another in its row. Lorentzian: $w/(2\sqrt\alpha)$. So the smaller α is, the more weights can differ.
 # - Inverse square: $w/(2\sqrt\varepsilon)$; but far outside the moat, whose radius is $\sqrt\varepsilon$, only about $w/d$ is left.
 # - Softmax-exponential: no such bound, but the shares of a row add up to 1. Among many keys that are about equally far away each share is small, and $d\,E$ with it.
 #
@@ -597,7 +597,7 @@ for kind, bounds in (("field", {"above": 0.99}), ("stated", {"below": 0.1})):
 
 # %% [markdown]
 # Read so, the map of the plain dot product leaves nothing to improve, and neither do the fields without an importance. An importance spoils it: at a small α, tokens of unimportant clusters
-# give most of their weight to an important one. And the stated Gaussian's map is not merely vague at α = 1 and 10. One reads it *wrong* for nearly every token, since
+# give most of their weight to an important one. And the stated maps are not merely vague at α = 10, nor the Gaussian's at α = 1. One reads them *wrong* for nearly every token, since
 # the own cluster lies in the moat.
 #
 # ### What does a cut-off cost?
@@ -618,7 +618,7 @@ course.verdict("stated, gaussian, α = 10: weight lost", cut["stated", 10.0], ab
 
 
 # %% [markdown]
-# A sharp field can be cut: at α = 10 a quarter of the pairs has practically all of the weight. The stated form cannot, because far tokens weigh as much as near ones; a cut-off would make another mechanism of it. Nor does
+# A sharp Gaussian field can be cut: at α = 10 a quarter of the pairs has practically all of the weight. Its stated form cannot, at neither α, because far tokens weigh as much as near ones; a cut-off would make another mechanism of it. Nor does
 # a cut-off save time by itself: whoever computes all distances to see which are too long has done the work. It saves time where the near tokens are known
 # beforehand, as in texts and images, where distance is one of places (the package's `WindowedScore`).
 
@@ -643,7 +643,7 @@ for name, score in SCORES.items():
     print(f"{name:26} same logits as dot product:", torch.allclose(model(images), reference(images), atol=1e-5))
 
 # %% [markdown]
-# So the scores were not compared at all: with one token the attention of every score is the same linear map. What is
+# So with one token no scores can be compared: the attention of every score is the same linear map. What is
 # left of such a model sees the whole image at once, and it needs no attention to read digits. How far does the
 # simplest model of this kind get, a linear [classifier](../docs/glossary.md#c) on the small MNIST?
 
@@ -676,7 +676,7 @@ for batch_first in (False, True):
 # ## Train: a sound comparison
 #
 # Real tokens: an image's 49 [patches](../docs/glossary.md#p) of 4×4 pixels, a text's characters. The model is the same
-# everywhere, and only the score is exchanged. A well adds its α and, if it has an importance, the vector $u$; the dot product has nothing like a learned α. `uniform` has all
+# everywhere, and only the score is exchanged. A well adds its α and, if it has an importance, the vector $u$; the dot product has no number of its own to learn. `uniform` has all
 # weights equal, and shows what can be had without choosing. The runs here are shorter than the recorded ones; they use
 # the [optimiser](../docs/glossary.md#o) [Muon](../docs/glossary.md#m) (notebook 08).
 
@@ -795,8 +795,8 @@ for name, metric in recorded:
 # In the three seeds of the quick profile the stated softmax-exponential well reads digits about as badly as `uniform`,
 # and the mean accuracy of no other well is below that of the dot product. After the 500 steps of text, six of the eight
 # wells have a lower mean loss than the dot product. The lowest mean is that of a stated well, the Lorentzian, and the
-# stated Gaussian has about the same loss as its field. So models that start inside the moat, as these do, learn with the stated form as well. Whether their tokens stay inside, and how a model learns that starts outside, we did not measure;
-# nor how much of a lead is due to the α that a well can learn and the dot product cannot. (All ten arms, from
+# stated Gaussian has about the same loss as its field. So two models that start inside the moat, as these do, learn with the stated form about as well as with the field. The stated inverse square starts far outside its own, which is very narrow, and is behind on text. Whether tokens stay where they start we did not measure,
+# nor how much of a lead is due to the α that a well can learn. (All ten arms, from
 # 2.35 to 2.41, are better than counting pairs, 2.48 on the whole validation text, and worse than counting threes,
 # 2.05, which notebook 08 measures on the same text. So none of them has learned to use much of what it sees.) The mean losses of two
 # stated wells, the inverse square and the softmax-exponential, are above that of the dot product. Whether wells are

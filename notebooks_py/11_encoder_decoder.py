@@ -406,7 +406,7 @@ for step, character in enumerate(answer[1:]):
 # %% [markdown]
 # ## Break it: a decoder that ignores its source
 #
-# A mistake in cross-attention that is fatal and raises no error: keys and values from the decoder. We build this mistake twice, once
+# A mistake in cross-attention that is fatal and, where no source is padded, raises no error: keys and values from the decoder. We build this mistake twice, once
 # with a causal mask and once without, and compare both with the first steps of the right model:
 
 # %%
@@ -523,8 +523,8 @@ course.verdict("share right, the best of a beam of four, 200 dates", sum(map(str
 course.verdict("mean probability of the best of four", wide[:, 0].exp().mean().item(), above=0.9, measured="quick")
 
 # %% [markdown]
-# In known forms the best of four targets has nearly all the probability, and it is right. With blanks between the numbers two readings are right, and yet the model need not share its probability between them. One run gives nearly all of it to one reading;
-# another shares it with targets that use one of the numbers twice, and so are neither. The probabilities say how sure the model *is*, not how sure it ought to be.
+# In known forms the best of four targets has nearly all the probability, and it is right. With blanks between the numbers two readings are right, and yet the model need not share its probability between them. In the run shown, nearly all of it goes to one reading;
+# a run on another machine may divide it otherwise. The probabilities say how sure the model *is*, not how sure it ought to be.
 #
 # Every further token makes a text less likely, so sums of logarithms favour short ones. Wu et al. 2016 divide by
 # $\left((5 + |y|)/6\right)^\alpha$. Two translations, of 4 and of 9 tokens:
@@ -592,8 +592,8 @@ course.verdict("none: whole strings of 10", at["none"][10], below=0.1, measured=
 # training the eleventh position of a source held its end, `>`, at most, and never a letter, and the decoder never wrote an eleventh letter; which of the two it is, our numbers do not say. With learned positions it
 # is the same, and the vectors of the positions never seen have stayed small. With rotary positions
 # the share of letters falls less abruptly, but whole strings are soon gone as well. At ten times the length no string is right, and no more letters stand where
-# they should than without any positions. Nothing in the training loss of these three had warned of it. Without positions the encoder sees a set of letters
-# without their order, and its loss ends far above the others'.
+# they should than without any positions. Nothing in the training loss of the three kinds of positions had warned of it. Without positions the encoder sees a set of letters
+# without their order (how often each occurs, but not where), and its loss ends far above the others'.
 
 # %% tags=["nbval-ignore-output"]
 for length in (10, 12, 20):
@@ -630,11 +630,11 @@ for name, (written, iso) in tests.items():
         print(f"    {text:24} {right_one}, and it says {got}")
 
 # %% [markdown]
-# A new day in a known form is new in its digits only, and each of them was seen at its position. A new form can put
+# A new day in a known form is a new combination of digits, each of which was seen at its position. A new form can put
 # parts side by side that never stood so. So a test finds what its held-out part can show: hold out days, and you test the digits; hold out forms, and you test the parsing.
 #
 # On new forms the record is right in 99.7 % of the cases, over five
-# [seeds](../docs/glossary.md#s). Your live run is a sixth: on another machine, rounding alone makes another run of the same setting. Look at the shapes of its mistakes. If nearly all have
+# [seeds](../docs/glossary.md#s). Your live run begins as the first of them; on another machine rounding alone makes it another run. Look at the shapes of its mistakes. If nearly all have
 # one shape, it is one kind of new form with which the model has trouble, and not forms as such.
 
 # %% [markdown]
@@ -1013,7 +1013,7 @@ check.widen_and_keep(widen_and_keep)
 # - Cross-attention: queries from the decoder, keys and values from the encoder; hide the source's padding and nothing
 #   else.
 # - A falling loss and fluent output do not prove that a model reads its source. Change the source: the output must change.
-# - To be right on strings of the trained lengths says nothing about longer ones. One letter more may be too much: measure it.
+# - To be right on strings of the trained lengths need not mean to be right on longer ones. One letter more may be too much: measure it.
 
 # %% [markdown]
 # ## Check yourself

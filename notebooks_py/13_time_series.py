@@ -179,7 +179,7 @@ print({name: f"{len(past)} windows" for name, (past, *_) in data.items()})
 # ## Break it: three leaks
 #
 # Prediction 2. As a forecast we take the mean future of the two windows in training that are most like the one that asks. The questions are every second window of
-# validation. In the first run training ends before all of them. In the second it also has the windows in between, each a month before one question and a month after another, as happens
+# validation. In the first run training ends before all of them. In the second it also has the windows in between: each begins a month before one question and a month after another, as happens
 # when windows are drawn at random.
 
 # %%
@@ -450,7 +450,7 @@ course.verdict("lag at which attention is highest, in months", lags[profile.argm
 
 
 # %% [markdown]
-# Both peak at about the same lag, though the weights get there by averaging over the two stripes. (Growth is counted over twelve months, so its lag is half a year longer
+# Both peak at about the same lag. But the weights get there by averaging over the two stripes, so this does not show that the model knows a lag. (Growth is counted over twelve months, so its lag is half a year longer
 # than that of the rate at which CO₂ rises.) They do not measure the same: the correlation looks at each lag alone; the weights
 # of attention have to sum to 1, and the model's other part, the linear map beside it, already knows CO₂'s past.
 #
@@ -528,7 +528,7 @@ for name, forecast in baselines("test").items():
 
 # %% [markdown]
 # (An arm's forecast is the mean of its five models' here.) Only the seasonal naive forecast, the easiest opponent, is beaten clearly. All other differences are about two standard errors or less, and for
-# ten years a p-value of 0.05 needs 2.3 of them. Even that is too kind: the twelve windows of a year reach a year ahead, so that neighbouring years share months, and these errors are too small. So ten years do not decide the order of these methods. A decade holds
+# ten years a p-value of 0.05 needs 2.3 of them. Even that is too kind: the twelve windows of a year reach a year ahead, so that neighbouring years share months, and these standard errors are too small. So ten years do not decide the order of these methods. A decade holds
 # few El Niños, and no number of seeds makes more of them.
 #
 # ### Why the line is so hard to beat
@@ -675,12 +675,12 @@ plotting.curves(over_time, xlabel="first month of the forecast", ylabel="mean ab
 plotting.curves({name: values.mean(dim=0) for name, values in off.items()}, xlabel="months ahead", ylabel="", ax=axes[1])
 plotting.show(
     "Errors of when and of the line with both signals, by the first month of the forecast and by months "
-    "ahead. Both grow with the months ahead, and the line stays below."
+    "ahead. There, both grow with the months ahead, and the line stays below."
 )
 
 
 # %% [markdown]
-# Both err most between 1991 and 1995, when the eruption of Pinatubo in June 1991 had changed more than the sea. After the El Niño of 1997 growth falls again: the line follows, while the error of
+# Both err most between 1991 and 1995. In June 1991 Pinatubo had erupted, which may have changed more than the sea. After the El Niño of 1997 growth falls again: the line follows, while the error of
 # attention is large for most of a year. Perhaps that is because all its weights have the same sign, whereas a line may subtract one month from
 # another; this was not tested.
 
@@ -810,7 +810,7 @@ check.cross_lags(cross_lags)
 # - Cross-attention: queries from one place, here the months to forecast, keys and values from another, the months of the sea; the weights need not be square.
 # - Cut in time first. With a random split, a training window that reaches over the cut, or a mean over everything, the forecast has already
 #   seen a part of its answer.
-# - On this signal a line with both signals had the lowest error. Attention has its strength where the data decide which moment of the past
+# - On this signal a line with both signals had the lowest error, by less than ten years decide. Attention has its strength where the data decide which moment of the past
 #   matters, as in the copying task.
 
 # %% [markdown]

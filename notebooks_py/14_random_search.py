@@ -450,8 +450,8 @@ plotting.show(
 
 # %% [markdown]
 # The bars are one error long on either side. A true share is never below 0, and yet three of the recorded ones
-# (`bias`, `expansion`, `dropout`) lie below 0 with their whole bar: near 0 the jackknife's error is too small, and one error is a short bar. So a bar that just
-# clears 0 on the right proves nothing either. Of the recorded shares, only that of `tokens` is several errors from 0.
+# (`bias`, `expansion`, `dropout`) lie below 0 with their whole bar. The correction for chance can take off more than is there, down to a floor a little below 0, where these three are. One error is
+# a short bar, too: a bar that just clears 0 on the right proves little. Of the recorded shares, only that of `tokens` is several errors above 0.
 # How long must one search? Move the slider:
 
 # %%
@@ -536,13 +536,12 @@ for name, values in slopes.items():
 
 # %% [markdown]
 # Three seeds decide nothing yet, by the rule of the course (notebook 16); here is what they show. In the quick profile
-# accuracy rises with heads and with head dimension, and with heads at equal size, too. The slope is steeper for heads
+# accuracy rises with heads and with head dimension, both of which make the model wider. At equal width, too, it rises with heads, although each head has a smaller dimension then. The slope is steeper for heads
 # than for head dimension, but only by 2.2 [standard errors](../docs/glossary.md#s), and with three seeds a difference
 # that large or larger comes up by chance with probability 0.16 (notebook 16 has the formula). With sequence length
-# accuracy falls on the whole, the opposite of what is claimed. (More tokens mean fewer parameters here, since the patches are smaller; how much of the fall is due to that
-# was not measured.) **One token and four tokens have the highest means**, close to 93 and
+# accuracy falls on the whole, the opposite of what is claimed. (It is not the size: with 4 and with 196 tokens the models have as many parameters, 23,914.) **One token and four tokens have the highest means**, close to 93 and
 # 94 %; the base with 49 tokens is at 81 %, and 196 tokens are far behind. With one token the
-# [attention](../docs/glossary.md#a) has nothing to choose from: its only weight is 1. So after these 400 steps a model
+# [attention](../docs/glossary.md#a) has nothing to choose from: its only weight is 1. So after these few steps a model
 # without any attention between tokens has a higher mean than every longer sequence but four tokens. What attention is
 # worth on this task, this budget cannot show.
 #
@@ -566,7 +565,7 @@ for kind in ("blocks", "blocks, same size"):
 #
 # One caution: every arm has the base's learning rate, and for a wider or deeper model another one may be best.
 #
-# ## The winner, once
+# ## The winner
 #
 # The live search's best choice is trained once more with as many steps as in the search, and once with four times as
 # many, and each is tested. Only the first pair of numbers, at equal steps, bears on the winner's curse:
@@ -593,14 +592,13 @@ plotting.show("A table of the mistakes by digit and by what it was taken for, wi
 
 
 # %% [markdown]
-# Read the list of what won. If `tokens` is 1, as in the quick profile's search of the stored run, then the best choice
-# of a search over transformers is a model in which attention does nothing: each image is one token. That is a finding,
-# not a failure of the search. Among the few trials that were trained to the end, nothing that has to learn where to look was as good as a network
-# that is given the whole image at once.
+# Read the list of what won. If `tokens` is 1, as it was when this page was made, then the best choice
+# of a search over transformers is a model in which attention has nothing to choose: each image is one token. That is no failure of the search. In this one search of 18 short trials, of which few were trained to the end,
+# a network that is given the whole image at once was as good as any; in the recorded runs above, four tokens have a higher mean.
 #
 # The test accuracy at equal steps need not be below that of the search. The 500 validation digits have an error of
 # their own, about 1.5 points at this accuracy, so a single pair of numbers cannot show the winner's curse; the 50
-# simulated searches above do.
+# simulated searches above do, for models that are all equally good, where it is largest.
 
 # %% [markdown]
 # ## Exercises

@@ -272,7 +272,7 @@ course.verdict("two layers: share right on what can be copied", share_right(mode
 maps = model(inputs, need_weights=True)[1]  # (B, H, L, L) for each layer
 one = int((period == 20).nonzero()[0])  # a sequence that repeats after 20 tokens
 plotting.heads(maps[0][one], titles=[f"layer 1, head {h}" for h in range(H)])
-plotting.show("Layer 1: in all four heads a bright line runs just below the diagonal, where the previous token is.")
+plotting.show("Layer 1: in all four heads a line runs just below the diagonal, where the previous token is; it is bright in the first.")
 
 # %%
 plotting.heads(maps[1][one], titles=[f"layer 2, head {h}" for h in range(H)])
@@ -337,7 +337,7 @@ course.verdict("layer 1, highest previous-token score over that of uniform weigh
 
 
 # %% [markdown]
-# Each head of layer 1 puts between 23 and 39 % of its weight on the token before, about four to seven times as much as with uniform weights (0.06).
+# Each head of layer 1 puts between 22 and 39 % of its weight on the token before, about four to seven times as much as with uniform weights (0.06).
 #
 # ## A head that looks at the token after the earlier copy
 #
@@ -562,7 +562,7 @@ for layer in (1, 2):
 # %% [markdown]
 # Without the heads of either layer hardly anything is right. Without any single head most still is, and without most pairs, too: the heads of a
 # layer share the work, and one makes up for another. In the run shown here one head stands out: head 0 of layer 1, which has by far the highest
-# previous-token score. The seven pairs that contain it cost more than all 21 others, those across the two layers (0.65 to 0.71 right) like those within layer 1.
+# previous-token score. The seven pairs that contain it cost more than all 21 others, those across the two layers (0.64 to 0.70 right) like those within layer 1.
 #
 # So the answer to the question is **no**. The best two of layer 1 are the third costliest of the 28 pairs: without head 0 together with head 1 or 3,
 # still less is right. The best two of layer 2 cost least of all pairs. A high score has told us only that head 0 matters; among heads whose
@@ -607,18 +607,18 @@ print("previous token hidden from two heads, from the costliest:", *(f"{pair} {s
 # %%
 _, ax = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
 plotting.heatmap(torch.tensor([list(shares.values()) for shares in hidden.values()]), rows=list(hidden), columns=list(groups), title="share right, by what is done to which heads of layer 1", xlabel="", ylabel="", vmax=1, ax=ax)
-plotting.show("Four rows: without the previous token, the best two and all heads lose nearly everything; without older tokens, almost nothing.")
+plotting.show("Four rows: without the previous token, the best two and all heads lose nearly everything; without older tokens, less than a tenth; without the token itself, all heads lose most.")
 course.verdict("share right, the previous token hidden from all heads of layer 1", hidden["previous token hidden"]["all"], below=0.25)
 course.verdict("share right, all older tokens hidden from all of them", hidden["all older hidden"]["all"], above=0.75)
 
 # %% [markdown]
 # Hide the previous token from all heads of layer 1, and hardly one answer in a hundred is right, although each head keeps everything else that it
 # sees. Hide all older tokens instead, and nine in ten stay right, although this takes **more** weight from every head. So the amount of weight
-# does not do the damage: the model needs layer 1 for looking **one token back**. It needs the token itself there, too: without it, one answer in nine
-# is right. All the others it can do without.
+# alone does not do the damage: the model needs layer 1 for looking **one token back**. It needs the token itself there, too: without it, one answer in seven
+# is right. The story so far does not explain that. All the others it can do without.
 #
 # Of single heads, head 0 does most of this work, as its score says, and the three pairs that contain it cost nearly everything. But hiding the previous
-# token costs even more than silence, and leaves fewer right answers (0.009) than guessing would, one in 48. Do the heads now write *wrong* notes? A token
+# token costs even more than silence, and leaves fewer right answers (0.007) than guessing would, one in 48. Do the heads now write *wrong* notes? A token
 # that cannot see the previous one may note that it comes after the one two or three back. Then the model should answer, in place of the right token,
 # one that stands a little further on.
 
@@ -632,7 +632,7 @@ for further, name in ((-1, "the token just read"), (0, "the right token"), (1, "
     print(f"{name:20} {(answers == near)[counted].float().mean():.3f}")
 
 # %% [markdown]
-# So it does: nearly two thirds of the answers are the token after the right one or the next, and a fifth repeat the token just read. A wrong note does
+# So it does: nearly two thirds of the answers are the token after the right one or the next, and a fifth repeat the token just read. Where several heads lose the previous token, or head 0 does, a wrong note does
 # more harm than none.
 #
 # All of this is one trained model. Here is a second one, which starts from other random parameters. Does it show the same, and is it the same head?
@@ -737,7 +737,7 @@ for arm in ("dot", "one layer"):
 
 
 # %% [markdown]
-# One layer stays at the loss of guessing, 3.87, for eighty steps or more, falls to about 3 by step 200, and hardly further from then on. For a while the wide
+# One layer stays at the loss of guessing, 3.87, for eighty steps or more, falls to about 3 by step 200 or a little later, and slowly from then on. For a while the wide
 # one is even ahead of two layers; but no drop follows.
 #
 # One training is one training. The record holds five seeds of each, with 600 steps (± is the standard error). We compare seed by seed, as in
