@@ -40,6 +40,8 @@ def test_a_part_that_is_taken_out_of_the_graph_is_noticed():
     diagnosis = check.scaled_dot_product.diagnose(scaled_dot_product, seed=3)
     assert diagnosis.kind == "no gradient"
     assert "flows back to key is not" in diagnosis.says
+    assert "In your program `.detach()` takes numbers out of the graph." in diagnosis.says
+    assert ".item()" in diagnosis.symptom
 
 
 DIFFERENTIABLE = [exercise for exercise in EXERCISES.values() if exercise.differentiable]

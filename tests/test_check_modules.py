@@ -166,3 +166,57 @@ def test_other_refusals_have_no_known_mistake():
     diagnosis = check.GPT.diagnose(OneMore, seed=0)
     assert (diagnosis.kind, diagnosis.faults) == ("wrong type", ())
     assert "not asked for: more.bias, more.weight." in diagnosis.message
+
+
+class Sharing(Right):
+    def __init__(self, width, height):
+        super().__init__(width, height)
+        self.up.bias = nn.Parameter(torch.zeros(1).expand(height))
+
+
+class Remembering(Right):
+    def __init__(self, width, height):
+        super().__init__(width, height)
+        self.seen = []
+
+    def forward(self, x):
+        self.seen.append(x)
+        return self.up(x) * len(self.seen)
+
+
+class OnlyInTraining(Right):
+    def forward(self, x):
+        return self.up(x) if self.training else x
+
+
+class Dropping(Right):
+    def forward(self, x):
+        return torch.dropout(self.up(x), 0.5, self.training)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (Sharing, r"Several entries of the parameter up\.bias are one place in memory, as after `expand`"),
+        (Remembering, "A second call with the same inputs gives another output"),
+        (OnlyInTraining, r"After `\.eval\(\)` the output is another one than in training"),
+        (Dropping, "is there a dropout"),
+    ],
+)
+def test_what_shows_only_when_a_module_is_used(answer, says):
+    with torch.random.fork_rng():
+        torch.manual_seed(1)
+        with pytest.raises(WrongType, match=says):
+            run_module(answer, (3, 2), WEIGHTS, torch.ones(3))
+
+
+def test_prices_that_are_expanded_cannot_be_trained():
+    class TwoSidedScore(nn.Module):
+        def __init__(self, num_heads, head_dim):
+            super().__init__()
+            self.strength = nn.Parameter(torch.tensor([0.1, 0.1]).expand(num_heads, 2))
+
+        def forward(self, query, key, *, query_offset=0):
+            return query @ key.mT
+
+    assert "one place in memory" in check.TwoSidedScore.diagnose(TwoSidedScore, seed=0).says

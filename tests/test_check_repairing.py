@@ -282,6 +282,21 @@ def rounded_down(a, b):
     return a // b + 1
 
 
+def of_the_last_round(a, b):
+    found = False
+    for n in range(b):
+        found = a > n * n
+    return found
+
+
+def exact(a, b):
+    return a * (1 + math.erf(b))
+
+
+def of_the_first_axis(gains):
+    return gains.std() / len(gains) ** 0.5
+
+
 def below_zero(a, b):
     return max(a, -10) + b
 
@@ -297,6 +312,13 @@ def below_zero(a, b):
             "c, d = (a + b, a - b)",
         ),
         (rounded_down, lambda a, b: math.ceil(a / b) + 1, "return a // b + 1", "return -(-a // b) + 1"),
+        (of_the_last_round, lambda a, b: a > 0, "found = a > n * n", "found = found or a > n * n"),
+        (
+            exact,
+            lambda a, b: a * (1 + math.erf(b / 2**0.5)),
+            "return a * (1 + math.erf(b))",
+            "return a * (1 + math.erf(b / 2 ** 0.5))",
+        ),
         (below_zero, lambda a, b: a + b, "return max(a, -10) + b", "return max(a, float('-inf')) + b"),
     ],
 )
@@ -406,9 +428,49 @@ def last_of_the_season(past, season, horizon):
     return repeated[:, -horizon:]
 
 
+def added(scores, attn_mask):
+    scores = scores + attn_mask
+    return scores.softmax(dim=-1)
+
+
+def spaced(length, embed_dim):
+    position = torch.arange(length)[:, None]
+    frequency = torch.logspace(0, -4, embed_dim // 2)
+    return torch.stack([(position * frequency).sin(), (position * frequency).cos()], dim=-1).flatten(-2)
+
+
+def decimal(length, embed_dim):
+    position = torch.arange(length)[:, None]
+    frequency = torch.exp(-math.log10(10000) * torch.arange(0, embed_dim, 2) / embed_dim)
+    return torch.stack([(position * frequency).sin(), (position * frequency).cos()], dim=-1).flatten(-2)
+
+
+def flattened(x):
+    tokens = x.transpose(1, 2)
+    return tokens.flatten(1, 2)
+
+
+def in_as_many_parts(packed, num_heads):
+    width = packed.shape[-1] // num_heads
+    parts = packed.split(width, dim=-1)
+    query, key, value = (x.unflatten(-1, (num_heads, -1)).transpose(1, 2) for x in parts)
+    return query, key, value
+
+
+def in_turn(rows, width):
+    row = torch.arange(rows).repeat(width)
+    column = torch.arange(width).repeat(rows)
+    return (row[:, None] - row).abs() + (column[:, None] - column).abs()
+
+
 @pytest.mark.parametrize(
     ("exercise", "answer", "old", "new"),
     [
+        ("sinusoidal_table", spaced, "embed_dim // 2)", "embed_dim // 2 + 1)[:-1]"),
+        ("sinusoidal_table", decimal, "-math.log10(10000)", "-math.log(10000)"),
+        ("merge_heads", flattened, "flatten(1, 2)", "flatten(2, 3)"),
+        ("split_packed", in_as_many_parts, "packed.shape[-1] // num_heads", "packed.shape[-1] // 3"),
+        ("grid_distance", in_turn, "torch.arange(rows).repeat(width)", "torch.arange(rows).repeat_interleave(width)"),
         ("scaled_dot_product", precedence, "** (-1) / 2", "** (-1 / 2)"),
         ("merge_heads", squeezed, "return merged.squeeze()", "return merged"),
         ("seasonal_naive", last_of_the_season, "repeated[:, -horizon:]", "repeated[:, :horizon]"),
@@ -420,6 +482,23 @@ def test_repairs_that_no_mutant_makes(exercise, answer, old, new):
     before, after = told.split("In place of your line\n")[1].split("\n  write\n")
     assert old in before
     assert new in after.splitlines()[0]
+
+
+def test_len_is_the_size_of_the_first_axis():
+    gains = torch.randn(4, 7)
+    wanted = gains.std() / 7**0.5
+    change = one_change(of_the_first_axis, unless_it_stops(lambda candidate: torch.equal(candidate(gains), wanted)))
+    assert change.new == "return gains.std() / gains.shape[1] ** 0.5"
+
+
+def test_a_mask_that_is_computed_with_should_hide():
+    scores, mask = torch.randn(3, 3), torch.ones(3, 3).tril().bool()
+    wanted = scores.masked_fill(~mask, -math.inf).softmax(dim=-1)
+    change = one_change(added, unless_it_stops(lambda candidate: torch.equal(candidate(scores, mask), wanted)))
+    assert (change.old, change.new) == (
+        "scores = scores + attn_mask",
+        "scores = scores.masked_fill(~attn_mask, float('-inf'))",
+    )
 
 
 def test_a_size_that_is_another_one_is_found_by_torch():
@@ -492,3 +571,28 @@ def test_an_answer_that_stops_is_named_by_what_it_gives_elsewhere():
     assert "The answer stops with RuntimeError" in diagnosis.message
     assert "The answer stops with RuntimeError" in diagnosis.symptom
     assert "as if every image were square" not in " ".join(diagnosis.symptom.split())
+
+
+def thrown_away(query, key, value, attn_mask=None):
+    scores = query @ key.T / math.sqrt(query.shape[-1])
+    if attn_mask is not None:
+        scores.masked_fill(~attn_mask, -math.inf)
+    return scores.softmax(dim=-1) @ value
+
+
+def test_what_is_thrown_away_is_told_beside_the_line():
+    assert "in your line: scores.masked_fill(~attn_mask, -math.inf), whose result is thrown away" in " ".join(
+        message(check.scaled_dot_product, thrown_away).split()
+    )
+
+
+def along_the_rows(first, first_log, second, second_log):
+    logs = torch.stack([first_log, second_log], dim=1)
+    share = torch.softmax(logs, dim=0)
+    return share[:, :1] * first + share[:, 1:] * second, torch.logsumexp(logs, dim=1)
+
+
+def test_what_is_guessed_from_numbers_gives_way_to_the_change_that_mends_the_program():
+    text = message(check.merge_halves, along_the_rows)
+    assert "\n    share = torch.softmax(logs, dim=0)\n  write\n    share = torch.softmax(logs, dim=1)\n" in text
+    assert "runs along axis" not in text

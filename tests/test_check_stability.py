@@ -77,7 +77,7 @@ def test_a_finite_number_for_infinity_is_told():
         diagnosis = check.masked_weights.diagnose(lambda s, m: s.masked_fill(~m, -100.0).softmax(dim=-1), seed=seed)
         assert diagnosis.kind == "unstable"
         assert diagnosis.says.endswith("20000 times as large, the numbers are wrong.")
-        assert "Is a finite number, as −100, taken for minus infinity?" in " ".join(diagnosis.message.split())
+        assert "Is a finite number, as −100, taken for minus infinity, or" in " ".join(diagnosis.message.split())
 
 
 @pytest.mark.parametrize(
@@ -169,3 +169,28 @@ def test_strict_validation_holds_whether_solved_or_not(capsys):
         for _ in range(2):
             call(lambda scores, attn_mask: scores)
             assert "EXERCISE" not in sanitized(capsys.readouterr().out), "a wrong answer is not hidden"
+
+
+def by_the_largest_of_all(scores, attn_mask):
+    scores = scores.masked_fill(~attn_mask, float("-inf"))
+    weights = (scores - scores.max()).exp()
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def test_the_change_that_makes_it_stable_is_told():
+    message = check.masked_weights.diagnose(by_the_largest_of_all, seed=0).message
+    assert (
+        "With one change it would be stable. In place of your line\n    weights = (scores - scores.max()).exp()"
+        in message
+    )
+    assert "\n    weights = (scores - scores.amax(dim=-1, keepdim=True)).exp()\n" in message
+
+
+def test_numbers_that_are_cut_off_may_be_the_reason():
+    def masked_weights(scores, attn_mask):
+        weights = scores.clamp(-80, 80).exp() * attn_mask
+        return weights / weights.sum(dim=-1, keepdim=True)
+
+    assert "or are large numbers cut off by a clamp?" in " ".join(
+        check.masked_weights.diagnose(masked_weights, seed=0).message.split()
+    )

@@ -263,6 +263,9 @@ def test_sequences_that_mix_are_told():
     inputs = {"x": numbers(2, 3, 4)}
     says = probes(lambda case: case["x"] - case["x"].mean(0), lambda case: case["x"], inputs)
     assert says == "Sequences are mixed up: changing the second one in `x` changes the result of the first."
+    says = probes(lambda case: case["x"] + case["x"].cumsum(0), lambda case: case["x"], inputs)
+    assert says == "Sequences are mixed up: changing the first one in `x` changes the result of the second."
+    assert probes(lambda case: False, lambda case: True, inputs) is None, "one answer for all of them"
     assert probes(lambda case: case["x"] - case["x"].mean(1, keepdim=True), lambda case: case["x"], inputs) is None
 
 

@@ -169,7 +169,7 @@ def test_nothing_is_said_of_a_single_line():
 
 
 def by_the_rows(values):
-    n = len(values)
+    n = sum(values.shape) ** 2
     mean = values.mean(dim=1)
     error = values.std(dim=1) / n**0.5
     return mean, error
@@ -216,3 +216,15 @@ def test_of_two_lines_that_come_right_by_the_same_values_both_are_told(monkeypat
         "Up to your line `scores = x * 3` the numbers are right; one of your lines "
         "`e = torch.exp(scores - scores.max())` and `weights = e / e.sum(dim=1)  # without keepdim` makes them wrong."
     )
+
+
+def test_a_line_that_writes_into_a_tensor_is_a_line():
+    def ablate(x, heads, num_heads):
+        B, L, E = x.shape
+        out = x.reshape(B, L, num_heads, E // num_heads).clone()
+        for h in heads:
+            out[:, :, h] = out[:, :, h].sin() + 0.1
+        return out.reshape(B, L, E)
+
+    told = " ".join(check.ablate.diagnose(ablate, seed=0).message.split())
+    assert "your line `return out.reshape(B, L, E)` makes them wrong" not in told

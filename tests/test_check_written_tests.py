@@ -199,7 +199,32 @@ def test_nan_in_what_a_test_expects_is_told():
         expected = (query @ key.T / 2**0.5).masked_fill(~mask, -torch.inf).softmax(-1) @ value
         torch.testing.assert_close(attention(query, key, value, mask), expected)
 
-    assert "There is NaN in your `expected`" in check.test_attention.diagnose(mine, seed=0).message
+    message = " ".join(check.test_attention.diagnose(mine, seed=0).message.split())
+    assert "There is NaN in your `expected`" in message
+    assert "Does a row of a mask allow no key?" in message
+    assert "more digits" not in message
+
+
+def test_a_row_without_keys_is_told_where_nothing_has_the_name_of_what_is_expected():
+    def mine(attention):
+        query, key, value = torch.randn(3, 2), torch.randn(3, 2), torch.randn(3, 2)
+        mask = torch.ones(3, 3, dtype=torch.bool).tril(-1)
+        right = F.scaled_dot_product_attention
+        torch.testing.assert_close(attention(query, key, value, mask), right(query, key, value, mask) * torch.nan)
+
+    assert "Does a row of a mask allow no key?" in " ".join(told(mine)[1].split())
+
+
+def test_what_allows_for_rounding_is_not_told_to_allow_for_it():
+    def mine(nucleus):
+        p = torch.tensor([[0.45, 0.3, 0.2, 0.05]])
+        kept = torch.tensor([[0.6, 0.4, 0.0, 0.0]])  # of 0.75, which is what the first two sum to, or nearly so
+        torch.testing.assert_close(nucleus(p.log(), 1.0, 0.75), kept)
+
+    message = " ".join(told(mine, check.test_nucleus)[1].split())
+    assert "equal to the last bit" not in message
+    assert "Your comparison allows for rounding" in message
+    assert "by your line: torch.testing.assert_close(nucleus(p.log(), 1.0, 0.75), kept)" in message
 
 
 def one_square_case(attention):
@@ -235,7 +260,7 @@ def test_where_the_inputs_show_a_mistake_what_is_asserted_is_too_weak():
 
     kind, message = told(mine, check.test_holm)
     assert kind == "survivors"
-    assert "wrong numbers on the test's own inputs, and what it asserts holds of them, too" in message
+    assert "All of them give wrong numbers on the test's own inputs, and your comparison lets them pass" in message
 
 
 def test_a_test_whose_numbers_are_right_is_told_that_it_is_too_exact():

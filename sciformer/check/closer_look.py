@@ -1,5 +1,6 @@
 """What only further calls of an answer can tell: a smaller input, an input without effect, a line, extreme inputs."""
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +13,10 @@ import torch
 from torch import Tensor
 
 from sciformer.check.conditions import separating
+from sciformer.check.judging import CUT
 from sciformer.check.observing import Case, Observation, copied, is_own, own_line
 from sciformer.check.probing import probes
+from sciformer.check.programs import program_of
 from sciformer.check.repairing import Change, loop_that_ends_at_once, one_change
 from sciformer.check.shrinking import shrunk
 from sciformer.check.symptoms import RIGHT_ONLY, UNKNOWN, of_truth_values
@@ -41,7 +44,7 @@ def seen_closer(
     if diagnosis.kind == "raises":
         diagnosis = _named_by_other_cases(exercise, diagnosis, answer, cases, seed) or diagnosis
     if diagnosis.kind in _OF_NUMBERS or diagnosis.kind == "raises":
-        known = diagnosis.kind in ("known mistake", "likely mistake")
+        known = diagnosis.kind == "known mistake"
         change = _change(exercise, answer, cases, seed, known=known)
         if diagnosis.kind in _OF_NUMBERS and SMALLEST in diagnosis.message:
             return _located(exercise, diagnosis, answer, cases, seen, seed, change)
@@ -49,6 +52,8 @@ def seen_closer(
         return replace(diagnosis, message=diagnosis.message[:at] + told + diagnosis.message[at:])
     if diagnosis.kind == "changes its input":
         return _with_the_line_that_writes(exercise, diagnosis, answer, cases, seed)
+    if diagnosis.kind == "no gradient":
+        return exercise.safely(lambda: _with_what_cuts(exercise, diagnosis, answer)) or diagnosis
     return diagnosis
 
 
@@ -66,9 +71,27 @@ def _if_stable(
         rows = table({name: plain(x) for name, x in inputs.items()} | {"expected": wanted, "got": got}, 8)
         more = fill(f"{says} {advice}", 96, initial_indent="  ", subsequent_indent="  ")
         changed = "made smaller" if exercise.small else "enlarged"
-        says_all = f"{diagnosis.message}, but unstable\n{more}\n  {case.name}, {changed}:{rows}"
+        change = _stable_change(exercise, answer, cases, seed)
+        told = "" if change is None else change.told().replace("it would be right", "it would be stable")
+        says_all = f"{diagnosis.message}, but unstable\n{more}{told}\n  {case.name}, {changed}:{rows}"
         return replace(diagnosis, kind="unstable", says=says, message=says_all, symptom=says_all)
     return None
+
+
+def _stable_change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> Change | None:
+    """The one change of the student's own program that makes it right for extreme inputs as well, if any."""
+    inputs = [case.inputs for case in cases] + [inputs for _, _, _, inputs in extremes(exercise, cases)]
+    compared = [(x, exercise.plainly(exercise.reference, x, seed=seed)) for x in inputs]
+    compared = [(x, wanted) for x, wanted in compared if is_finite(wanted)][::-1]
+
+    def is_stable(candidate: Any) -> bool:
+        try:
+            got = ((exercise.plainly(candidate, x, seed=seed), wanted) for x, wanted in compared)
+            return all(is_finite(mine) and not _far(mine, wanted) for mine, wanted in got)
+        except Exception:
+            return False
+
+    return exercise.safely(lambda: one_change(answer, is_stable))
 
 
 def extremes(exercise: "Exercise", cases: list[Case]) -> Iterator[tuple[Case, tuple[str, ...], str, Inputs]]:
@@ -166,7 +189,9 @@ def _located(
     change: Change | None,
 ) -> Diagnosis:
     """The same diagnosis with what only further calls of the answer can tell: a smaller input, and a line."""
-    told_change = _told(change, known=diagnosis.kind in ("known mistake", "likely mistake"))
+    if change and diagnosis.kind == "likely mistake":  # what was guessed from the numbers speaks of another program
+        diagnosis = replace(diagnosis, message=diagnosis.symptom)
+    told_change = _told(change, known=diagnosis.kind == "known mistake")
     wrong = [
         n
         for n, call in enumerate(seen.calls)
@@ -187,6 +212,8 @@ def _located(
         return diagnosis
     name = case.name if look.inputs is case.inputs else f'cut down from the case "{case.name}"'
     line = "" if change else loop_that_ends_at_once(answer) or _first_wrong_line(exercise, answer, cases, seed)
+    if line and diagnosis.kind == "known mistake":
+        line = line.partition(" Look at ")[0]  # what else there is to look at may be right
     told = [sentence for sentence in (look.probe, line) if sentence]
     sentences = "".join(f"\n{fill(s, 96, initial_indent='  ', subsequent_indent='  ')}" for s in told)
 
@@ -225,8 +252,9 @@ def _without_chance(
         return same(got, wanted) if is_finite(wanted) else None
 
     right = [case.inputs for n, case in enumerate(cases) if n not in wrong]
-    told = separating(right, [cases[n].inputs for n in wrong]) if right else None
-    if told is None or told == separating(right, [cases[n].inputs for n in wrong], is_right):
+    separate = partial(separating, right, [cases[n].inputs for n in wrong], of_values=diagnosis.kind != "wrong shape")
+    told = separate() if right else None
+    if told is None or told == separate(is_right):
         return diagnosis
     pattern = re.compile(r"\s*" + r"\s+".join(map(re.escape, RIGHT_ONLY.format(told).split())))
     says, told, seen = (pattern.sub("", text) for text in (diagnosis.says, diagnosis.message, diagnosis.symptom))
@@ -260,6 +288,31 @@ def _with_the_line_that_writes(
     return replace(diagnosis, message=message, symptom=message)
 
 
+#: What takes numbers out of the graph: how it begins in a program, and how it is told.
+_CUTS = {
+    ".item(": ".item()",
+    ".tolist(": ".tolist()",
+    ".numpy(": ".numpy()",
+    ".detach(": ".detach()",
+    ".data": ".data",
+    "float(": "float(…)",
+    "tensor(": "torch.tensor(…)",
+    "Parameter(": "nn.Parameter(…)",
+    "no_grad": "torch.no_grad()",
+}
+
+
+def _with_what_cuts(exercise: "Exercise", diagnosis: Diagnosis, answer: Any) -> Diagnosis:
+    """The diagnosis of a lost gradient with those of the steps that lose one that stand in the answer."""
+    program = ast.unparse(program_of(answer))
+    own = [f"`{told}`" for step, told in _CUTS.items() if step in program]
+    if not own:
+        return diagnosis
+    says = diagnosis.says.replace(CUT, f"In your program {' or '.join(own)} takes numbers out of the graph.")
+    told = message(exercise, says)
+    return replace(diagnosis, says=says, message=told, symptom=diagnosis.message)
+
+
 def _far(got: Any, wanted: Any) -> bool:
     """Whether a result is wrong by more than rounding can do to large numbers."""
     both_tensors = isinstance(got, Tensor) and isinstance(wanted, Tensor) and got.shape == wanted.shape
@@ -269,7 +322,8 @@ def _far(got: Any, wanted: Any) -> bool:
 def _of_extremes(condition: str, inputs: Inputs, *, finite: bool) -> tuple[str, str]:
     """What happens to an answer at extreme inputs, and what to do about it."""
     if finite:
-        return f"{condition}, the numbers are wrong.", "Is a finite number, as −100, taken for minus infinity?"
+        says = f"{condition}, the numbers are wrong."
+        return says, "Is a finite number, as −100, taken for minus infinity, or are large numbers cut off by a clamp?"
     says = f"{condition}, an exponential overflows or all round to 0."
     tensors = [x for x in inputs.values() if isinstance(x, Tensor)]
     if all(x.dim() < 2 for x in tensors):
@@ -287,7 +341,8 @@ def _told(change: Change | None, *, known: bool) -> str:
     """A change in a message: only its line where the mistake is known, so that something is left to do."""
     if change is None:
         return ""
-    return f"\n  in your line: {change.old}" if known else change.told()
+    thrown_away = ", whose result is thrown away" if change.new.endswith(f"= {change.old}") else ""
+    return f"\n  in your line: {change.old}{thrown_away}" if known else change.told()
 
 
 @dataclass(frozen=True)

@@ -65,7 +65,11 @@ def conditions(inputs: Inputs) -> Iterator[Condition]:
 
 
 def separating(
-    right: Sequence[Inputs], wrong: Sequence[Inputs], is_right: Callable[[Inputs], bool | None] = lambda inputs: None
+    right: Sequence[Inputs],
+    wrong: Sequence[Inputs],
+    is_right: Callable[[Inputs], bool | None] = lambda inputs: None,
+    *,
+    of_values: bool = True,
 ) -> str | None:
     """What tells inputs on which an answer is right from those on which it is wrong, in words.
 
@@ -73,8 +77,9 @@ def separating(
 
     Args:
         is_right: whether the answer is right on other inputs, those of ``wrong`` with the property; None: not known.
+        of_values: whether a property of values is believed where none of shapes, masks or missing inputs is found.
     """
-    for plain in (True, False):
+    for plain in (True, False) if of_values else (True,):
         found: dict[tuple[Any, ...], str] = {}
         for condition in conditions(right[0]):
             if condition.plain is not plain or not condition.explains or len(right) < condition.fewest:

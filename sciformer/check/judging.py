@@ -17,7 +17,11 @@ from sciformer.check.variants import one_less
 if TYPE_CHECKING:
     from sciformer.check.exercise import Exercise
 
-_OUT = "Something takes them out of the graph: .item(), .detach(), .data, torch.tensor(...), torch.no_grad()."
+#: What is said of a lost gradient before the program is looked at.
+CUT = (
+    "Something takes numbers out of the graph: .item(), .tolist(), .detach(), .data, torch.tensor(…), nn.Parameter(…), "
+    "torch.no_grad()."
+)
 
 
 def judge(exercise: "Exercise", cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
@@ -105,13 +109,13 @@ def _of_gradients(exercise: "Exercise", cases: list[Case], seen: Observation, se
     inputs, found = cases[-1].inputs, seen.gradients
     lost = sorted(name for name in wanted if not isinstance(found.get(name), Tensor))
     if lost:
-        return Problem("no gradient", f"The numbers are right, but no gradient flows back to {', '.join(lost)}. {_OUT}")
+        return Problem("no gradient", f"The numbers are right, but no gradient flows back to {', '.join(lost)}. {CUT}")
     others = [exercise.draw(seed + n)[-1].inputs for n in range(1, 5)]
     for name in sorted(wanted):
         here = inputs[name].cpu()
         ways = [other[name] - here for other in others if other[name].shape == here.shape]
         if not agree(found[name], wanted[name], ways):
-            says = f"The numbers are right, but the gradient that flows back to {name} is not. {_OUT}"
+            says = f"The numbers are right, but the gradient that flows back to {name} is not. {CUT}"
             return Problem("no gradient", says)
     return None
 

@@ -10,10 +10,23 @@ from inspect import signature
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from sciformer.check.exercise import WrongType
+from sciformer.check.observing import check_memory
+from sciformer.check.values import plain, same
+
+#: What is said if the same inputs give another output at the second call, in training and in evaluation.
+_CALLED_AGAIN = (
+    (True, "A second call with the same inputs gives another output. Does the module keep something of the first one?"),
+    (
+        False,
+        "After `.eval()` the output is another one than in training. Nothing here may depend on that: is there a "
+        "dropout, or something that asks for `self.training`?",
+    ),
+)
 
 
 def run_module(
@@ -32,7 +45,8 @@ def run_module(
         options: further arguments of the module's ``forward``.
 
     Raises:
-        WrongType: for the student, if the answer makes no module, or one with parameters of other names or shapes.
+        WrongType: for the student, if the answer makes no module, or one with parameters of other names or shapes, or
+            one whose output is another at the second call, or in evaluation.
     """
     module = answer(*arguments)
     if not isinstance(module, nn.Module):
@@ -53,9 +67,9 @@ def run_module(
             )
         if others := [name for name in unknown if name not in untied]:
             says.append(f"These are not asked for: {', '.join(others)}.")
-        if plain := [name for name in missing if isinstance(_attribute(module, name), Tensor)]:
+        if tensors := [name for name in missing if isinstance(_attribute(module, name), Tensor)]:
             says.append(
-                f"{' and '.join(plain)} can be found, but as a plain tensor: an optimiser sees nn.Parameter only."
+                f"{' and '.join(tensors)} can be found, but as a plain tensor: an optimiser sees nn.Parameter only."
             )
         elif missing and not own:
             says.append(
@@ -69,7 +83,18 @@ def run_module(
             given, wanted = tuple(own[name].shape), tuple(weight.shape)
             ignored = "".join(_ignored(answer, arguments, name, given, wanted))
             raise WrongType(f"The parameter {name} has the shape {given}; {wanted} is wanted.{ignored}")
-    return functional_call(module.to(next(iter(weights.values()))), dict(weights), inputs, options)
+        check_memory(name, own[name])
+    module = module.to(next(iter(weights.values())))
+    chance = torch.get_rng_state()
+    output = functional_call(module, dict(weights), inputs, options)
+    first = plain(output)
+    for is_training, differs in _CALLED_AGAIN:
+        torch.set_rng_state(chance)
+        with torch.no_grad():
+            again = functional_call(module.train(is_training), dict(weights), inputs, options)
+        if not same(first, plain(again)):
+            raise WrongType(differs)
+    return output
 
 
 def _ignored(

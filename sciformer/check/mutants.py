@@ -344,6 +344,8 @@ _TAKEN_FOR = {
     "sin": ("cos",),
     "cos": ("sin",),
     "log": ("log2", "log10", "log1p"),
+    "log2": ("log",),
+    "log10": ("log",),
     "exp": ("exp2", "expm1", "sigmoid"),
     "sqrt": ("square", "exp", "log"),
     "square": ("abs", "sqrt"),
@@ -364,6 +366,7 @@ _TAKEN_FOR = {
     "sigmoid": ("tanh",),
     "cumsum": ("cumprod",),
     "repeat_interleave": ("repeat",),
+    "repeat": ("repeat_interleave",),
     "softplus": ("exp", "relu"),
 }
 _OTHER_AXES = {-1: (-2, 0), -2: (-1,), 0: (1, -1), 1: (0, 2, -1), 2: (1, 3), -3: (-2,)}

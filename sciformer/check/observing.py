@@ -268,12 +268,27 @@ def parameter(module: Any, name: str) -> Tensor:
     """What a module keeps under a name to train.
 
     Raises:
-        WrongType: if that is no tensor.
+        WrongType: if that is no tensor, or one whose entries cannot be trained apart.
     """
     value = getattr(module, name, None)
     if not isinstance(value, Tensor):
         raise WrongType(f"`{name}` should be an nn.Parameter, but it is {kind_of(plain(value))}.")
+    check_memory(name, value)
     return value
+
+
+def check_memory(name: str, parameter: Tensor) -> None:
+    """Whether each entry of a parameter has a place of its own in memory.
+
+    Raises:
+        WrongType: if several share one.
+    """
+    if any(size > 1 and step == 0 for size, step in zip(parameter.shape, parameter.stride(), strict=True)):
+        raise WrongType(
+            f"Several entries of the parameter {name} are one place in memory, as after `expand`. They look like "
+            "many numbers, but training can only change them together, and an optimiser stops with an error. Use "
+            "`repeat`, or make the tensor in its full shape."
+        )
 
 
 def pair(result: Any, first: str, second: str) -> tuple[Any, Any]:

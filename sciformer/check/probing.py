@@ -48,11 +48,14 @@ def probes(
     for name, x in inputs.items():
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.dim() < 3 or len(x) < 2:
             continue
-        changed = x.clone()
-        changed[1:] += torch.randn(x[1:].shape, generator=generator).to(x)
-        other = inputs | {name: changed}
-        if _first_alike(reference(other), right) and not _first_alike(run(other), mine):
-            return f"Sequences are mixed up: changing the second one in `{name}` changes the result of the first."
+        if isinstance(right, bool | int | float):
+            continue  # one answer for all of them
+        for one, other, changed_part in (("first", "second", slice(1, None)), ("second", "first", slice(0, 1))):
+            changed = x.clone()
+            changed[changed_part] += torch.randn(x[changed_part].shape, generator=generator).to(x)
+            then, at = inputs | {name: changed}, 0 if one == "first" else 1
+            if _alike_at(at, reference(then), right) and not _alike_at(at, run(then), mine):
+                return f"Sequences are mixed up: changing the {other} one in `{name}` changes the result of the {one}."
     return None
 
 
@@ -118,10 +121,10 @@ def _is_another(reference: Callable[[Inputs], Any], inputs: Inputs, right: Any) 
         return False
 
 
-def _first_alike(one: Any, two: Any) -> bool:
-    """Whether the results of the first sequence of a batch are the same."""
+def _alike_at(n: int, one: Any, two: Any) -> bool:
+    """Whether the results of a sequence of a batch are the same."""
     if isinstance(one, list) and isinstance(two, list):
-        return all(_first_alike(a, b) for a, b in zip(one, two, strict=False))
+        return all(_alike_at(n, a, b) for a, b in zip(one, two, strict=False))
     if not isinstance(one, Tensor) or not isinstance(two, Tensor) or min(one.dim(), two.dim()) < 1:
         return same(one, two)
-    return same(one[0], two[0])
+    return same(one[n : n + 1], two[n : n + 1])

@@ -40,6 +40,10 @@ def _likely(node: ast.AST, names: Names) -> Iterator[Slip]:
     yield from slips(node, names)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         yield from _repaired_calls(node, node.func)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
+        for axis in (1, -1):
+            sizes = ast.Attribute(node.args[0], "shape", ast.Load())
+            yield ast.Subscript(sizes, ast.Constant(axis), ast.Load()), f"`len` is the size of axis 0, not {axis}."
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
         yield ast.BinOp(node.left, ast.Div(), node.right), "The quotient is rounded down, and should not be."
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and whole(node.right) == 2:
@@ -61,6 +65,12 @@ def _likely(node: ast.AST, names: Names) -> Iterator[Slip]:
         case ast.UnaryOp(ast.Invert() as turn, ast.Call(ast.Attribute(mask, kind), [], [])) if kind in _NUMBERS:
             first = ast.Attribute(ast.UnaryOp(turn, mask), kind, ast.Load())
             yield ast.Call(first, [], []), "Of a number, `~` turns every bit round. Turn the mask round first."
+        case ast.BinOp(scores, ast.Add() | ast.Mult(), ast.Name(mask)) if "mask" in mask:
+            hidden = ast.parse(f"x.masked_fill(~{mask}, float('-inf'))", mode="eval").body
+            yield _with_name(hidden, "x", scores), "The mask is computed with. It should hide scores."
+        case ast.Assign([ast.Name(own)], value) if _is_yes_or_no(value):
+            both = ast.BoolOp(ast.Or(), [ast.Name(own, ast.Load()), value])
+            yield ast.Assign(node.targets, both), f"Each round overwrites `{own}`."
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(own), step))) if not step.endswith("_"):
             kept = ast.Assign([ast.Name(own, ast.Store())], node.value)
             yield kept, f"The result of `{step}` is thrown away."
@@ -102,7 +112,7 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
         sums = ast.keyword("p", ast.Constant(1))
         yield ast.Call(function, node.args, [*node.keywords, sums]), "Rows of length 1 do not sum to 1."
         yield node.args[0], "The step `normalize` is too many."
-    if name == "linspace" and len(node.args) == 3:
+    if name in ("linspace", "logspace") and len(node.args) == 3:
         *ends, count = node.args
         longer = ast.Call(function, [*ends, ast.BinOp(count, ast.Add(), ast.Constant(1))], node.keywords)
         yield (
@@ -111,6 +121,13 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
         )
         counted = ast.Attribute(function.value, "arange", ast.Load())
         yield ast.Call(counted, [count], []), "The numbers are 0, 1, 2, …"
+    if name == "max" and not node.args and not node.keywords:
+        along = [ast.keyword("dim", ast.Constant(-1)), ast.keyword("keepdim", ast.Constant(True))]
+        rows = ast.Call(ast.Attribute(function.value, "amax", ast.Load()), [], along)
+        yield rows, "The largest of all is taken. Each row has its own."
+    if name == "erf" and len(node.args) == 1:
+        root = ast.parse("2 ** 0.5", mode="eval").body
+        yield ast.Call(function, [ast.BinOp(node.args[0], ast.Div(), root)], []), "The root of 2 is missing."
     if name == "squeeze":
         for axis in (0, -1) if not node.args else ():
             yield ast.Call(function, [ast.Constant(axis)], []), f"Only axis {axis} should be dropped."
@@ -143,7 +160,7 @@ def _centred(values: ast.expr) -> Iterator[ast.expr]:
 
 
 #: Steps that are told two axes or more by their numbers.
-_AXES = ("transpose", "swapaxes", "permute")
+_AXES = ("transpose", "swapaxes", "permute", "flatten")
 
 
 def _less_likely(node: ast.AST, names: Names) -> Iterator[Slip]:
@@ -179,6 +196,8 @@ def _less_likely(node: ast.AST, names: Names) -> Iterator[Slip]:
             least = ast.parse(f"min({ast.unparse(node.args[-1])}, {name})", mode="eval").body
             yield ast.Call(node.func, [*node.args[:-1], least], []), f"The count goes on beyond `{name}`."
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
+        for parts in (2, 3) if isinstance(node.right, ast.Name) else ():
+            yield ast.BinOp(node.left, node.op, ast.Constant(parts)), f"It should be divided by {parts}."
         down = ast.BinOp(ast.UnaryOp(ast.USub(), node.left), node.op, node.right)
         yield ast.UnaryOp(ast.USub(), down), "A quotient is rounded down. It should be rounded up."
     elif isinstance(node, ast.Constant | ast.UnaryOp) and type(_number(node)) in (int, float) and _number(node):
@@ -196,6 +215,24 @@ def _other_axes(axes: list[int], step: str) -> Iterator[list[int]]:
         for one in axes:
             rest = [axis for axis in axes if axis != one]
             yield from ([*rest[:n], one, *rest[n:]] for n in range(len(axes)))
+
+
+def _is_yes_or_no(node: ast.expr) -> bool:
+    """Whether this compares something."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        return True
+    compares = isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("allclose", "equal", "any", "all")
+    return compares or isinstance(node, ast.Compare)
+
+
+def _with_name(tree: ast.expr, name: str, value: ast.expr) -> ast.expr:
+    """An expression with something in the place of a name."""
+
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return value if node.id == name else node
+
+    return Put().visit(tree)
 
 
 def _is_plain(node: ast.expr) -> bool:

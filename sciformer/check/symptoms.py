@@ -30,7 +30,8 @@ def symptom(
     wrong = [n for n, result in enumerate(got) if not same(result, expected[n])]
     kind, says = _difference([expected[n] for n in wrong], [got[n] for n in wrong], [inputs[n] for n in wrong], names)
     right = [inputs[n] for n in range(len(got)) if n not in wrong]
-    where = separating(right, [inputs[n] for n in wrong]) if right else None
+    of_values = kind != "wrong shape"
+    where = separating(right, [inputs[n] for n in wrong], of_values=of_values) if right else None
     return kind, f"{says} {RIGHT_ONLY.format(where)}" if where else says
 
 

@@ -237,18 +237,17 @@ def _results(
 def _tracing(
     found: list[_Value], is_own: Callable[[CodeType], bool], replacement: tuple[int, Tensor] | None
 ) -> Iterator[None]:
-    seen: dict[int, Tensor] = {}  # held, so that no other tensor gets its identity
+    seen: dict[int, tuple[Tensor, int]] = {}  # held, so that no other tensor gets its identity; how often written into
     lines: dict[int, int] = {}
 
     def keep(value: Any, place: Place | None) -> None:
-        if not isinstance(value, Tensor) or id(value) in seen:
+        if not isinstance(value, Tensor) or seen.get(id(value), (None, -1))[1] == value._version:
             return
-        seen[id(value)] = value
-        if place is None or len(found) == KEPT:
-            return
-        if replacement and replacement[0] == len(found):
-            value.copy_(replacement[1])
-        found.append(_Value(place, value.detach().clone()))
+        if place is not None and len(found) < KEPT:
+            if replacement and replacement[0] == len(found):
+                value.copy_(replacement[1])
+            found.append(_Value(place, value.detach().clone()))
+        seen[id(value)] = value, value._version
 
     def local(frame: FrameType, event: str, argument: Any) -> Any:
         for value in (*frame.f_locals.values(), argument if event == "return" else None):

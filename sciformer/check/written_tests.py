@@ -12,6 +12,7 @@ from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from textwrap import fill
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -53,6 +54,12 @@ class Lack(Fault):
 
 #: What a comparison of floating-point numbers may ask for, and how.
 _DIGITS = "more digits than rounding leaves: compare with a tolerance, as torch.testing.assert_close does."
+_TOO_EXACT = f"Right versions differ in their last digits, so it probably asks for {_DIGITS}"
+#: What is said in its place to a test that does allow for rounding.
+_WRONG_OR_OPEN = (
+    "Your comparison allows for rounding. So a number that it expects is wrong, or right versions may differ by more "
+    "on these inputs: because they are much larger than the exercise says, or because rounding decides there."
+)
 _WRONG_OR_TOO_EXACT = "Is a number that it expects wrong, or does it ask for more digits than rounding leaves?"
 
 
@@ -135,7 +142,7 @@ class WrittenTest(Exercise):
     def _why_rejected(self, rejected: list[str], survivors: list[str]) -> str:
         """What may be wrong with a test that rejects right versions, from those that it accepts."""
         if len(rejected) < len(self.right):
-            return f"Right versions differ in their last digits, so it probably asks for {_DIGITS}"
+            return _TOO_EXACT
         if len(survivors) == 1:
             return "Only this faulty version passes, so what your test expects has its mistake."
         if 1 < len(survivors) <= IN_FULL + 1:
@@ -157,6 +164,9 @@ class WrittenTest(Exercise):
 
     def closer(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation, seed: int) -> Diagnosis:
         """The diagnosis with what the test does: by which line it rejects a right version, or what it lacks."""
+        line, cause, is_tolerant = self._rejecting(answer, cases, seen)
+        if "equal to the last bit" in diagnosis.faults and is_tolerant:  # which gives the same verdicts
+            diagnosis = self._false_alarm(diagnosis, cases, seen)
         if diagnosis.kind in ("survivors", "known mistake"):
             if why := in_vain(answer):
                 return self._in_vain(diagnosis, why, cases, seen)
@@ -164,21 +174,53 @@ class WrittenTest(Exercise):
         if diagnosis.kind != "false alarm":
             return diagnosis
         diagnosis = self._too_exact(diagnosis, answer, cases, seen)
-        rejected = next(n for n, case in enumerate(cases) if case.name in self.right and not seen.calls[n].output)
+        if cause or is_tolerant:
+            for guess in (_WRONG_OR_TOO_EXACT, _TOO_EXACT):
+                diagnosis = self._false_alarm(diagnosis, cases, seen, {guess: cause or _WRONG_OR_OPEN})
+        if not line:
+            return diagnosis
+        mark = "\n  right versions that it rejects"
+        told = diagnosis.message.replace(mark, f"\n  by your line: {line}{mark}", 1)
+        return replace(diagnosis, message=told, symptom=told)
+
+    def _rejecting(
+        self, answer: Callable[..., Any], cases: list[Case], seen: Observation
+    ) -> tuple[str | None, str, bool]:
+        """The student's line that rejects a right version, why none can please it, whether it allows for rounding."""
+        rejected = [
+            case
+            for case, call in zip(cases, seen.calls, strict=False)
+            if case.name in self.right and call.output is False
+        ]
+        if not rejected:
+            return None, "", False
         try:
-            answer(cases[rejected].inputs["version"])
+            answer(rejected[0].inputs["version"])
         except Exception as error:
             line, known = own_line(error), own_names(error)
-            mark = "\n  right versions that it rejects"
-            more = f"\n  by your line: {line}"
-            if without := [name for name, x in known.items() if isinstance(x, Tensor) and bool(x.isnan().any())]:
-                says = (
-                    f"There is NaN in your `{without[0]}`, and NaN equals nothing. Does a row of a mask allow no key?"
-                )
-                more += "\n" + fill(says, 96, initial_indent="  ", subsequent_indent="  ")
-            told = diagnosis.message.replace(mark, more + mark, 1)
-            return replace(diagnosis, message=told, symptom=told) if line else diagnosis
-        return diagnosis
+            without = [name for name, x in known.items() if isinstance(x, Tensor) and bool(x.isnan().any())]
+            nan = f"There is NaN in your `{without[0]}`, and NaN equals nothing. " if without else ""
+            if nan or any(map(_hides_all_from_one, known.values())):
+                says = f"{nan}Does a row of a mask allow no key? Right versions differ in what its softmax is."
+                return line, says, False
+            return line, "", "are not close" in str(error) or _has_a_tolerance(line)
+        return None, "", False
+
+    def _false_alarm(
+        self,
+        diagnosis: Diagnosis,
+        cases: list[Case],
+        seen: Observation,
+        instead: Mapping[str, str] = MappingProxyType({}),
+    ) -> Diagnosis:
+        """The diagnosis of a test that rejects right versions, with other sentences in the place of some."""
+        _, says, shown = self._misjudged(cases, seen)
+        if diagnosis.kind == "false alarm":
+            says = diagnosis.says
+        for guess, better in instead.items():
+            says = says.replace(guess, better)
+        told = message(self, says, shown)
+        return replace(diagnosis, kind="false alarm", says=says, message=told, symptom=told, faults=())
 
     def _too_exact(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation) -> Diagnosis:
         """The same diagnosis; where right numbers pass once they are rounded to the digits of a person, with that."""
@@ -228,11 +270,13 @@ class WrittenTest(Exercise):
         lacks = self._largest(lacks, hidden)[:MOST_LACKS]
         says = [fault.says for fault in lacks]
         if shown:
-            which = f"{len(shown)} of these versions give" if hidden else "These versions give"
+            give = "gives" if len(shown) == 1 else "give"
+            which = f"{len(shown)} of them {give}" if hidden else "It gives" if len(shown) == 1 else "All of them give"
             says.insert(
                 0,
-                f"{which} wrong numbers on the test's own inputs, and what it asserts holds of them, too."
-                f"{self._zeros(shown, calls)} Compare every number with one that you know to be right.",
+                f"{which} wrong numbers on the test's own inputs, and your comparison lets them pass."
+                f"{self._zeros(shown, calls)} Compare every number with one that you know to be right, and allow no "
+                "more than rounding.",
             )
         elif not lacks:
             says.append("On its inputs these versions give the right numbers. Take inputs on which they do not.")
@@ -303,6 +347,16 @@ class WrittenTest(Exercise):
             for n, (lack, passes) in enumerate(found)
             if passes & hidden and not any(passes <= others for _, others in found[:n])
         ]
+
+
+def _has_a_tolerance(line: str | None) -> bool:
+    """Whether a comparison allows for rounding."""
+    return any(name in (line or "") for name in ("assert_close", "allclose", "isclose"))
+
+
+def _hides_all_from_one(x: Any) -> bool:
+    """Whether this is a mask with a row without any key."""
+    return isinstance(x, Tensor) and x.dtype == torch.bool and x.dim() == 2 and not bool(x.any(dim=-1).all())
 
 
 def _with_a_tolerance(test: Callable[..., Any]) -> list[Callable[..., Any]]:

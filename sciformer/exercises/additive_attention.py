@@ -55,8 +55,9 @@ def _bahdanau_cases(draw: Draw) -> Iterator[Case]:
 _BAHDANAU_FAULTS = (
     Fault(
         "tanh before the sum",
-        "The tanh is taken of query and key apart and then they are added, or the query is left out. After the softmax "
-        "the two are the same: what the query adds to its whole row cancels. Add first.",
+        "The query does not count: all queries get the same weights. Is the tanh taken of query and key apart, or is "
+        "the query left out? Add query and key first, then take the tanh: what is added to a whole row of scores "
+        "cancels in the softmax.",
         see=_MOVES,
         hidden=lambda query, key, weight: query.tanh()[:, None] + key.tanh(),
     ),

@@ -36,6 +36,10 @@ def _is_one_number(x: Tensor) -> bool:
     return same(x, x.flatten()[0].expand(x.shape))
 
 
+def _are_small(query: Tensor, key: Tensor) -> bool:
+    return bool((query.abs().amax() * key.abs().amax() < 0.05) & (key.abs().amax() > 0))
+
+
 def _is_one_row(x: Tensor) -> bool:
     return same(x, x[:1].expand(x.shape))
 
@@ -196,6 +200,13 @@ _HEADS_FAULTS = (
     _NOTHING_ASSERTED,
     _SHAPE_ONLY,
     _EQUAL_BITS,
+    Lack(
+        "inputs too small",
+        "Its queries and keys are so small that all scores are nearly 0 and the weights nearly equal. Then a mistake "
+        "in the scores does not show. Take them as torch.randn draws them.",
+        every=lambda query, key, **_: _are_small(query, key),
+        inputs=lambda *shape: 0.01 * torch.randn(*shape),
+    ),
     Lack(
         "one head",
         "There is one head only, so nothing that can go wrong between heads shows. Take several, and fewer key heads.",

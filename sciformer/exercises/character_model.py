@@ -655,7 +655,7 @@ _READ_PIECE_FAULTS = (
     ),
     Fault(
         "no residual",
-        "The output of attention replaces x. It is added to x.",
+        "The output of attention replaces x. It should be added to x.",
         see=_CACHE,
         residual=lambda x, looked: looked,
     ),

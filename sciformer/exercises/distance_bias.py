@@ -5,6 +5,7 @@ More than 500 lines, since each exercise stands beside all the mistakes that are
 
 import math
 from collections.abc import Callable, Iterator
+from inspect import signature
 from typing import Any
 
 import torch
@@ -315,14 +316,15 @@ class TwoSidedScore(nn.Module):
         align: Callable[..., Tensor] = lambda slope: slope[:, None, None],
         combine: Callable[..., Tensor] = lambda scores, penalty: scores - penalty,
         finish: Callable[..., Tensor] = lambda scores, head_dim: scores,
+        hide: Callable[..., Tensor] = lambda scores, mask: scores,
     ):
         super().__init__()
         self.strength = register(torch.full(shape(num_heads), start))
         self.head_dim = head_dim
         self.product, self.scale, self.first, self.sides, self.unit = product, scale(head_dim), first, sides, unit
-        self.slopes, self.align, self.combine, self.finish = slopes, align, combine, finish
+        self.slopes, self.align, self.combine, self.finish, self.hide = slopes, align, combine, finish, hide
 
-    def forward(self, query: Tensor, key: Tensor, *, query_offset: int = 0) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
         """Scores (B, H, L, S)."""
         scores = self.product(query, key) * self.scale
         L, S = query.shape[-2], key.shape[-2]
@@ -330,7 +332,7 @@ class TwoSidedScore(nn.Module):
         ahead = torch.arange(S, device=query.device) - i  # (L, S)
         pairs = zip(self.slopes(self.strength), self.sides(ahead), strict=True)
         penalty = sum(self.align(slope) * side / self.unit(S) for slope, side in pairs)
-        return self.finish(self.combine(scores, penalty), self.head_dim)
+        return self.hide(self.finish(self.combine(scores, penalty), self.head_dim), attn_mask)
 
 
 class _PlainTwoSidedScore(nn.Module):
@@ -361,7 +363,10 @@ def _try_slopes(
     # The input itself stands in for the parameter, so that gradients show whether the scores really depend on it.
     del module.strength
     module.strength = strength.flatten()[: start.numel()].view(start.shape)
-    return start.detach().clone() if trained else query.new_zeros(0), module(query, key, query_offset=query_offset)
+    causal = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril(query_offset)
+    takes_masks = "attn_mask" in signature(module.forward).parameters
+    scores = module(query, key, query_offset=query_offset, **({"attn_mask": causal} if takes_masks else {}))
+    return start.detach().clone() if trained else query.new_zeros(0), scores
 
 
 def _two_sided_score_cases(draw: Draw) -> Iterator[Case]:
@@ -372,6 +377,19 @@ def _two_sided_score_cases(draw: Draw) -> Iterator[Case]:
 
 
 _TWO_SIDED_SCORE_FAULTS = (
+    Fault(
+        "hides keys",
+        "The score hides keys by itself. It should leave the mask alone: attention applies it to the scores later.",
+        see=_CLASS,
+        hide=lambda scores, mask: scores.masked_fill(~mask, -math.inf),
+    ),
+    Fault(
+        "hides the visible keys",
+        "The score hides keys by itself, and those that may be seen: True in a mask means visible. It should leave the "
+        "mask alone: attention applies it to the scores later.",
+        see=_CLASS,
+        hide=lambda scores, mask: scores.masked_fill(mask, -math.inf),
+    ),
     Fault(
         "no price below 0",
         "A price below 0, which would draw attention to its side, counts as 0. Does a relu or a clamp cut it off, or "
@@ -888,12 +906,13 @@ _WITH_TIME_FAULTS = (
     ),
     Fault(
         "time on both",
-        "The new features of query and key both hold the time, so that the score gets λ t_i t_j. The query's is 1.",
+        "The new features of query and key both hold the time, so that the score gets λ t_i t_j. In the query, 1 "
+        "should stand in place of the time: λ alone.",
         ask=lambda one, times: one * times[:, None],
     ),
     Fault(
         "λ on both",
-        "Both the query's new feature and the key's hold λ: the score gets λ². The query's is 1.",
+        "Both the query's new feature and the key's hold λ: the score gets λ². One of them should hold it.",
         slope=lambda strength: strength**2,
     ),
     Fault(

@@ -240,8 +240,8 @@ _FAR_FIELD_FAULTS = (
     ),
     Fault(
         "uniform far away",
-        "Near by it is right. Far away only the small number that is added to each energy is left, and the weights "
-        "are equal. Softmax the logarithms, log w − αd², instead.",
+        "Near by it is right. Far away the energies of a row round to 0, and what is left in their place, such as a "
+        "small number that is added, makes the weights equal. Softmax the logarithms, log w − αd², instead.",
         finish=lambda log_energy, squared: (log_energy.exp() + 1e-12).log().softmax(dim=-1),
     ),
     Fault(
@@ -514,7 +514,7 @@ _FAIR_SHARES_FAULTS = (
     ),
     Fault(
         "α outside",
-        "The score is −α · d · E. The sharpness belongs in the exponent only.",
+        "Your score is −α · d · E, and −d · E is asked for. The sharpness α belongs in the exponent only.",
         see=_STATED,
         score=lambda distance, energy, alpha: -alpha * distance * energy,
     ),

@@ -292,7 +292,8 @@ _MERGE_HALVES_FAULTS = (
     ),
     Fault(
         "largest not added back",
-        "The larger logarithm was subtracted, and not added to the second result again.",
+        "The larger logarithm was subtracted before the exponentials, and is missing in the logarithm that is "
+        "returned: add it again.",
         total=lambda a, b: torch.logaddexp(a, b) - torch.maximum(a, b),
     ),
     Fault(
@@ -361,7 +362,7 @@ def _gradients_by_hand_cases(draw: Draw) -> Iterator[Case]:
 
 
 _WITHOUT_SCALE = (
-    "The gradients of query and key are too large by √D: the scale stands between the product and the scores, so both "
+    "The gradients of query and key are too large by a factor of √D: the scores are the product over √D, so both "
     "are divided by √D."
 )
 _GRADIENTS_BY_HAND_FAULTS = (
@@ -438,13 +439,15 @@ _GRADIENTS_BY_HAND_FAULTS = (
     ),
     Fault(
         "query without √D",
-        "The gradient of the query is too large by √D: the scale stands between the product and the scores.",
+        "The gradient of the query is too large by a factor of √D. The scores are the product over √D, so it has to be "
+        "divided by √D as well.",
         reason=_WITHOUT_SCALE,
         to_query=lambda to_scores, key, scale: to_scores @ key,
     ),
     Fault(
         "key without √D",
-        "The gradient of the key is too large by √D: the scale stands between the product and the scores.",
+        "The gradient of the key is too large by a factor of √D. The scores are the product over √D, so it has to be "
+        "divided by √D as well.",
         reason=_WITHOUT_SCALE,
         to_key=lambda to_scores, query, scale: to_scores.T @ query,
     ),

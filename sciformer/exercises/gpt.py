@@ -495,6 +495,7 @@ def _turn_cases(draw: Draw) -> Iterator[Case]:
         ("2 tokens of 4 features from position 0", (1, 1, 2, 4), 0),
         ("3 tokens of 6 features from position 5, 2 heads", (1, 2, 3, 6), 5),
         ("2 texts, 3 heads, 5 tokens of 8 features from position 2", (2, 3, 5, 8), 2),
+        ("2 texts, 3 heads, 5 tokens of 8 features from position 7", (2, 3, 5, 8), 7),
     ):
         yield Case(name, {"x": draw.normal(*shape), "offset": offset})
 
@@ -706,7 +707,7 @@ _MIX_PREVIOUS_FAULTS = (
     ),
     Fault(
         "the token left out",
-        "Only the token before is left. It is added to the token itself.",
+        "Only the token before is left. It should be added to the token itself.",
         see=_SHIFT,
         combine=lambda x, weight, before: weight * before,
     ),

@@ -187,7 +187,7 @@ _ATTENTION_ONLY_FAULTS = (
     ),
     Fault(
         "no residual",
-        "What a layer gives replaces x. It is added to it: x = x + y.",
+        "What a layer gives replaces x. It should be added to it: x = x + y.",
         see=_MODEL,
         add=lambda x, y, norm: y,
     ),

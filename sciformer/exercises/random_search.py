@@ -47,8 +47,8 @@ def _log_uniform_cases(draw: Draw) -> Iterator[Case]:
 _LOG_UNIFORM_FAULTS = (
     Fault(
         "drawn evenly",
-        "It is even between the ends themselves, so nearly all draws have the size of the upper one. Be even between "
-        "their logarithms.",
+        "The draws themselves are even between the ends, so nearly all have the size of the upper one. Their "
+        "logarithms should be even.",
         log=lambda x: x,
         back=lambda x: x,
     ),
@@ -146,7 +146,8 @@ _LOG_UNIFORM_FAULTS = (
     ),
     Fault(
         "even in 1 / x",
-        "It is even between 1 / low and 1 / high, so nearly all draws have the size of the lower end.",
+        "The draws' inverses are even, between 1 / low and 1 / high, so nearly all draws have the size of the lower "
+        "end. Their logarithms should be even.",
         log=lambda x: 1 / x,
         back=lambda x: 1 / x,
     ),
@@ -249,7 +250,7 @@ _LOOKS_GIVEN_FAULTS = (
     ),
     Fault(
         "given-up trials in the median",
-        "Trials that were given up are in the median, too. Only those that ran to their end are.",
+        "Trials that were given up are in the median, too. Only those that ran to their end should be.",
         others=lambda whole, n, N, free, looks, look: [m for m in range(n) if looks[m] > look],
     ),
     Fault(

@@ -491,6 +491,7 @@ def _attentions() -> dict[str, Callable[[Tensor], Tensor]]:
         "each word minus the next": lambda x: x - F.pad(x[1:], (0, 0, 0, 1)),
         "a running sum from the end": lambda x: x.flip(0).cumsum(dim=0).flip(0),
         "each word by itself": torch.tanh,
+        "a hundred-thousandth of the next word": lambda x: x + 1e-5 * x.roll(-1, 0),
         "one output that looks one word ahead": sum_and_one_more(1, 2),
         "one output that looks two words ahead": sum_and_one_more(0, 2),
         "the next word, in two features that cancel": lambda x: x + x.roll(-1, 0)[:, :1] * torch.tensor([1, -1]).to(x),
@@ -521,6 +522,12 @@ _FUTURE_LEAKS_FAULTS = (
         "It replaces later words or changes them by a step, and compares two outputs. That shows what another x does, "
         "where an output may depend on words on which it does not depend here. Take the derivative at x itself.",
         at=lambda x: x + 1 / 32,
+    ),
+    Fault(
+        "small leaks pass",
+        "A derivative of 0.00001 is taken for rounding, and what leaks in this way stays unseen. Only what is "
+        "smaller than 0.000001 may be taken for 0.",
+        leaks=lambda future: bool((future > 1e-3).any()),
     ),
     Fault(
         "looks at the past",

@@ -36,7 +36,7 @@ def _any_number(answer: Callable[..., Any], temperature: Tensor, keys: int) -> A
 
 
 def _largest_share_cases(draw: Draw) -> Iterator[Case]:
-    for name, keys, start in (("3 keys", 3, 0.7), ("7 keys", 7, 0.6), ("50 keys, sharper", 50, 0.3)):
+    for name, keys, start in (("3 keys", 3, 0.7), ("7 keys", 7, 0.6), ("50 keys, sharper", 50, 0.3), ("1 key", 1, 0.5)):
         temperature = start + draw.integers(0, 3).to(draw.dtype) / 20
         yield Case(name, {"temperature": temperature, "keys": keys})
 
@@ -296,6 +296,7 @@ def _scores() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         "squared distance": lambda query, key: -(query[:, None] - key).square().sum(dim=-1),
         "all alike": lambda query, key: 0 * query @ key.T,
         "squared distance, measured from the mean of the keys": from_the_mean,
+        "dot product, rounded more with more keys": lambda query, key: query @ key.T + 1e-5 * len(key),
         "minus the distance": lambda query, key: query @ key.T - _distance(query, key).abs(),
         "plus a number for each position": lambda query, key: query @ key.T + _distance(query[:1], key),
         "divided by the number of keys": lambda query, key: query @ key.T / len(key),
