@@ -847,6 +847,8 @@ course.verdict("lowest time of a stated form, over the dot product's", cheapest,
 
 
 # %% [markdown]
+# The bake-off of notebook 16 measures whole steps of training, with wells in their stated form, and there the claim that they cost less is **refuted**, too.
+#
 # Only one comes near: the Gaussian's field. Up to a term of the query, which cancels, $-\alpha\|q - k\|^2$ is the
 # product $2\alpha\,q \cdot k$ minus $\alpha\|k\|^2$, and torch's [fused kernels](../docs/glossary.md#f) can compute
 # it, with the trick of notebook 07. So it needs no matrix of weights either. How many numbers are kept for the

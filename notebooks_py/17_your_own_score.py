@@ -373,7 +373,7 @@ for name, known in learned.items():
 # cosine is a gain of the **sharpness** that we gave it and did not give its rivals. (Three seeds, and a rule of five: take it as a strong hint.) On text all four agree to a few
 # thousandths. Perhaps they get next to nothing from looking at contents after 60 steps; in any case this task does not tell these four apart. (Multiplying scores also
 # multiplies the gradients of queries and keys, so "sharp at the start" and "quick to learn" are still one thing here.) Whether the lead on digits lasts was not measured; runs with `steps=400` would show that. A temperature is a
-# choice, and so a fair rival gets one, too: in notebook 16's bake-off each score has the choice between a flatter and a sharper start, in the tasks that say so.
+# choice, and so a fair rival gets one, too: in notebook 16's bake-off each score has the choice between a flatter and a sharper start, on all tasks but the pixels.
 
 # %% [markdown]
 # Each part can be called by itself: `properties.examine`, `capstone.cost`, `capstone.learn`, `capstone.looks_at_a_digit`,

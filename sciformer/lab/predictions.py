@@ -229,8 +229,8 @@ def kept_predictions() -> dict[str, dict[str, Prediction]]:
 
 
 def trainings(name: str) -> int:
-    """How often each arm is trained: once for each seed, and a trial of the search once."""
-    return 1 if name == "search" else experiment(name).seeds
+    """How often each arm is trained: for each seed once or as often as it has trials; a trial of the search once."""
+    return 1 if name == "search" else experiment(name).seeds * experiment(name).trials
 
 
 def minutes_to_record(name: str, gpu: Gpu) -> float:

@@ -137,11 +137,13 @@ class Experiment:
         settings: the setting of each profile. An experiment that compares has several arms: a dict of them by name.
         run: trains one seed: ``run(setting, seed, device=…, progress=…)``.
         seeds: how many seeds a record has.
+        trials: how many models each arm and seed trains, to choose one of them.
     """
 
     settings: dict[Profile, Any]
     run: Callable[..., Run]
     seeds: int
+    trials: int = 1
 
     def arms(self, profile: Profile) -> dict[str | None, Any]:
         """The setting of each arm; the only arm of an experiment that compares nothing is None.
@@ -163,7 +165,9 @@ UP_TO_A_MINUTE, LONGER = 10, 5
 RATES = (3e-3, 1e-2, 3e-2)
 #: What the gain of queries and keys at the start is chosen from in a bake-off, together with the rate.
 GAINS = (1.0, 3.0)
+_AT_BEST_RATE = partial(train_at_best_rate, rates=RATES)
 _TUNED = partial(train_and_weigh, partial(train_at_best_rate, rates=RATES, gains=GAINS))
+_TRIALS = len(RATES) * len(GAINS)
 
 
 def _weighed(train: Callable[..., Run]) -> Callable[..., Run]:
@@ -175,7 +179,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "mnist-image-transformer": Experiment(MNIST_IMAGE_TRANSFORMER, train_image_transformer, seeds=UP_TO_A_MINUTE),
     "mnist-pixels": Experiment(MNIST_PIXELS, train_pixel_transformer, seeds=LONGER),
     "mnist-pixels-positions": Experiment(
-        MNIST_PIXELS_POSITIONS, partial(train_pixels_at_best_rate, rates=RATES), seeds=LONGER
+        MNIST_PIXELS_POSITIONS, partial(train_pixels_at_best_rate, rates=RATES), seeds=LONGER, trials=len(RATES)
     ),
     "mnist-784": Experiment(MNIST_784, train_growing_pixels, seeds=LONGER),
     "mnist-784-published": Experiment(MNIST_784_PUBLISHED, train_pixel_transformer, seeds=LONGER),
@@ -194,12 +198,12 @@ EXPERIMENTS: dict[str, Experiment] = {
     "stories": Experiment(STORIES, train_sequences, seeds=LONGER),
     "digit-names": Experiment(DIGIT_NAMES, train_digit_names, seeds=LONGER),
     "induction": Experiment(INDUCTION, train_induction, seeds=LONGER),
-    "recipes-images": Experiment(RECIPES_IMAGES, partial(train_at_best_rate, rates=RATES), seeds=UP_TO_A_MINUTE),
-    "recipes-text": Experiment(RECIPES_TEXT, partial(train_at_best_rate, rates=RATES), seeds=UP_TO_A_MINUTE),
-    "bake-off-look-up": Experiment(BAKE_OFF_LOOK_UP, _TUNED, seeds=UP_TO_A_MINUTE),
-    "bake-off-patches": Experiment(BAKE_OFF_PATCHES, _weighed(train_image_transformer), seeds=UP_TO_A_MINUTE),
+    "recipes-images": Experiment(RECIPES_IMAGES, _AT_BEST_RATE, seeds=UP_TO_A_MINUTE, trials=len(RATES)),
+    "recipes-text": Experiment(RECIPES_TEXT, _AT_BEST_RATE, seeds=UP_TO_A_MINUTE, trials=len(RATES)),
+    "bake-off-look-up": Experiment(BAKE_OFF_LOOK_UP, _TUNED, seeds=UP_TO_A_MINUTE, trials=_TRIALS),
+    "bake-off-patches": Experiment(BAKE_OFF_PATCHES, _TUNED, seeds=LONGER, trials=_TRIALS),
     "bake-off-pixels": Experiment(BAKE_OFF_PIXELS, _weighed(train_image_transformer), seeds=LONGER),
-    "bake-off-text": Experiment(BAKE_OFF_TEXT, _weighed(train_language), seeds=LONGER),
+    "bake-off-text": Experiment(BAKE_OFF_TEXT, _TUNED, seeds=LONGER, trials=_TRIALS),
 }
 
 

@@ -287,6 +287,7 @@ BAKE_OFF_PATCHES: dict[Profile, dict[str, ImageSetting]] = {
             WELL_IMAGES["quick"],
             positions="sinusoidal",
             train=TrainConfig(steps=200, lr=1e-2, optimizer="muon", weight_decay=0.1, warmup_steps=30),
+            held_out=2000,
         )
     ),
     "full": every_score(
@@ -294,6 +295,7 @@ BAKE_OFF_PATCHES: dict[Profile, dict[str, ImageSetting]] = {
             MNIST_IMAGE_TRANSFORMER["full"],
             positions="sinusoidal",
             train=MNIST_IMAGE_TRANSFORMER["full"].train.with_steps(6000),
+            held_out=10_000,
         )
     ),
 }
