@@ -158,7 +158,7 @@ print("F.normalize:", F.normalize(zeros, dim=-1))
 
 # %% [markdown]
 # `F.normalize` divides by 10⁻¹² at least. A NaN that is used spreads to all that is computed from it. (Finite is not yet harmless: the *gradient* at a vector
-# of zeros is multiplied by 10¹². Behind a learned map with a bias a key is hardly ever exactly 0; where it may be, give `F.normalize` a larger `eps`.)
+# of zeros is multiplied by 10¹². Behind a learned map with a bias that is not 0 a key is hardly ever exactly 0; where it may be, give `F.normalize` a larger `eps`.)
 #
 # ## The module
 #
@@ -240,8 +240,8 @@ assert report.holds
 # %% [markdown]
 # ## Three broken scores
 #
-# A test that never fails says nothing. Here are three slips that are easy to make. The first brings each row to about the same
-# spread, whatever it holds:
+# A test that never fails says nothing. Here are three slips that are easy to make. The first divides by the spread of each row, so that
+# all rows are spread about alike, unless one is nearly flat:
 
 # %%
 class LeakingScore(CosineScore):
@@ -316,9 +316,9 @@ outcome = capstone.report(CosineScore, device=device)
 # How to read it:
 #
 # - **Cost**: compare readable paths. A fast path is one you would have to write (`sciformer/fast/`). Memory counts
-#   only what a forward pass keeps for the [backward pass](../docs/glossary.md#b). A fast path may keep hardly anything
-#   and compute the rest again, as that of `additive` does; the memory that it needs while it runs is not in this
-#   column, so a number near 0 there does not mean that no memory is needed.
+#   only what a forward pass keeps for the [backward pass](../docs/glossary.md#b). A fast path may keep little
+#   and compute the rest again; the memory that it needs while it runs is not in this
+#   column, so a small number there does not mean that little memory is needed.
 # - **±**: the [standard error](../docs/glossary.md#s) over seeds. *Ahead* and *behind* are more than two of them, of
 #   the differences seed by seed. With three seeds and the quick [profile](../docs/glossary.md#p)'s few steps even that
 #   is a hint and no verdict: fewer than five seeds decide nothing (notebook 16). `seeds=` and `steps=` ask for more.
@@ -369,8 +369,8 @@ for name, known in learned.items():
         print(f"{name:16} {task:7} {metric.describe([run.metrics[metric.name] for run in own])}")
 
 # %% [markdown]
-# On digits both sharp scores are about twenty points ahead of both flat ones, and it hardly matters whether they compare by cosine or by dot product. So what looked like a gain of the
-# cosine is a gain of the **sharpness** that we gave it and did not give its rivals. (Three seeds, and a rule of five: take it as a strong hint.) On text all four agree to a few
+# On digits both sharp scores are about twenty points ahead of both flat ones, and within each pair the cosine and the dot product are within a few points. So what looked like a gain of the
+# cosine goes with the **sharpness** that we gave it and did not give its rivals. (Three seeds are a hint and no verdict, by the rule of five, even where the gap is so large.) On text all four agree to a few
 # thousandths. Perhaps they get next to nothing from looking at contents after 60 steps; in any case this task does not tell these four apart. (Multiplying scores also
 # multiplies the gradients of queries and keys, so "sharp at the start" and "quick to learn" are still one thing here.) Whether the lead on digits lasts was not measured; runs with `steps=400` would show that. A temperature is a
 # choice, and so a fair rival gets one, too: in notebook 16's bake-off each score has the choice between a flatter and a sharper start, on all tasks but the pixels.
@@ -408,7 +408,7 @@ for task, runs in outcome.runs.items():
 # | important keys | $q_i \cdot k_j / \sqrt D + u_h \cdot k_j$ |
 # | cosine, and near is better | $\cos(q_i, k_j)/\tau_h - \lambda_h \lvert i - j \rvert$: say `compares_positions = True` |
 #
-# Start each so that random queries and keys give scores with a standard deviation near 1, and say so: you have just seen what a start can do.
+# Start each so that in the untrained model its scores have about the standard deviation of a rival's, and say so: you have just seen what a start can do.
 
 # %% [markdown]
 # ## Your own
@@ -564,7 +564,7 @@ check.is_pairwise(is_pairwise)
 # ## Check yourself
 #
 # 1. A score divides each row by its largest entry, and its loss is low. Which promises does it break?
-# 2. It multiplies each row by a learned parameter of its head. And if it *adds* one?
+# 2. A score multiplies each row by a learned parameter of its head. What does that do? And if it *adds* one?
 # 3. The cosine score is behind the dot product by one standard error, over three seeds. What do you write?
 #
 # <details><summary>Answers</summary>
