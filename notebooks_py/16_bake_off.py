@@ -136,7 +136,7 @@ for n in (3, 5, 10, 30):
 #
 # The test has a name: it is the **t-test** (Student 1908, *The probable error of a mean*,
 # [doi:10.1093/biomet/6.1.1](https://doi.org/10.1093/biomet/6.1.1)), here on paired differences. Let $t$ be the mean in
-# standard errors. The probability that chance alone gives a mean at least as far from 0 is the
+# standard errors. The probability that chance alone gives a mean at least as many standard errors from 0 is the
 # **[p-value](../docs/glossary.md#p)**. For three seeds it has a simple formula, $p = 1 - |t| / \sqrt{t^2 + 2}$. It is
 # 0.05 at $t = 4.3$, so the **95 % confidence interval** of three seeds reaches 4.3 standard errors to either side of
 # the mean, and not 2.
@@ -266,21 +266,22 @@ for task, metric in claims.BAKE_OFFS.items():
 #
 # Prediction 2, **text**. Six of the eight scores have a lower loss than counting threes, 2.05 (notebook 08); the inverse square with 2.10 and the softmax-exponential with 2.26 do not.
 # The distance bias is best, by 0.056 nats over the dot product (95 % interval from 0.045 to 0.067). The Gaussian and the Lorentzian are close to the dot product, with intervals that hold 0. The additive score has 0.032 more than the dot product (0.020 to 0.045), and
-# the separable one 0.045 more (0.036 to 0.054). So here, too, it costs something that the query has no effect, in models that are better than counts. But it goes nine tenths of the way from counting pairs, 2.48, to the dot product without it.
+# the separable one 0.045 more (0.036 to 0.054). In models that are better than counts, too, the separable score is behind. But its fair partner is the additive one, from which it differs by the query alone, and this one is behind as well: the query's own share is 0.012. And without it
+# the score goes nine tenths of the way from counting pairs, 2.48, to the dot product.
 
 # %% [markdown]
-# **Patches.** The additive score is best, but only 0.6 points above the dot product, and the distance bias and the separable score are 0.4 and 0.3 above it. Their intervals lie above 0, and within one point: gains that are surely there, and surely
-# smaller than the smallest that we care about (δ, below). The inverse square is 2.7 points behind, the softmax-exponential 5.0.
+# **Patches.** The additive score has the highest mean, but only 0.6 points above the dot product, and the distance bias and the separable score are 0.4 and 0.3 above it. Each of their intervals lies above 0 by itself, and within one point:
+# whatever these gains are, they are smaller than the smallest that we care about (δ, below). The inverse square is 2.7 points behind, the softmax-exponential 5.0.
 #
 # What was the choice worth? The dot product took the sharper start with every seed. In the record that this one replaces, with one rate and one start for all and three seeds, it was 1.7 points behind the additive score, and now it is 0.6.
-# So most of that lead was a start that did not suit the dot product, as in notebook 17.
+# The choice changed both, start and rate; notebook 17 shows what a sharp start alone can do.
 
 # %% [markdown]
 # Two things in the table deserve a second look. The dot product's own row says how good the timing is: it compares the
-# dot product with itself, so it should be 1, and it is between 1.00 and 1.02. And
+# dot product with itself, so it should be 1, and it is between 1.00 and 1.02. (Claims about time are judged on the three tasks with more than the look-up's nine tokens.) And
 # on **pixels** the separable score, in which the [query](../docs/glossary.md#q) has no effect, is ahead
-# of the dot product by 10.2 ± 1.0 points, ten standard errors over three seeds. (By the formula above that is a p-value of 0.01, one of 21.) The fair partner of the separable score is the additive one, from which it differs by the query alone, and there the two are level.
-# But the pixels are the task where one rate served all. On the three tasks with a choice the separable score's lead is gone or small. Whether it would go on pixels, too, was not measured.
+# of the dot product by 10.2 ± 1.0 points, ten standard errors over three seeds. (By the formula above that is a p-value of 0.01, one of 28 in this table.) Its fair partner, the additive score, is about as far ahead.
+# But the pixels are the task where one rate served all. On the three tasks with a choice the separable score is behind, or ahead by less than a point. Whether its lead would go on pixels, too, was not measured.
 
 # %% [markdown]
 # ## The same digit under each score
@@ -437,7 +438,7 @@ for outcome, count in Counter(outcomes).most_common():
 # %% [markdown]
 # Prediction 3: more than a third of the claims are **undecided**, most of them because their records have three seeds or fewer. The rule was made
 # stricter after these records were made; a verdict has to wait for records with more. Fifteen claims are decided, one way or the other, by training runs with five seeds or ten: that a learned distance
-# replaces positions (refuted), and that a start set by hand is better (shown; notebook 07); the three about texts longer than those of training (notebook 08); that the separable score keeps up (refuted by the look-up; notebook 09); that wells cost less time (refuted; notebook 10);
+# replaces positions (refuted), and that a start set by hand is better (shown; notebook 07); the three about texts longer than those of training (notebook 08); that the separable score keeps up (refuted by the look-up and by text; notebook 09); that wells cost less time (refuted; notebook 10);
 # those about reversed strings and dates (notebook 11) and about restored patches (notebook 12); and our own
 # four questions about standardised rows, trainable masks and a bias of the keys (notebooks 01 to 03). What else is shown or refuted already is computed, or rests on 50
 # sets of tokens.

@@ -149,7 +149,7 @@ CLAIMS = [
                 compare(TWO, LOSS, f"{kind}, separable", f"{kind}, dot", relation="no worse", condition=f"with {kind}")
                 for kind in ("sinusoidal", "learned")
             ]
-            + [compare("bake-off-look-up", ACCURACY, "separable", "dot", relation="no worse", condition="on a look-up")]
+            + in_bake_offs("separable", "no worse")
         ),
     ),
     Claim("The dot product overfits where the separable form does not", ADDITIVE, ADDITIVE_SYSTEM, 9, overfits),
