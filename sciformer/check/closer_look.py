@@ -80,14 +80,14 @@ def _if_stable(
 
 def _stable_change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> Change | None:
     """The one change of the student's own program that makes it right for extreme inputs as well, if any."""
-    inputs = [case.inputs for case in cases] + [inputs for _, _, _, inputs in extremes(exercise, cases)]
-    compared = [(x, exercise.plainly(exercise.reference, x, seed=seed)) for x in inputs]
-    compared = [(x, wanted) for x, wanted in compared if is_finite(wanted)][::-1]
+    wanted = [(x, exercise.plainly(exercise.reference, x, seed=seed)) for _, _, _, x in extremes(exercise, cases)]
+    compared = [(x, right) for x, right in wanted if is_finite(right)]
+    is_right = _rightness(exercise, cases, seed)
 
     def is_stable(candidate: Any) -> bool:
         try:
-            got = ((exercise.plainly(candidate, x, seed=seed), wanted) for x, wanted in compared)
-            return all(is_finite(mine) and not _far(mine, wanted) for mine, wanted in got)
+            got = ((exercise.plainly(candidate, x, seed=seed), right) for x, right in compared)
+            return all(is_finite(mine) and not _far(mine, right) for mine, right in got) and is_right(candidate)
         except Exception:
             return False
 
@@ -155,11 +155,17 @@ def _named_by_other_cases(
 
 
 def _change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int, *, known: bool) -> Change | None:
-    """The one change of the student's own program that makes it right, there and on inputs of other seeds, if any.
+    """The one change of the student's own program that makes it right, if any.
 
     Args:
         known: whether the mistake has its name already, which a line that may be right must not contradict.
     """
+    is_right = _rightness(exercise, cases, seed)
+    return exercise.safely(lambda: one_change(answer, is_right, in_one_line=known))
+
+
+def _rightness(exercise: "Exercise", cases: list[Case], seed: int) -> Callable[[Any], bool]:
+    """A function that says whether a program is right, on these cases and on inputs of other seeds."""
     compared = [(case, exercise.numbers(exercise.reference, case, seed)) for case in cases]
 
     def is_right(candidate: Any) -> bool:
@@ -176,7 +182,7 @@ def _change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int, *, 
         except Exception:
             return False
 
-    return exercise.safely(lambda: one_change(answer, is_right, in_one_line=known))
+    return is_right
 
 
 def _located(
@@ -191,7 +197,8 @@ def _located(
     """The same diagnosis with what only further calls of the answer can tell: a smaller input, and a line."""
     if change and diagnosis.kind == "likely mistake":  # what was guessed from the numbers speaks of another program
         diagnosis = replace(diagnosis, message=diagnosis.symptom)
-    told_change = _told(change, known=diagnosis.kind == "known mistake")
+    known = diagnosis.kind == "known mistake"
+    told_change = _told(change, known=known)
     wrong = [
         n
         for n, call in enumerate(seen.calls)
@@ -211,9 +218,11 @@ def _located(
     if look is None:
         return diagnosis
     name = case.name if look.inputs is case.inputs else f'cut down from the case "{case.name}"'
-    line = "" if change else loop_that_ends_at_once(answer) or _first_wrong_line(exercise, answer, cases, seed)
-    if line and diagnosis.kind == "known mistake":
-        line = line.partition(" Look at ")[0]  # what else there is to look at may be right
+    line = (
+        ""
+        if change
+        else loop_that_ends_at_once(answer) or _first_wrong_line(exercise, answer, cases, seed, known=known)
+    )
     told = [sentence for sentence in (look.probe, line) if sentence]
     sentences = "".join(f"\n{fill(s, 96, initial_indent='  ', subsequent_indent='  ')}" for s in told)
 
@@ -261,11 +270,16 @@ def _without_chance(
     return replace(diagnosis, says=says, message=told, symptom=seen)
 
 
-def _first_wrong_line(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> str | None:
-    """A sentence about the line that has the mistake, tried on more inputs than these cases'."""
+def _first_wrong_line(exercise: "Exercise", answer: Any, cases: list[Case], seed: int, *, known: bool) -> str | None:
+    """A sentence about the line that has the mistake, tried on more inputs than these cases'.
+
+    Args:
+        known: whether the mistake has its name; the line's plain numbers, which may be right, are left out then.
+    """
     inputs = [case.inputs for case in (*cases, *exercise.draw(seed + 1))]
     run, reference = (partial(exercise.plainly, one, seed=seed) for one in (answer, exercise.reference))
-    return exercise.safely(lambda: first_wrong_line(run, reference, inputs, lambda code: is_own(code.co_filename)))
+    own = lambda code: is_own(code.co_filename)  # noqa: E731
+    return exercise.safely(lambda: first_wrong_line(run, reference, inputs, own, plain_numbers=not known))
 
 
 def _with_the_line_that_writes(

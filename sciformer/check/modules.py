@@ -97,6 +97,19 @@ def run_module(
     return output
 
 
+def scores_of(module: nn.Module, query: Tensor, key: Tensor, **options: int) -> Tensor:
+    """The scores of a module; one that takes a mask gets a causal one, which it has to leave alone.
+
+    Args:
+        options: ``query_offset``, the position of the first query, where the module has to know it.
+    """
+    masks = {}
+    if "attn_mask" in signature(module.forward).parameters:
+        seen = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device)
+        masks["attn_mask"] = seen.tril(options.get("query_offset", 0))
+    return module(query, key, **options, **masks)
+
+
 def _ignored(
     answer: Callable[..., Any],
     arguments: Sequence[Any],

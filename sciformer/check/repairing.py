@@ -12,7 +12,7 @@ from typing import Any
 
 from sciformer.check.mutants import UNREADABLE
 from sciformer.check.programs import program_of
-from sciformer.check.repairs import EQUATION, repairs
+from sciformer.check.repairs import EQUATION, compares, repairs
 
 #: A line that is longer says too much at once.
 _LONGEST_LINE = 92
@@ -91,7 +91,7 @@ def in_vain(answer: Callable[..., Any]) -> str | None:
     """A sentence about a comparison that cannot fail, or hardly: without `assert`, in a tuple, or of any number."""
     for node in _parts(answer):
         match node:
-            case ast.Expr(value) if _compares(value) and len(line := ast.unparse(node)) <= _LONGEST_LINE:
+            case ast.Expr(value) if compares(value) and len(line := ast.unparse(node)) <= _LONGEST_LINE:
                 return f"Your line `{line}` compares, and nothing is done with the result. Write `assert` before it."
             case ast.Assert(ast.Tuple([_, *_])):
                 return (
@@ -110,13 +110,6 @@ def _parts(answer: Callable[..., Any]) -> Iterator[ast.AST]:
     except (OSError, TypeError, SyntaxError):
         return
     yield from ast.walk(program)
-
-
-def _compares(node: ast.expr) -> bool:
-    if isinstance(node, ast.Call):
-        name = getattr(node.func, "attr", getattr(node.func, "id", None))
-        return name in ("allclose", "equal", "isclose", "all", "any")
-    return isinstance(node, ast.Compare)
 
 
 def _leaves(body: list[ast.stmt]) -> bool:

@@ -23,6 +23,7 @@ def repairs(answer: Callable[..., Any]) -> Iterator[Mutant]:
     return chain(programs(answer, _likely), less_likely())
 
 
+_LOWEST = "float('-inf')"
 #: How the sentence about an einsum's equation begins.
 EQUATION = "The equation"
 #: Steps that leave an axis of size 1 in place of another one, or none.
@@ -60,15 +61,18 @@ def _likely(node: ast.AST, names: Names) -> Iterator[Slip]:
             raised = ast.BinOp(base, power, ast.BinOp(above, ast.Div(), below))
             yield ast.BinOp(factor, times, raised), "The exponent belongs in brackets."
         case ast.BinOp(left, ast.MatMult(), ast.Attribute(right, "T" | "mT")):
-            outer = ast.parse("torch.outer", mode="eval").body
-            yield ast.Call(outer, [left, right], []), "For vectors this is the dot product. The outer one is wanted."
+            yield (
+                ast.Call(_expression("torch.outer"), [left, right], []),
+                "For vectors this is the dot product. The outer one is wanted.",
+            )
         case ast.UnaryOp(ast.Invert() as turn, ast.Call(ast.Attribute(mask, kind), [], [])) if kind in _NUMBERS:
             first = ast.Attribute(ast.UnaryOp(turn, mask), kind, ast.Load())
             yield ast.Call(first, [], []), "Of a number, `~` turns every bit round. Turn the mask round first."
         case ast.BinOp(scores, ast.Add() | ast.Mult(), ast.Name(mask)) if "mask" in mask:
-            hidden = ast.parse(f"x.masked_fill(~{mask}, float('-inf'))", mode="eval").body
-            yield _with_name(hidden, "x", scores), "The mask is computed with. It should hide scores."
-        case ast.Assign([ast.Name(own)], value) if _is_yes_or_no(value):
+            hide = ast.Attribute(scores, "masked_fill", ast.Load())
+            hidden = ast.Call(hide, [ast.UnaryOp(ast.Invert(), node.right), _expression(_LOWEST)], [])
+            yield hidden, "The mask is computed with. It should hide scores."
+        case ast.Assign([ast.Name(own)], value) if compares(value) or isinstance(getattr(value, "op", None), ast.Not):
             both = ast.BoolOp(ast.Or(), [ast.Name(own, ast.Load()), value])
             yield ast.Assign(node.targets, both), f"Each round overwrites `{own}`."
         case ast.Expr(ast.Call(ast.Attribute(ast.Name(own), step))) if not step.endswith("_"):
@@ -93,9 +97,10 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
     if name in _REDUCE and "dim" in given and "keepdim" not in given:
         keeps = ast.keyword("keepdim", ast.Constant(True))
         yield ast.Call(function, node.args, [*node.keywords, keeps]), "`keepdim=True` is missing."
-    if name in _REDUCE and not node.args and not node.keywords:
+    if name in {*_REDUCE, "max"} and not node.args and not node.keywords:
         along = [ast.keyword("dim", ast.Constant(-1)), ast.keyword("keepdim", ast.Constant(True))]
-        yield ast.Call(function, [], along), "It should run along the last axis only."
+        step = function if name != "max" else ast.Attribute(function.value, "amax", ast.Load())  # with no places
+        yield ast.Call(step, [], along), "It should run along the last axis only."
     if name in ("reshape", "view") and node.args and not node.keywords:
         for pair in _PAIRS:
             exchanged = ast.Attribute(function.value, "transpose", ast.Load())
@@ -121,13 +126,9 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
         )
         counted = ast.Attribute(function.value, "arange", ast.Load())
         yield ast.Call(counted, [count], []), "The numbers are 0, 1, 2, …"
-    if name == "max" and not node.args and not node.keywords:
-        along = [ast.keyword("dim", ast.Constant(-1)), ast.keyword("keepdim", ast.Constant(True))]
-        rows = ast.Call(ast.Attribute(function.value, "amax", ast.Load()), [], along)
-        yield rows, "The largest of all is taken. Each row has its own."
     if name == "erf" and len(node.args) == 1:
-        root = ast.parse("2 ** 0.5", mode="eval").body
-        yield ast.Call(function, [ast.BinOp(node.args[0], ast.Div(), root)], []), "The root of 2 is missing."
+        smaller = ast.BinOp(node.args[0], ast.Div(), _expression("2 ** 0.5"))
+        yield ast.Call(function, [smaller], []), "The root of 2 is missing."
     if name == "squeeze":
         for axis in (0, -1) if not node.args else ():
             yield ast.Call(function, [ast.Constant(axis)], []), f"Only axis {axis} should be dropped."
@@ -193,7 +194,7 @@ def _less_likely(node: ast.AST, names: Names) -> Iterator[Slip]:
             yield ast.BinOp(node.left, node.op, twice), "A factor of 2 is missing."
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
         for name in names.parameters:
-            least = ast.parse(f"min({ast.unparse(node.args[-1])}, {name})", mode="eval").body
+            least = _expression(f"min({ast.unparse(node.args[-1])}, {name})")
             yield ast.Call(node.func, [*node.args[:-1], least], []), f"The count goes on beyond `{name}`."
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
         for parts in (2, 3) if isinstance(node.right, ast.Name) else ():
@@ -201,8 +202,7 @@ def _less_likely(node: ast.AST, names: Names) -> Iterator[Slip]:
         down = ast.BinOp(ast.UnaryOp(ast.USub(), node.left), node.op, node.right)
         yield ast.UnaryOp(ast.USub(), down), "A quotient is rounded down. It should be rounded up."
     elif isinstance(node, ast.Constant | ast.UnaryOp) and type(_number(node)) in (int, float) and _number(node):
-        lowest = ast.parse("float('-inf')", mode="eval").body
-        yield lowest, f"{ast.unparse(node)} stands where −∞ should stand."
+        yield _expression(_LOWEST), f"{ast.unparse(node)} stands where −∞ should stand."
 
 
 def _other_axes(axes: list[int], step: str) -> Iterator[list[int]]:
@@ -217,22 +217,16 @@ def _other_axes(axes: list[int], step: str) -> Iterator[list[int]]:
             yield from ([*rest[:n], one, *rest[n:]] for n in range(len(axes)))
 
 
-def _is_yes_or_no(node: ast.expr) -> bool:
-    """Whether this compares something."""
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return True
-    compares = isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("allclose", "equal", "any", "all")
-    return compares or isinstance(node, ast.Compare)
+def compares(node: ast.expr) -> bool:
+    """Whether this part of a program compares something, with a yes or a no."""
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", getattr(node.func, "id", None))
+        return name in ("allclose", "equal", "isclose", "all", "any")
+    return isinstance(node, ast.Compare)
 
 
-def _with_name(tree: ast.expr, name: str, value: ast.expr) -> ast.expr:
-    """An expression with something in the place of a name."""
-
-    class Put(ast.NodeTransformer):
-        def visit_Name(self, node: ast.Name) -> ast.expr:
-            return value if node.id == name else node
-
-    return Put().visit(tree)
+def _expression(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
 
 
 def _is_plain(node: ast.expr) -> bool:

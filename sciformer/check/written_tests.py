@@ -12,7 +12,6 @@ from functools import partial
 from inspect import Parameter, signature
 from pathlib import Path
 from textwrap import fill
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -166,7 +165,7 @@ class WrittenTest(Exercise):
         """The diagnosis with what the test does: by which line it rejects a right version, or what it lacks."""
         line, cause, is_tolerant = self._rejecting(answer, cases, seen)
         if "equal to the last bit" in diagnosis.faults and is_tolerant:  # which gives the same verdicts
-            diagnosis = self._false_alarm(diagnosis, cases, seen)
+            diagnosis = self._false_alarm(diagnosis, self._misjudged(cases, seen)[1], cases, seen)
         if diagnosis.kind in ("survivors", "known mistake"):
             if why := in_vain(answer):
                 return self._in_vain(diagnosis, why, cases, seen)
@@ -174,9 +173,9 @@ class WrittenTest(Exercise):
         if diagnosis.kind != "false alarm":
             return diagnosis
         diagnosis = self._too_exact(diagnosis, answer, cases, seen)
-        if cause or is_tolerant:
-            for guess in (_WRONG_OR_TOO_EXACT, _TOO_EXACT):
-                diagnosis = self._false_alarm(diagnosis, cases, seen, {guess: cause or _WRONG_OR_OPEN})
+        if why := cause or (_WRONG_OR_OPEN if is_tolerant else ""):
+            says = diagnosis.says.replace(_WRONG_OR_TOO_EXACT, why).replace(_TOO_EXACT, why)
+            diagnosis = self._false_alarm(diagnosis, says, cases, seen)
         if not line:
             return diagnosis
         mark = "\n  right versions that it rejects"
@@ -206,25 +205,14 @@ class WrittenTest(Exercise):
             return line, "", "are not close" in str(error) or _has_a_tolerance(line)
         return None, "", False
 
-    def _false_alarm(
-        self,
-        diagnosis: Diagnosis,
-        cases: list[Case],
-        seen: Observation,
-        instead: Mapping[str, str] = MappingProxyType({}),
-    ) -> Diagnosis:
-        """The diagnosis of a test that rejects right versions, with other sentences in the place of some."""
-        _, says, shown = self._misjudged(cases, seen)
-        if diagnosis.kind == "false alarm":
-            says = diagnosis.says
-        for guess, better in instead.items():
-            says = says.replace(guess, better)
-        told = message(self, says, shown)
+    def _false_alarm(self, diagnosis: Diagnosis, says: str, cases: list[Case], seen: Observation) -> Diagnosis:
+        """The diagnosis of a test that rejects right versions, in other words."""
+        told = message(self, says, self._misjudged(cases, seen)[2])
         return replace(diagnosis, kind="false alarm", says=says, message=told, symptom=told, faults=())
 
     def _too_exact(self, diagnosis: Diagnosis, answer: Any, cases: list[Case], seen: Observation) -> Diagnosis:
         """The same diagnosis; where right numbers pass once they are rounded to the digits of a person, with that."""
-        _, says, shown = self._misjudged(cases, seen)
+        says = self._misjudged(cases, seen)[1]
         if _WRONG_OR_TOO_EXACT not in says or not any(
             self.safely(partial(self._accepts, test, partial(_rounded, self.of.reference, dtype)))
             for test in (answer, *_with_a_tolerance(answer))
@@ -232,8 +220,7 @@ class WrittenTest(Exercise):
         ):
             return diagnosis
         says = says.replace(_WRONG_OR_TOO_EXACT, f"Its numbers are right, but it asks for {_DIGITS}")
-        told = message(self, says, shown)
-        return replace(diagnosis, says=says, message=told, symptom=told)
+        return self._false_alarm(diagnosis, says, cases, seen)
 
     def _misjudged(self, cases: list[Case], seen: Observation) -> tuple[str, str, str]:
         """Kind, sentences and list of the versions that are misjudged, from what a test did with all of them."""

@@ -5,7 +5,6 @@ More than 500 lines, since each exercise stands beside all the mistakes that are
 
 import math
 from collections.abc import Callable, Iterator
-from inspect import signature
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor, nn
 
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Draw, Exercise, pair, parameter
+from sciformer.check.modules import scores_of
 
 _FORMULA = "The formula"
 _BREAK = "Break it: three slips in the penalty"
@@ -363,9 +363,7 @@ def _try_slopes(
     # The input itself stands in for the parameter, so that gradients show whether the scores really depend on it.
     del module.strength
     module.strength = strength.flatten()[: start.numel()].view(start.shape)
-    causal = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril(query_offset)
-    takes_masks = "attn_mask" in signature(module.forward).parameters
-    scores = module(query, key, query_offset=query_offset, **({"attn_mask": causal} if takes_masks else {}))
+    scores = scores_of(module, query, key, query_offset=query_offset)
     return start.detach().clone() if trained else query.new_zeros(0), scores
 
 

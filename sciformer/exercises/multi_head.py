@@ -5,7 +5,6 @@ More than 500 lines, since each exercise stands beside all the mistakes that are
 
 import math
 from collections.abc import Callable, Iterator
-from inspect import signature
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Draw, Exercise, parameter
-from sciformer.check.modules import run_module
+from sciformer.check.modules import run_module, scores_of
 from sciformer.functional import attend, causal_mask, dot_product_scores
 
 _FORMULA = "The formula and its shapes"
@@ -431,9 +430,7 @@ def _try_temperatures(
     # The input itself stands in for the parameter, so that gradients show whether the scores really depend on it.
     del module.log_temperature
     module.log_temperature = log_temperature.repeat(shape.numel())[: shape.numel()].view(shape)
-    causal = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=query.device).tril()
-    takes_masks = "attn_mask" in signature(module.forward).parameters
-    return parameters, module(query, key, **({"attn_mask": causal} if takes_masks else {}))
+    return parameters, scores_of(module, query, key)
 
 
 def _tempered_score_cases(draw: Draw) -> Iterator[Case]:
