@@ -1,4 +1,4 @@
-"""Makes a kernel rehearse: the full profile with two steps of training on four examples, on a GPU that the CPU plays.
+"""Makes a kernel rehearse: the full profile with two steps of training on four examples, on a GPU, or the CPU plays it.
 
 Imported before a notebook's first cell. Widths, shapes, arms and seeds stay those of the full profile. A verdict is
 written down and not enforced, since what it judges was not trained; time and memory are not measured.
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pretend_cuda
+import torch
 from test_structure import modules
 from torch import Tensor, nn
 
@@ -127,6 +128,6 @@ replace(text_batches, in_fours(text_batches))
 replace(reversals, fewer(reversals))
 replace(dates, fewer(dates))
 replace(course.verdict, record_verdict)
-if os.environ["REHEARSAL_DEVICE"] == "cuda":
+if os.environ["REHEARSAL_DEVICE"] == "cuda" and not torch.cuda.is_available():
     replace(can_fake_cuda, lambda: False)  # two promises of the property suite: one GPU that is not there is enough
     pretend_cuda.play()

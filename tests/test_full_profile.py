@@ -1,4 +1,4 @@
-"""Every notebook's full profile, rehearsed: every cell runs on a GPU that the CPU plays, with two steps of training.
+"""Every notebook's full profile, rehearsed: every cell runs with two steps of training on a GPU, or the CPU plays it.
 
 A kernel is told by `rehearsal.py` to shorten what takes hours and to leave the rest as it is: widths, depths, arms and
 the branches that only the full profile or a GPU takes. All of it runs; what it computes is not judged.
@@ -9,11 +9,13 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-ON_THE_CPU = {"15_fast_attention"}  # torch.compile asks for a driver where it sees a GPU
+#: torch.compile asks for a driver where it sees a GPU
+ON_THE_CPU = set() if torch.cuda.is_available() else {"15_fast_attention"}
 #: A training loop that stands open in a notebook takes no setting to shorten; where it is long, its text is.
 SHORTER = {
     "03_multi_head": ("steps=300", "steps=20"),

@@ -116,7 +116,7 @@ def predict(setting: Any) -> Prediction:
     # Only shapes count: the digits of the package have those of all of MNIST.
     here = replace(setting, **({"size": "small"} if hasattr(setting, "size") else {}))
     here = replace(here, **({"held_out": 0} if hasattr(setting, "held_out") else {}))
-    model, loss_fn = setting.model(), _loss(setting)
+    model, loss_fn = setting.model(), training_loss(setting)
     masked = isinstance(setting, MaskedImageSetting)
     batch = next(here.training_batches(model, 0) if masked else here.training_batches(0))
     plain, mixed = (_count(setting, model, batch, loss_fn, autocast=autocast) for autocast in (False, True))
@@ -148,7 +148,8 @@ def least_bytes(setting: ImageSetting | LanguageSetting) -> int:
     return 4 * (NUMBERS_PER_PARAMETER * parameters + features)
 
 
-def _loss(setting: Any) -> Callable[[Tensor, Tensor], Tensor]:
+def training_loss(setting: Any) -> Callable[[Tensor, Tensor], Tensor]:
+    """The loss that a setting's model is trained with."""
     if isinstance(setting, MaskedImageSetting):
         return F.mse_loss
     if isinstance(setting, SequenceSetting | NamesSetting):
