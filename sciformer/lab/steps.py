@@ -1,7 +1,7 @@
 """What one step of training costs on a GPU, measured: its time and its memory, beside what was predicted.
 
 ``results/steps.json`` holds the figures of every arm of every full profile; ``tools/measure_steps.py`` writes it. A
-whole record takes hours of a GPU, thirty steps of each arm take minutes.
+whole record takes hours of a GPU, some steps of each arm take minutes.
 """
 
 import time
@@ -16,7 +16,7 @@ from sciformer.lab.settings import MaskedImageSetting
 from sciformer.training import fit
 
 #: Steps before the clock starts, in which torch chooses its kernels and makes its memory, and steps that are timed.
-WARM_UP, TIMED = 10, 30
+WARM_UP, TIMED = 5, 20
 
 
 @dataclass(frozen=True)
