@@ -65,6 +65,17 @@ def test_fast_paths_keep_their_digits_on_a_gpu(name):
         assert (one - other).norm() <= 1e-3 * one.norm() + 1e-6
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("scale", [0.0, -0.5])
+def test_scales_of_0_and_less_hide_what_is_to_be_hidden(scale, dtype, is_causal):
+    """49 tokens do not fill the kernels' blocks."""
+    score, inputs = DotProductScore(scale=scale), [x.cuda() for x in random_qkv(2, 3, 49, 49, 16)]
+    exact, _ = attention(score, *inputs, is_causal=is_causal, need_weights=True)
+    fast, _ = attention(score, *(x.to(dtype) for x in inputs), is_causal=is_causal)
+    assert_close(fast.double(), exact, rtol=0, atol=1e-5 if dtype == torch.float32 else 0.05)
+
+
 def losses(setting, device):
     torch.manual_seed(0)
     model = setting.model().to(device)

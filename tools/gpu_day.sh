@@ -8,12 +8,12 @@ cd "$(dirname "$0")/.."
 python=${PYTHON:-python}
 
 experiments=(
-    shakespeare             # the loss of nanoGPT's character model
+    nanogpt                 # the loss of nanoGPT's character model, by its recipe and by ours
     mnist-image-transformer # the best that attention does on digits here
     mnist-pixels            # the claim of 79 % of digits read as 784 pixels
     bake-off-patches bake-off-pixels bake-off-text
     masked-images dates reversal
-    shakespeare-lengths
+    shakespeare shakespeare-lengths
     additive-2x2
     energy-wells-text energy-wells search-claims
 )

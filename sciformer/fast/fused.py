@@ -74,7 +74,9 @@ def fused_attention(
     # torch's own causal flag counts from the first key, not from the last, so it serves L = S only.
     if not (is_causal and attn_mask is None and L == S):
         attn_mask, is_causal = combined_mask(L, S, attn_mask, is_causal, query.device), False
-    elif scale <= 0:  # torch's causal flag hides with -inf before it scales: times 0 or less that hides nothing
+    # torch hides with -inf what the causal flag hides, and on a GPU what fills up a block, and scales afterwards: times
+    # 0 that is NaN, and times less it hides nothing.
+    if scale <= 0:
         query, scale = scale * query, 1.0
     output = F.scaled_dot_product_attention(
         query, key, value, attn_mask=attn_mask, is_causal=is_causal, dropout_p=dropout_p, scale=scale

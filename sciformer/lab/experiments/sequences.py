@@ -70,6 +70,14 @@ SHAKESPEARE: dict[Profile, dict[str, LanguageSetting]] = {
     "quick": _language_arms(_PLAIN_LANGUAGE["quick"], lr=8e-3, short=1000),
     "full": _language_arms(_PLAIN_LANGUAGE["full"], lr=8e-3, short=2500),
 }
+#: nanoGPT's model at its own size, by its own recipe and by ours: what there is to win where a GPU is at hand.
+NANOGPT: dict[Profile, dict[str, LanguageSetting]] = {
+    "full": {
+        "nanoGPT's recipe": SHAKESPEARE["full"]["plain"],
+        "ours": SHAKESPEARE["full"]["distance"],
+        "ours, half the steps": SHAKESPEARE["full"]["2,500 steps"],
+    }
+}
 # For one CPU core: a seventh of the full model's parameters, the same context window, and each character five times.
 # Against memorization it has more weight decay, which costs nothing; dropout makes a step on a core much longer.
 _ONE_CORE = replace(
