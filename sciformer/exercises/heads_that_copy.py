@@ -281,7 +281,7 @@ def _is_favourite(weights: Tensor) -> Tensor:
 
 def _causal(draw: Draw, *shape: int) -> Tensor:
     """Weights as causal attention has them: 0 above the diagonal, and rows that sum to 1."""
-    hidden = torch.ones(shape[-2:]).triu(1).bool()
+    hidden = torch.ones(shape[-2:], device=draw.device).triu(1).bool()
     return draw.normal(*shape).masked_fill(hidden, -torch.inf).softmax(dim=-1)
 
 
@@ -391,7 +391,9 @@ def _prefix_matching_score(weights: Tensor, period: Tensor) -> Tensor:
 def _prefix_matching_score_cases(draw: Draw) -> Iterator[Case]:
     for H, L, periods in ((1, 5, [3]), (2, 7, [3]), (3, 8, [3, 5]), (2, 11, [4, 3, 6, 4, 5])):
         name = f"{H} heads, {L} tokens, periods {', '.join(map(str, periods))}"
-        yield Case(name, {"weights": _causal(draw, len(periods), H, L, L), "period": torch.tensor(periods)})
+        yield Case(
+            name, {"weights": _causal(draw, len(periods), H, L, L), "period": torch.tensor(periods, device=draw.device)}
+        )
 
 
 _PREFIX_MATCHING_SCORE_FAULTS = (

@@ -113,7 +113,7 @@ def grid_scores(query, key, strength, width):
 
 
 def grid_scores__where(query, key, strength, width):
-    token = torch.arange(query.shape[2])
+    token = torch.arange(query.shape[2], device=query.device)
     right = (token % width)[None] - (token % width)[:, None]
     down = (token // width)[None] - (token // width)[:, None]
     left_slope, right_slope, above_slope, below_slope = (slope[:, None, None] for slope in strength.T)

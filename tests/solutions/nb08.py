@@ -83,8 +83,8 @@ def turn__by_hand(x, offset):
 
 
 def turn__complex(x, offset):
-    D = x.shape[-1]
-    angle = (offset + torch.arange(x.shape[-2])).double()[:, None] * 10_000.0 ** (-torch.arange(0, D, 2).double() / D)
+    D, position = x.shape[-1], torch.arange(x.shape[-2], device=x.device).double()
+    angle = (offset + position)[:, None] * 10_000.0 ** (-torch.arange(0, D, 2, device=x.device).double() / D)
     pairs = torch.complex(*x.double().chunk(2, dim=-1)) * torch.polar(torch.ones_like(angle), angle)
     return torch.cat([pairs.real, pairs.imag], dim=-1).to(x.dtype)
 
