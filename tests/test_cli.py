@@ -312,7 +312,7 @@ def test_record_list_predicts_what_the_readme_does(tmp_path, capsys):
     lines = {tuple(line.split()[:2]): line for line in printed.splitlines()}
     for row in tables.predictions_table().splitlines()[2:]:
         name, _, *predicted, _ = row.strip("| ").split(" | ")
-        for cell in predicted:
+        for cell in (cell for cell in predicted if cell != "–"):
             assert cell in lines[name.strip("`"), "full"]
 
 

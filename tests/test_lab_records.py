@@ -55,7 +55,11 @@ PROFILES = get_args(settings.Profile)
 
 def test_every_file_in_results_is_a_known_record():
     known = {records.record_file(name, profile) for name in (*EXPERIMENTS, "search") for profile in PROFILES}
-    assert {path.name for path in results_folder().glob("*.json")} <= known | {"benchmarks.json", "predictions.json"}
+    assert {path.name for path in results_folder().glob("*.json")} <= known | {
+        "benchmarks.json",
+        "predictions.json",
+        "steps.json",
+    }
 
 
 def test_record_of_arms(tmp_path, monkeypatch, tiny_pixels):

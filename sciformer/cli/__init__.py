@@ -37,7 +37,7 @@ from sciformer.cli.runs import RUN_FILES, add_runs, write_run
 from sciformer.cli.speedrun import add_speedrun
 from sciformer.data.files import check_regular, check_writable, written_whole
 from sciformer.functional import InputError
-from sciformer.lab import experiments, predictions, records, search, trainers
+from sciformer.lab import experiments, predictions, records, search, steps, trainers
 from sciformer.lab.settings import Profile
 from sciformer.lab.settings import profile as default_profile
 from sciformer.positions import POSITIONS
@@ -360,7 +360,9 @@ def predicted_cost(name: str) -> str:
     ]
     parameters, operations, memory, size_of_gpu = predictions.counted(name)
     counted = f"{parameters} parameters, {operations} TFLOP a step, {memory} (a GPU of {size_of_gpu})"
-    return f"; predicted: {', '.join((counted, *times))}"
+    measured = steps.described_steps(name)
+    by_steps = "" if measured == "–" else f"; by steps measured on an H100: {measured}"
+    return f"; predicted: {', '.join((counted, *times))}{by_steps}"
 
 
 def search_state(profile: Profile, folder: Path | None = None) -> str:

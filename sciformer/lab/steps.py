@@ -4,14 +4,18 @@
 whole record takes hours of a GPU, some steps of each arm take minutes.
 """
 
+import json
 import time
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from torch import nn
 
-from sciformer.lab.predictions import training_loss
+from sciformer.lab.experiments import experiment
+from sciformer.lab.predictions import duration, spread, training_loss, trainings
+from sciformer.lab.records import results_folder
 from sciformer.lab.settings import MaskedImageSetting
 from sciformer.training import fit
 
@@ -31,6 +35,27 @@ class Step:
 
     seconds: float
     peak_bytes: int
+
+
+@cache
+def kept_steps() -> dict[str, dict[str, Step]]:
+    """What ``results/steps.json`` holds: each arm's step by experiment; the only arm of an experiment is named ""."""
+    content = json.loads((results_folder() / "steps.json").read_text(encoding="utf-8"))
+    return {name: {arm: Step(**step) for arm, step in arms.items()} for name, arms in content["steps"].items()}
+
+
+def described_steps(name: str) -> str:
+    """What a step of each arm took, and what all steps of a full record come to, one training after the other.
+
+    It is "–" where an arm is not measured, as those of the random search are not.
+    """
+    steps = kept_steps().get(name, {})
+    arms = experiment(name).arms("full") if steps else {}
+    if not steps or len(steps) < len(arms):
+        return "–"
+    minutes = sum(steps[arm or ""].seconds * setting.train.steps for arm, setting in arms.items()) / 60
+    each = spread([1000 * step.seconds for step in steps.values()], ".0f")
+    return f"{each} ms a step, {duration(trainings(name) * minutes)}"
 
 
 def measure_step(setting: Any, device: torch.device | str = "cuda") -> Step:

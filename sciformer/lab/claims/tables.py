@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import get_args
+from typing import Any, get_args
 
 from sciformer.functional import InputError
 from sciformer.lab import speedrun
@@ -40,6 +40,7 @@ from sciformer.lab.predictions import COUNTED, GPUS, counted, duration, kept_pre
 from sciformer.lab.records import describe_runs, load_record, recorded_metric
 from sciformer.lab.search import load_search
 from sciformer.lab.settings import Profile
+from sciformer.lab.steps import described_steps
 from sciformer.scores import SCORES
 
 
@@ -151,6 +152,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     "mnist-784": (ACCURACY, f"{ACCURACY} enlarged", f"{ACCURACY} on small digits"),
     "mnist-784-published": (ACCURACY,),
     "shakespeare": (LOSS,),
+    "nanogpt": (LOSS, f"lowest {LOSS}"),
     "shakespeare-ladder": (LOSS,),
     TWO: (LOSS,),
     LITTLE_TEXT: (LOSS, f"lowest {LOSS}"),
@@ -201,10 +203,16 @@ def recorded_cell(name: str, arm: str | None, metric: str, profile: Profile) -> 
     return f"{known_metric(metric).describe([run['metrics'][metric] for run in runs])} ({describe_runs(runs)})"
 
 
+def _recorded(content: dict[str, Any]) -> str:
+    """How much of a full profile a record holds, how long it took and on what."""
+    runs = f"{len(content['runs'])} trainings in " if "runs" in content else ""
+    return f"{runs}{duration(content['seconds'] / 60)}, {content['device']}"
+
+
 def predictions_table() -> str:
     """What every full profile will cost on a GPU: counted from shapes, and the time that is predicted from it."""
     gpus = [f"{gpu.name}, at {100 * gpu.share:.0f} % of {gpu.tflops:g} TFLOPS" for gpu in GPUS]
-    heads = ["full profile", "trainings", *COUNTED, *gpus, "measured"]
+    heads = ["full profile", "trainings", *COUNTED, *gpus, "H100, by steps measured on one", "recorded"]
     lines = [row(heads), "|---|" + "---|" * (len(heads) - 1)]
     for name, arms in kept_predictions().items():
         content = load_record(name, "full") if name in EXPERIMENTS else (load_search("full") or (None, None))[1]
@@ -214,7 +222,8 @@ def predictions_table() -> str:
             f"{len(arms)} × {seeds}" if len(arms) > 1 else f"{seeds}",
             *counted(name),
             *(duration(minutes_to_record(name, gpu)) for gpu in GPUS),
-            NOT_RECORDED if content is None else f"{duration(content['seconds'] / 60)}, {content['device']}",
+            described_steps(name),
+            NOT_RECORDED if content is None else _recorded(content),
         ]
         lines.append(row(cells))
     return "\n".join(lines)
