@@ -1127,7 +1127,7 @@ course.verdict("model without a mask, used honestly: loss over log 8", in_use["n
 # and returns (L, D). Call it on inputs of your choice, and raise an AssertionError if what it returns is wrong
 # (`assert …`, or `torch.testing.assert_close(got, expected)`).
 #
-# Your test has to accept every right version, which means to be silent, and reject each of 25 faulty ones, which means
+# Your test has to accept every right version, which means to be silent, and reject each of 26 faulty ones, which means
 # to raise; you are told which faulty ones got through. (An error of another kind, which a faulty one makes your test
 # raise, counts as well.) The right ones compute in float32, do not change their
 # inputs, and agree with torch's within the default tolerance of `assert_close` where the inputs are as large as those

@@ -1769,7 +1769,7 @@ check.read_piece(read_piece)
 # have 0. Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong; another error that a wrong version causes counts as well.
 # Your test has to accept every right version and reject each of 30 faulty ones; you are told which survive. Make the
 # logits float32, no two of a row equal, and take care that no sum is exactly `top_p`: there right versions may differ by rounding.
-# Whether a version changes its input is not part of the definition, and not to be tested.
+# No version changes its input.
 
 # %%
 def test_nucleus(nucleus):  # a version to be tested

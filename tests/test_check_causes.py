@@ -8,7 +8,7 @@ import torch
 
 from sciformer import check
 from sciformer.check import Case, Exercise, Fault, causes
-from sciformer.check.causes import Comparison, find_cause
+from sciformer.check.causes import TWO_MISTAKES, Comparison, find_cause
 from sciformer.check.mutants import Mutant
 
 
@@ -78,13 +78,13 @@ def test_two_that_fit_and_have_one_reason_are_told_as_one():
 
 def test_two_mistakes_without_a_common_reason_are_told_one_after_the_other():
     cause = find_cause(Known((ONE, TWO)), compared(("one", "two")), singly=False)
-    assert cause.says == "There are two mistakes. It is one. Also: It is two."
+    assert cause.says == f"{TWO_MISTAKES} It is one. Also: It is two."
 
 
 def test_a_mistake_that_is_in_every_pair_is_certain():
     cause = find_cause(Known((ONE, TWO, THREE)), compared(("one", "two"), ("one", "three")), singly=False)
     assert cause.faults == ("one",)
-    assert cause.says == "There are two mistakes. It is one. The other one is one of these: It is two. It is three."
+    assert cause.says == f"{TWO_MISTAKES} It is one. The other one is one of these: It is two. It is three."
 
 
 def test_pairs_that_have_nothing_in_common_explain_nothing():
@@ -110,7 +110,7 @@ def test_a_written_mistake_with_a_generated_one(monkeypatch):
     generated(monkeypatch, "slip", "trip")
     cause = find_cause(Known((ONE, TWO)), compared(("two", "trip")), singly=False)
     assert (cause.kind, cause.faults) == ("likely mistake", ("two",))
-    assert cause.says == "There are two mistakes. It is two. Also: It is `trip`."
+    assert cause.says == f"{TWO_MISTAKES} It is two. Also: It is `trip`."
 
 
 def test_two_written_mistakes_are_believed_before_a_written_and_a_generated_one(monkeypatch):

@@ -70,7 +70,7 @@ def test_survivors_are_named_and_the_first_are_explained():
     assert kind == "known mistake"
     assert "All values are 1." in message
     symptom = " ".join(check.test_attention.diagnose(answer, seed=0).symptom.split())
-    assert "11 of 25 faulty versions survive your test. faulty versions that it accepts:" in symptom
+    assert "12 of 26 faulty versions survive your test. faulty versions that it accepts:" in symptom
     assert "query and key exchanged" not in message, "its rows have another length"
     assert "no scale: The scores are not divided by √D" in message
     assert "also: multiplied by √D; scaled by the length; scaled by the number of queries" in message

@@ -8,6 +8,9 @@ from typing import Any, Protocol
 
 from sciformer.check.mutants import Mutant, mutants
 
+#: How what is said of two mistakes at once begins.
+TWO_MISTAKES = "The numbers are those of two mistakes together."
+
 #: Processor time to spend on looking for two mistakes at once; single ones are all tried. The clock would make a busy
 #: machine find less.
 SEARCH_SECONDS = 3.0
@@ -168,7 +171,7 @@ def _told(faults: Sequence[Fault]) -> str:
 
 
 def _both(first: str, second: str) -> str:
-    return f"There are two mistakes. {first} Also: {second}"
+    return f"{TWO_MISTAKES} {first} Also: {second}"
 
 
 def _common(pairs: list[tuple[Fault, Fault]]) -> Cause | None:
@@ -182,7 +185,7 @@ def _common(pairs: list[tuple[Fault, Fault]]) -> Cause | None:
         return None
     others = [fault for pair in pairs for fault in pair if fault is not certain[0]]
     other = f"The other one is one of these: {' '.join(one.says for one in others)}" if len(others) == 2 else ""
-    says = f"There are two mistakes. {certain[0].says} {other or 'The checker is not certain of the other one.'}"
+    says = f"{TWO_MISTAKES} {certain[0].says} {other or 'The checker is not certain of the other one.'}"
     return Cause("known mistake", says, (certain[0].name,), certain[0].see)
 
 

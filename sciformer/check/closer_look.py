@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from sciformer.check.causes import TWO_MISTAKES
 from sciformer.check.conditions import separating
 from sciformer.check.judging import CUT
 from sciformer.check.observing import Case, Observation, copied, is_own, own_line
@@ -44,7 +45,7 @@ def seen_closer(
     if diagnosis.kind == "raises":
         diagnosis = _named_by_other_cases(exercise, diagnosis, answer, cases, seed) or diagnosis
     if diagnosis.kind in _OF_NUMBERS or diagnosis.kind == "raises":
-        known = diagnosis.kind == "known mistake"
+        known = diagnosis.kind == "known mistake" and not diagnosis.says.startswith(TWO_MISTAKES)
         change = _change(exercise, answer, cases, seed, known=known)
         if diagnosis.kind in _OF_NUMBERS and SMALLEST in diagnosis.message:
             return _located(exercise, diagnosis, answer, cases, seen, seed, change)
@@ -61,21 +62,29 @@ def _if_stable(
     exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int
 ) -> Diagnosis | None:
     """The diagnosis of a right answer whose exponentials overflow for large inputs; None where none does."""
+    unstable = next(_unstable(exercise, answer, cases, seed), None)
+    if unstable is None:
+        return None
+    case, condition, inputs, wanted, got = unstable
+    says, advice = _of_extremes(condition, inputs, finite=is_finite(got))
+    rows = table({name: plain(x) for name, x in inputs.items()} | {"expected": wanted, "got": got}, 8)
+    more = fill(f"{says} {advice}", 96, initial_indent="  ", subsequent_indent="  ")
+    changed = "made smaller" if exercise.small else "enlarged"
+    change = _stable_change(exercise, answer, cases, seed)
+    told = "" if change is None else change.told().replace("it would be right", "it would be stable")
+    says_all = f"{diagnosis.message}, but unstable\n{more}{told}\n  {case.name}, {changed}:{rows}"
+    return replace(diagnosis, kind="unstable", says=says, message=says_all, symptom=says_all)
+
+
+def _unstable(
+    exercise: "Exercise", answer: Any, cases: list[Case], seed: int
+) -> Iterator[tuple[Case, str, Inputs, Any, Any]]:
+    """Extreme inputs for which an answer is wrong: the case, the condition in words, inputs, right result and got."""
     for case, names, times, inputs in extremes(exercise, cases):
         wanted = exercise.plainly(exercise.reference, inputs, seed=seed)
         got = exercise.safely(partial(exercise.plainly, answer, inputs, seed=seed))
-        if not is_finite(wanted) or (is_finite(got) and not _far(got, wanted)):
-            continue
-        condition = f"With `{'` and `'.join(names)}` {times}"
-        says, advice = _of_extremes(condition, inputs, finite=is_finite(got))
-        rows = table({name: plain(x) for name, x in inputs.items()} | {"expected": wanted, "got": got}, 8)
-        more = fill(f"{says} {advice}", 96, initial_indent="  ", subsequent_indent="  ")
-        changed = "made smaller" if exercise.small else "enlarged"
-        change = _stable_change(exercise, answer, cases, seed)
-        told = "" if change is None else change.told().replace("it would be right", "it would be stable")
-        says_all = f"{diagnosis.message}, but unstable\n{more}{told}\n  {case.name}, {changed}:{rows}"
-        return replace(diagnosis, kind="unstable", says=says, message=says_all, symptom=says_all)
-    return None
+        if is_finite(wanted) and (not is_finite(got) or _far(got, wanted)):
+            yield case, f"With `{'` and `'.join(names)}` {times}", inputs, wanted, got
 
 
 def _stable_change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> Change | None:
@@ -161,7 +170,10 @@ def _change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int, *, 
         known: whether the mistake has its name already, which a line that may be right must not contradict.
     """
     is_right = _rightness(exercise, cases, seed)
-    return exercise.safely(lambda: one_change(answer, is_right, in_one_line=known))
+    change = exercise.safely(lambda: one_change(answer, is_right, in_one_line=known))
+    if change is None:
+        return None
+    return replace(change, is_stable=next(_unstable(exercise, change.answer, cases, seed), None) is None)
 
 
 def _rightness(exercise: "Exercise", cases: list[Case], seed: int) -> Callable[[Any], bool]:
@@ -195,8 +207,10 @@ def _located(
     change: Change | None,
 ) -> Diagnosis:
     """The same diagnosis with what only further calls of the answer can tell: a smaller input, and a line."""
-    if change and diagnosis.kind == "likely mistake":  # what was guessed from the numbers speaks of another program
-        diagnosis = replace(diagnosis, message=diagnosis.symptom)
+    guessed = diagnosis.kind == "likely mistake" or diagnosis.says.startswith(TWO_MISTAKES)
+    if change and guessed:  # what was guessed from the numbers speaks of another program
+        kind = "wrong numbers" if diagnosis.kind == "known mistake" else diagnosis.kind
+        diagnosis = replace(diagnosis, kind=kind, says=diagnosis.symptom, message=diagnosis.symptom, faults=())
     known = diagnosis.kind == "known mistake"
     told_change = _told(change, known=known)
     wrong = [
@@ -337,7 +351,10 @@ def _of_extremes(condition: str, inputs: Inputs, *, finite: bool) -> tuple[str, 
     """What happens to an answer at extreme inputs, and what to do about it."""
     if finite:
         says = f"{condition}, the numbers are wrong."
-        return says, "Is a finite number, as −100, taken for minus infinity, or are large numbers cut off by a clamp?"
+        return says, (
+            "Is a finite number, as −100, taken for minus infinity, are large numbers cut off by a clamp, or does a "
+            "sum of exponentials come out as 0?"
+        )
     says = f"{condition}, an exponential overflows or all round to 0."
     tensors = [x for x in inputs.values() if isinstance(x, Tensor)]
     if all(x.dim() < 2 for x in tensors):

@@ -146,7 +146,7 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
     if x.is_floating_point() and x.dim() >= 1:
         says = f"only where no two numbers along the last axis of `{name}` are equal"
         yield Condition(says, lambda case: _ties(case[name]), lambda ties: ties == 0, False, explains=False)
-        says = f"only where the numbers of `{name}` are below {_LARGE:g}"
+        says = f"only where the numbers of `{name}` lie between −{_LARGE:g} and {_LARGE:g}"
         yield Condition(says, lambda case: _largest(case[name]), lambda size: size < _LARGE, False)
 
 

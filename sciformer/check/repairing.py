@@ -27,18 +27,21 @@ class Change:
 
     Args:
         answer: the program with the change.
+        is_stable: whether that is right for extreme inputs as well.
     """
 
     old: str
     new: str
     answer: Callable[..., Any]
+    is_stable: bool = True
 
     def told(self) -> str:
         """The change, indented as a message is."""
+        right = "it would be right" if self.is_stable else "it would be right, though not for very large numbers"
         if not self.new:
             part = "branch" if self.old.startswith("if ") else "line"
-            return f"\n  Without this {part} of yours it would be right:\n    {self.old}"
-        return f"\n  With one change it would be right. In place of your line\n    {self.old}\n  write\n    {self.new}"
+            return f"\n  Without this {part} of yours {right}:\n    {self.old}"
+        return f"\n  With one change {right}. In place of your line\n    {self.old}\n  write\n    {self.new}"
 
 
 def one_change(

@@ -356,6 +356,19 @@ def _along(axis: int, index: int) -> Callable[[Tensor], Tensor | None]:
     return part
 
 
+def _half(which: int) -> Callable[[Tensor], Tensor | None]:
+    """True in one half of the last axis, if its length is even."""
+
+    def part(wrong: Tensor) -> Tensor | None:
+        if wrong.shape[-1] % 2:
+            return None
+        mask = torch.zeros_like(wrong)
+        mask.chunk(2, dim=-1)[which].fill_(True)
+        return mask
+
+    return part
+
+
 def _triangle(keep: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor | None]:
     """True in a part of the last two axes, if numbers are wrong in all its rows; a single row has no diagonal."""
 
@@ -373,6 +386,8 @@ _PARTS: tuple[tuple[str, Callable[[Tensor], Tensor | None]], ...] = (
     ("those of the last row, index -1 of axis -2", _along(-2, -1)),
     ("those at index 0 of the last axis", _along(-1, 0)),
     ("those at index -1 of the last axis", _along(-1, -1)),
+    ("those in the first half of the last axis", _half(0)),
+    ("those in the second half of the last axis", _half(1)),
     ("those on the diagonal", _triangle(lambda ones: ones.tril().mul(ones.triu()))),
     ("those above the diagonal", _triangle(lambda ones: ones.triu(1))),
     ("those below the diagonal", _triangle(lambda ones: ones.tril(-1))),

@@ -35,9 +35,22 @@ def seed_spread(
 def _seed_spread_cases(draw: Draw) -> Iterator[Case]:
     for arms, seeds in ((2, 3), (3, 5), (5, 7)):
         yield Case(f"{arms} scores, {seeds} seeds", {"values": draw.normal(arms, seeds)})
+    # Such as accuracies in percent: so near to each other that their squares no longer differ as they should.
+    close = 97 + (8 * draw.normal(2, 4)).round() / 256
+    yield Case("2 scores, 4 seeds that lie close together", {"values": close})
 
 
 _SEED_SPREAD_FAULTS = (
+    Fault(
+        "squares subtracted",
+        "The square of the mean is subtracted from the mean of the squares. Where the seeds lie close together these "
+        "two nearly cancel, and few digits are left. Square how far each seed lies from the mean.",
+        square=lambda values, axis: (
+            (values.square().mean(axis) - values.mean(axis).square()).clamp(min=0)
+            * values.shape[axis]
+            / (values.shape[axis] - 1)
+        ),
+    ),
     Fault(
         "standard deviation",
         "This is the standard deviation: how far one seed lies from the mean. Averaging n seeds divides it by √n.",
@@ -212,6 +225,15 @@ _PAIRED_GAIN_FAULTS = (
         mean=lambda d: d.mean() / _error(d),
     ),
     Fault("sum", "The differences are added up and not divided by their number.", mean=lambda d: d.sum()),
+    Fault(
+        "covariance once",
+        "The covariance is subtracted once. The variance of a difference is the sum of the two variances minus twice "
+        "their covariance.",
+        error=lambda d, ours, theirs: (
+            (ours.var() + theirs.var() - ((ours - ours.mean()) * (theirs - theirs.mean())).sum() / (len(ours) - 1))
+            / len(ours)
+        ).sqrt(),
+    ),
 )
 
 
@@ -335,6 +357,12 @@ _HOLM_FAULTS = (
         "largest first",
         "The largest comes first. The smallest does: it gets the factor M.",
         order=lambda p: p.argsort(descending=True),
+    ),
+    Fault(
+        "stops at 0.05",
+        "It stops at the first corrected p-value above 0.05, and gives all later ones a 1. That is how Holm decides; "
+        "the corrected p-values go on.",
+        run=lambda x: torch.where((x.cummax(0).values > 0.05).cumsum(0) > 1, 1.0, x.cummax(0).values),
     ),
 )
 

@@ -119,6 +119,13 @@ _ATTENTION_FAULTS = (
         masks=lambda L, S: (None, torch.ones(L, S, dtype=torch.bool)),
     ),
     Lack(
+        "rows of the mask alike",
+        "Its masks hide the same keys from every query, as for padding. Then a version that takes one row of the mask "
+        "for all is right, too. Hide other keys from other queries.",
+        every=lambda attn_mask, **_: attn_mask is None or bool((attn_mask == attn_mask[:1]).all()),
+        masks=lambda L, S: (None, (torch.arange(S) < S - 1).expand(L, S)),
+    ),
+    Lack(
         "head size 1",
         "Its head size is 1. √1 is 1, so no mistake in the scale shows. Let D be 3, or any number that is not 1.",
         every=lambda query, **_: query.shape[-1] == 1,

@@ -427,6 +427,12 @@ _NUCLEUS_FAULTS = (
         see=_TEMPERATURE,
         keep=lambda p, top_p: torch.arange(p.shape[-1], device=p.device).expand(p.shape) == 0,
     ),
+    Fault(
+        "second softmax without the temperature",
+        "The softmax over the characters that are kept takes the logits as they are. Divide them by the temperature "
+        "there as well.",
+        finish=lambda p, temperature: (p**temperature * (p > 0)) / (p**temperature * (p > 0)).sum(dim=-1, keepdim=True),
+    ),
 )
 
 

@@ -843,6 +843,12 @@ _GRID_SCORES_FAULTS = (
         see=_CLASS,
         finish=lambda scores, head_dim: scores.softmax(dim=-1),
     ),
+    Fault(
+        "steps left and above negative",
+        "The steps to the left and above are negative numbers, so that these two prices are paid out. Turn their sign "
+        "round before you multiply.",
+        part=lambda ahead: (ahead.clamp(max=0), ahead.clamp(min=0)),
+    ),
 )
 
 

@@ -562,6 +562,12 @@ _WIDEN_AND_KEEP_FAULTS = (
         "What is returned is the parents' log-probability. The new token's has to be in it.",
         value=lambda values, log_p, parent: log_p[parent],
     ),
+    Fault(
+        "an end without a past",
+        "A target that has ended gets a log-probability of 0 in all. It keeps the one that it has: the step costs "
+        "nothing, and is added to it.",
+        total=lambda log_p, step: torch.where(step == 0, step, log_p[:, None] + step),
+    ),
 )
 
 

@@ -147,6 +147,12 @@ _LORENTZIAN_MOAT_FAULTS = (
         see=_WELLS,
         energy=lambda distance, weight, alpha: weight / (1 + (alpha * distance) ** 2),
     ),
+    Fault(
+        "share beside a key at 0",
+        "It is the share of the weight beside a key at distance 0. What is wanted is the weight before it is "
+        "normalised: exp(−d · E).",
+        finish=torch.sigmoid,
+    ),
 )
 
 

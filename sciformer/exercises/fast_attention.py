@@ -197,12 +197,12 @@ _OVERFLOWS = (
     "and log 0. Subtract the larger one first, as torch.logaddexp does."
 )
 _FROM_THE_FIRST = (
-    "It is always the first half's logarithm that is subtracted. Where the second one lies far above, the exponential "
-    "overflows: subtract the larger of the two, row by row."
+    "Where the second half lies far above the first, it is the first half's logarithm that is subtracted, and the "
+    "exponential overflows: subtract the larger of the two, row by row."
 )
 _FROM_THE_SECOND = (
-    "It is always the second half's logarithm that is subtracted. Where the first one lies far above, the exponential "
-    "overflows: subtract the larger of the two, row by row."
+    "Where the first half lies far above the second, it is the second half's logarithm that is subtracted, and the "
+    "exponential overflows: subtract the larger of the two, row by row."
 )
 _MERGE_HALVES_FAULTS = (
     Fault(
@@ -350,8 +350,8 @@ def gradients_by_hand(
 
 
 def _gradients_by_hand_cases(draw: Draw) -> Iterator[Case]:
-    def case(name: str, L: int, S: int, D: int) -> Case:
-        query, key, value = draw.normal(L, D), draw.normal(S, D), draw.normal(S, D)
+    def case(name: str, L: int, S: int, D: int, sized: Callable[[Tensor], Tensor] = lambda x: x) -> Case:
+        query, key, value = sized(draw.normal(L, D)), sized(draw.normal(S, D)), draw.normal(S, D)
         scores = query @ key.T / math.sqrt(D)
         inputs: dict[str, Any] = {"query": query, "key": key, "value": value, "output": scores.softmax(dim=-1) @ value}
         return Case(name, inputs | {"log_total": scores.logsumexp(dim=-1), "gradient": draw.normal(L, D)})
@@ -359,6 +359,8 @@ def _gradients_by_hand_cases(draw: Draw) -> Iterator[Case]:
     yield case("1 query, 2 keys, 2 features", 1, 2, 2)
     yield case("2 queries, 3 keys, 2 features", 2, 3, 2)
     yield case("5 queries, 7 keys, 4 features", 5, 7, 4)
+    # Whole numbers, whose scores have no rounding: all are above 200, and a float32 has no exponential of them.
+    yield case("2 queries, 3 keys, 4 features, large scores", 2, 3, 4, lambda x: 10 + (20 * x.abs()).round())
 
 
 _WITHOUT_SCALE = (
@@ -371,6 +373,12 @@ _GRADIENTS_BY_HAND_FAULTS = (
         "The exponentials of the scores are not weights yet: they do not sum to 1. Subtract the kept logarithm from "
         "the scores first.",
         again=lambda scores, log_total: scores.exp(),
+    ),
+    Fault(
+        "exponentials divided",
+        "It divides the exponential of a score by that of the kept logarithm. Where scores are large both are "
+        "infinite. Subtract the logarithm from the scores first, and take one exponential.",
+        again=lambda scores, log_total: scores.exp() / log_total.exp()[:, None],
     ),
     Fault(
         "logarithm subtracted too late",

@@ -711,6 +711,18 @@ _MIX_PREVIOUS_FAULTS = (
         see=_SHIFT,
         combine=lambda x, weight, before: weight * before,
     ),
+    Fault(
+        "first text cleared",
+        "It clears the first text of the batch, [0], and not the first token of every text, [:, 0]. So the last token "
+        "of each other text gets round to its first.",
+        before=lambda x: torch.cat([torch.zeros_like(x[:1]), x[1:].roll(1, dims=1)]),
+    ),
+    Fault(
+        "the text before",
+        "All texts of the batch stand in one long row, so the first token of a text gets the last one of the text "
+        "before it. Nothing stands before it: 0.",
+        before=lambda x: torch.cat([torch.zeros_like(x[0, :1]), x.flatten(0, 1)[:-1]]).view_as(x),
+    ),
 )
 
 EXERCISES = (

@@ -359,6 +359,12 @@ _PREVIOUS_TOKEN_SCORE_FAULTS = (
         "Only the last query counts. The mean runs over all queries that have a token before them.",
         average=lambda found, weights: found[..., -1].mean(dim=0),
     ),
+    Fault(
+        "heads and sequences mixed",
+        "A reshape to one row for each head takes the sequences for heads: the sequences come first, (B, H, …). "
+        "Average over the axes 0 and 2, or bring the heads to the front first.",
+        average=lambda found, weights: found.reshape(found.shape[1], -1).mean(dim=1),
+    ),
 )
 
 
@@ -572,6 +578,11 @@ _ABLATE_FAULTS = (
         "nothing silent",
         "The outputs come back as they were.",
         fill=lambda part: part,
+    ),
+    Fault(
+        "last head only",
+        "Only the last of the heads is silenced. Is the copy of x made anew for each head?",
+        chosen=lambda heads, H: heads[-1:],
     ),
 )
 

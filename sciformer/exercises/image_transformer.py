@@ -792,6 +792,7 @@ def _models() -> dict[str, Callable[[Tensor], Tensor]]:
         "positions before the blocks": with_positions,
         "no positions": lambda images: read(attend(tokens(images))),
         "positions after the blocks, then the mean": lambda x: 2 + placed(attend(tokens(x))).mean(dim=1).tanh(),
+        "no positions, the images' mean taken off": lambda images: read(attend(tokens(images - images.mean(dim=0)))),
         "a bag of patches": lambda images: tokens(images).amax(dim=1).exp(),
         "the mean of all pixels": lambda images: (3 + images).mean(dim=(1, 2, 3))[:, None].expand(-1, 3),
         "all pixels, one by one": lambda images: images.flatten(1) @ table(images, images[0].numel(), 3),
@@ -895,6 +896,12 @@ _ORDER_MATTERS_FAULTS = (
         move=lambda patches: patches.flip(0),
     ),
     Fault(
+        "an order for each image",
+        "Every image gets an order of its own. It has to be the same for all: a model that compares the images, as one "
+        "with a batch norm does, would notice that they differ.",
+        move=lambda patches: torch.stack([one[:, torch.randperm(one.shape[1])] for one in patches]),
+    ),
+    Fault(
         "image mirrored",
         "It mirrors or turns the image, pixels and all. The patches have to stay as they are, and only their order to "
         "change.",
@@ -973,6 +980,18 @@ _ORDER_MATTERS_FAULTS = (
         "answer turned round",
         "It says the opposite: True has to mean that the order matters.",
         answer=lambda differs: not differs,
+    ),
+    Fault(
+        "last order only",
+        "Only the last of the ten orders counts: each one overwrites what the one before has shown. Say yes as soon as "
+        "one has changed something.",
+        decide=lambda differs: list(differs)[-1],
+    ),
+    Fault(
+        "softmax before the comparison",
+        "The outputs go through a softmax before they are compared. What is added to all of an image's logits, or "
+        "changes a class that has nearly all, drops out there. Compare what the model gives.",
+        differ=lambda before, after: not torch.allclose(before.softmax(dim=-1), after.softmax(dim=-1), atol=1e-5),
     ),
 )
 

@@ -92,6 +92,12 @@ _SPLIT_HEADS_FAULTS = (
         "The number of heads is taken for the size of a head. There are num_heads heads, each of size E / num_heads.",
         split=lambda x, head_dim: _split(x, x.shape[-1] // head_dim),
     ),
+    Fault(
+        "reshaped with the features in front",
+        "After `transpose(1, 2)` the features stand before the tokens, and a reshape to (B, H, L, D) mixes the two. "
+        "Cut the features into heads and head size first, then move the axes.",
+        split=lambda x, head_dim: x.transpose(1, 2).reshape(len(x), -1, x.shape[1], head_dim),
+    ),
 )
 
 

@@ -89,7 +89,8 @@ _ATTEND_IN_ORDER_FAULTS = (
     ),
     Fault(
         "no attention",
-        "These are the words with their positions. They still have to attend: call attention on them.",
+        "These are the words with their positions. They still have to look at each other: call attention on all of "
+        "them at once.",
         attend=lambda attention, x: x,
     ),
     Fault(
@@ -406,6 +407,11 @@ _SHIFT_MATRIX_FAULTS = (
         angle=lambda frequency, shift: torch.rad2deg(frequency * shift),
     ),
     *_EXPONENT_FAULTS,
+    Fault(
+        "one step at least",
+        "For a shift of 0 it is the matrix of a shift of 1. A product of no steps is the identity: begin with that.",
+        angle=lambda frequency, shift: frequency * max(shift, 1),
+    ),
 )
 
 EXERCISES = (

@@ -42,6 +42,7 @@ def _log_uniform_cases(draw: Draw) -> Iterator[Case]:
     yield case("2 draws, from 0.1 to 100", 2, 0.1, 100.0)
     yield case("5 draws, from 2 to 50", 5, 2.0, 50.0)
     yield case("7 draws, from 0.03 to 0.5", 7, 0.03, 0.5)
+    yield case("3 draws, from 0.00001 to 10", 3, 1e-5, 10.0)
 
 
 _LOG_UNIFORM_FAULTS = (
@@ -56,6 +57,12 @@ _LOG_UNIFORM_FAULTS = (
         "still a logarithm",
         "The result is the logarithm of the wanted number. Take the exponential of it.",
         back=lambda x: x,
+    ),
+    Fault(
+        "a little added",
+        "It adds a small number before the logarithm. The ends are above 0, so nothing has to be added, and a small "
+        "end is no longer reached.",
+        log=lambda x: math.log(x + 1e-6),
     ),
     Fault(
         "two bases",

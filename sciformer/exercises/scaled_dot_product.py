@@ -277,6 +277,12 @@ _SCALED_DOT_PRODUCT_FAULTS = (
         see="The formula",
         mix=lambda weights, key, value: weights,
     ),
+    Fault(
+        "one row of the mask",
+        "The mask of the first query is taken for all queries. Each has a row of its own.",
+        see=_MASKS,
+        mask=lambda scores, mask: scores.masked_fill(~mask[:1], -math.inf),
+    ),
 )
 
 

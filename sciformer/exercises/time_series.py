@@ -402,6 +402,14 @@ def _cross_lags_cases(draw: Draw) -> Iterator[Case]:
     yield case("2 windows, 4 months ahead, 7 back", 2, 4, 7, 4, 5)
 
 
+def _divided_by_too_much(profile: Tensor, weights: Tensor) -> Tensor:
+    """The sums over all pairs of a lag, divided by min(lag, L, S), which is not their number at the long lags."""
+    L, S = weights.shape
+    lag = torch.arange(1, L + S, device=profile.device)
+    at_most = lag.clamp(max=min(L, S))
+    return profile * torch.minimum(at_most, L + S - lag) / at_most
+
+
 _CROSS_LAGS_FAULTS = (
     Fault(
         "keys from the query's signal",
@@ -551,6 +559,12 @@ _CROSS_LAGS_FAULTS = (
         "divided by its sum",
         "The profile is divided by its sum. The mean weights are wanted as they are.",
         finish=lambda profile, weights: profile / profile.sum(),
+    ),
+    Fault(
+        "long lags divided by too much",
+        "At the long lags the pairs become fewer again, L + S − r of them, and it divides by min(r, L, S). Take the "
+        "mean of the pairs that there are.",
+        finish=_divided_by_too_much,
     ),
 )
 

@@ -185,6 +185,12 @@ _ROOT_MEAN_SQUARE_NORM_FAULTS = (
         "It multiplies by 1 + g. That is right for a weight that starts at 0; ours starts at 1, so multiply by g.",
         apply=lambda x, size, weight: x / size * (1 + weight),
     ),
+    Fault(
+        "ε divided, too",
+        "The ε is added to the sum of the squares, and is divided by E with it. It is added to their mean.",
+        size=lambda square, eps: (square, eps),
+        apply=lambda x, size, weight: x / (size[0] + size[1] / x.shape[-1]).sqrt() * weight,
+    ),
 )
 
 
@@ -760,13 +766,26 @@ def _call_quiet_branch(answer: Callable[..., Any], x: Tensor, function: Tensor, 
             f"The gain starts at {start:.1g}, which is small and not 0, so the output at the start is only nearly x. "
             "Let it start at exactly 0. It is trained all the same: its gradient is a product with f(norm(x)), not 0."
         )
-    first = branch(x)
+    first, own = branch(x), branch.gain
     sizes = {id(p): p.numel() for p in branch.parameters() if p.requires_grad}
     gains = sizes.pop(id(branch.gain), 0)
     if isinstance(branch.gain, Tensor):  # not so if it was made a plain number
         del branch.gain
         branch.gain = gain  # the input itself, so that gradients show whether the output depends on it
-    return first, f"{gains} trained gains", f"{sum(sizes.values())} other trained parameters", branch(x)
+    last = branch(x)
+    used = torch.is_grad_enabled() and not torch.equal(first, last)
+    if used and isinstance(own, nn.Parameter) and own.requires_grad and not _reaches(first, own):
+        raise WrongType(
+            "As long as the gain is 0 it takes no part in the computation, so no gradient reaches it, and it stays 0 "
+            "for ever. Compute x + gain · f(norm(x)) with a gain of 0, too: its gradient is not 0."
+        )
+    return first, f"{gains} trained gains", f"{sum(sizes.values())} other trained parameters", last
+
+
+def _reaches(output: Tensor, parameter: nn.Parameter) -> bool:
+    if not output.requires_grad:
+        return False
+    return torch.autograd.grad(output.sum(), parameter, allow_unused=True, retain_graph=True)[0] is not None
 
 
 def _quiet_branch_cases(draw: Draw) -> Iterator[Case]:
@@ -780,6 +799,16 @@ class _OverTokens(nn.LayerNorm):
     def forward(self, x: Tensor) -> Tensor:
         mean, variance = x.mean(dim=-2, keepdim=True), x.var(dim=-2, unbiased=False, keepdim=True)
         return (x - mean) / (variance + self.eps).sqrt() * self.weight + self.bias
+
+
+class _Hidden:
+    """A norm that no module finds."""
+
+    def __init__(self, embed_dim: int):
+        self.norm = nn.LayerNorm(embed_dim)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.norm.to(x)(x)
 
 
 _QUIET_BRANCH_FAULTS = (
@@ -826,6 +855,13 @@ _QUIET_BRANCH_FAULTS = (
         "The function's own weights are not trained: kept in a list or a lambda, torch does not find them. "
         "Store the module itself as an attribute.",
         keep=lambda function: [function],
+    ),
+    Fault(
+        "norm and function not registered",
+        "Neither the norm nor the function is trained: kept in a list or a dict, torch does not find their parameters. "
+        "Store each as an attribute, or use nn.ModuleList.",
+        keep=lambda function: [function],
+        norm=_Hidden,
     ),
     Fault(
         "residual missing",
@@ -924,6 +960,12 @@ _QUIET_BRANCH_FAULTS = (
         "The norm runs over the tokens. Each token is normed by itself: nn.LayerNorm(embed_dim).",
         see=_AXIS,
         norm=_OverTokens,
+    ),
+    Fault(
+        "faded from one to the other",
+        "It fades from x to the branch, (1 − g) x + g f(norm(x)). The whole of x stays; the branch is added to it.",
+        see=_RESIDUAL,
+        combine=lambda x, gain, function, norm: (1 - gain) * x + gain * function(norm(x)),
     ),
 )
 

@@ -106,6 +106,12 @@ _NEW_VECTOR_FAULTS = (
         "These are the weights. The output is their product with the vectors.",
         mix=lambda weights, value: weights,
     ),
+    Fault(
+        "exponential of the sum",
+        "The exponentials are divided by the exponential of the sum of the scores. Divide by the sum of the "
+        "exponentials, so that the weights sum to 1.",
+        normalize=lambda scores: scores.exp() / scores.sum().exp(),
+    ),
 )
 
 
@@ -136,6 +142,13 @@ def _recent_words_cases(draw: Draw) -> Iterator[Case]:
     for length, back in ((3, 1), (2, 0), (5, 2), (drawn, 3), (3, 4)):
         words = {0: "only itself", 1: "1 word back"}.get(back, f"{back} words back")
         yield Case(f"{length} words, {words}", {"length": length, "back": back})
+
+
+def _full_windows(mask: Tensor) -> Tensor:
+    """As many words for each as the one that sees most of them, from its first word on."""
+    widest, first = int(mask.sum(dim=-1).max()), mask.int().argmax(dim=-1, keepdim=True)
+    position = torch.arange(mask.shape[-1])
+    return (position >= first) & (position < first + widest)
 
 
 _RECENT_WORDS_FAULTS = (
@@ -223,6 +236,12 @@ _RECENT_WORDS_FAULTS = (
         "limit turned round",
         "Each word sees the words that lie `back` positions before it or further. It should see the nearer ones.",
         near=lambda steps, back: steps >= back,
+    ),
+    Fault(
+        "as many words for all",
+        "Every word sees back + 1 words. The first ones have fewer before them, and so they see words that come after "
+        "them. The window ends at the word itself.",
+        turn=lambda mask: _full_windows(mask),
     ),
 )
 
