@@ -274,3 +274,18 @@ def test_resume_is_exact_where_a_new_epoch_draws_random_numbers(tmp_path, stoppe
     resumed = seeded(seed=7)
     assert fit(resumed, loader, F.cross_entropy, config, **options).loss == history.loss
     assert_close(list(resumed.parameters()), list(expected.parameters()), rtol=0, atol=0)
+
+
+def test_what_could_not_be_written_leaves_no_view_of_its_memory(tmp_path, monkeypatch):
+    """Python 3.12.0 and 3.12.1 crash when they collect such a view as a part of a cycle, as an error's traceback is."""
+    views = []
+
+    def fails(path, content):
+        views.append(content)
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_bytes", fails)
+    with pytest.raises(OSError, match="no space left"):
+        fit(seeded(), stream(), F.cross_entropy, TrainConfig(steps=2), checkpoint=tmp_path / "run.pt", progress=False)
+    with pytest.raises(ValueError, match="released memoryview"):
+        bytes(views[0])

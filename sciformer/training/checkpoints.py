@@ -86,8 +86,9 @@ class Checkpoint:
         content = io.BytesIO()  # not the file itself: torch hides the error of a full disk
         torch.save(state, content)
         content.write(hashlib.sha256(content.getbuffer()).digest())
-        with written_whole(self.path) as beside:  # type: ignore[arg-type]
-            beside.write_bytes(content.getbuffer())
+        # The view is released even where writing fails. Python 3.12.0 and 3.12.1 crash when they collect one (gh-111211).
+        with written_whole(self.path) as beside, content.getbuffer() as view:  # type: ignore[arg-type]
+            beside.write_bytes(view)
 
     def _load(self, path: Path) -> dict[str, Any]:
         check_regular(path)
