@@ -86,7 +86,7 @@ class Checkpoint:
         content = io.BytesIO()  # not the file itself: torch hides the error of a full disk
         torch.save(state, content)
         content.write(hashlib.sha256(content.getbuffer()).digest())
-        # The view is released even where writing fails. Python 3.12.0 and 3.12.1 crash when they collect one (gh-111211).
+        # Released even where writing fails: Python 3.12.0 and 3.12.1 crash when they collect such a view (gh-111211).
         with written_whole(self.path) as beside, content.getbuffer() as view:  # type: ignore[arg-type]
             beside.write_bytes(view)
 
