@@ -1768,7 +1768,7 @@ check.read_piece(read_piece)
 # From logits (B, V), a temperature T > 0 and 0 < top_p < 1 it gives the probabilities to draw from, (B, V): those of the
 # likeliest characters at this temperature, as few as together reach `top_p`, over their sum in each row; the others
 # have 0. Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong; another error that a wrong version causes counts as well.
-# Your test has to accept every right version and reject each of 30 faulty ones; you are told which survive. Make the
+# Your test has to accept every right version and reject each of 31 faulty ones; you are told which survive. Make the
 # logits float32, no two of a row equal, and take care that no sum is exactly `top_p`: there right versions may differ by rounding.
 # No version changes its input.
 

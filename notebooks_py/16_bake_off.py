@@ -646,7 +646,7 @@ course.verdict("false alarms of five seeds", rates[5, f"{stats.t.ppf(0.975, 4):.
 # (M,), in any order, it gives the corrected p-values, (M,), each where its p-value stood: the smallest times M, the next
 # times M − 1, …, none below one before it in this order, none above 1. Raise an AssertionError (`assert …`, or
 # `torch.testing.assert_close(got, expected)`) where the version is wrong. Your test has to accept every right version
-# and reject each of 16 faulty ones; you are told which survive. Right versions may differ in the last digits. No two of
+# and reject each of 17 faulty ones; you are told which survive. Right versions may differ in the last digits. No two of
 # your p-values should be equal.
 
 # %%

@@ -5,16 +5,17 @@ first used, so that ``import sciformer`` stays light: ``data``, ``training``, ``
 ``course``, ``experiments``, ``records``, ``properties``, ``capstone``, ``trained``, and the function ``export_html``.
 """
 
-import importlib
-import os
-import signal
 import sys
-from pathlib import Path
-from typing import Any
 
 # `python -m sciformer grade` must import nothing from the current folder, where the submissions may be.
 if sys.argv[:1] == ["-m"] and "grade" in sys.argv and not sys.flags.safe_path:
     del sys.path[0]
+
+import importlib
+import os
+import signal
+from pathlib import Path
+from typing import Any
 
 # The imports of a command take a second; Ctrl-C during them ends it in one line. __main__ makes it an exception again.
 if (

@@ -452,7 +452,7 @@ def test_a_report_is_resumed(tmp_path):
     assert main(["grade", *files, "--out", str(out), "--resume", "--seed", "8"]) == 1
 
 
-@pytest.mark.parametrize("name", ["random.py", "glob.py", "torch.py"])
+@pytest.mark.parametrize("name", ["random.py", "glob.py", "signal.py", "torch.py"])
 def test_a_submission_is_never_imported_by_the_grader(tmp_path, monkeypatch, name):
     trap = "import os\nopen(os.environ.get('TRAP', '/dev/null'), 'w').write('sprung')\n"
     (tmp_path / name).write_text(trap + RIGHT)

@@ -64,7 +64,7 @@ def evidence(
     shown = counterexample(exercise, case.name, case.inputs, expected[wrong[0]], got[wrong[0]])
     right = [case.name for n, case in enumerate(cases[: len(got)]) if n not in wrong]
     if kind == "wrong numbers" and right and "right only" not in says:
-        says += f" They are right for: {listed(right)}."
+        says += f" In these cases they are right: {listed(right)}."
     return kind, says, shown
 
 

@@ -64,12 +64,12 @@ _SEED_SPREAD_FAULTS = (
     ),
     Fault(
         "divided by √(n − 1)",
-        "The deviation is divided by √(n − 1). The n − 1 belongs in the variance; the mean is one of n seeds: √n.",
+        "The deviation is divided by √(n − 1). The n − 1 belongs in the variance; the mean is over n seeds: √n.",
         over=lambda values, axis: math.sqrt(values.shape[axis] - 1),
     ),
     Fault(
         "divided by the root of the number of scores",
-        "The deviation is divided by √len(values), and that counts the scores. The mean is one of n seeds: "
+        "The deviation is divided by √len(values), and that counts the scores. The mean is over n seeds: "
         "values.shape[1].",
         over=lambda values, axis: math.sqrt(len(values)),
     ),

@@ -459,8 +459,8 @@ _HOLM_FAULTS = (
     Lack(
         "order its own inverse",
         "The order that sorts its p-values is its own inverse, as for p-values that rise or fall. So a version that "
-        "puts the results back by the order itself is right. Let the second one be the smallest, the third the next, "
-        "and the first the largest.",
+        "puts the results back by the order itself gives the right numbers. Let the second one be the smallest, the "
+        "third the next, and the first the largest.",
         every=lambda p: bool((p.argsort()[p.argsort()] == torch.arange(len(p))).all()),
         examples=(((0.7, 0.6, 0.4), (1.0, 1.0, 1.0)), ((0.04, 0.03, 0.022, 0.01), (0.066, 0.066, 0.066, 0.04))),
     ),

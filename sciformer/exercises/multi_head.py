@@ -683,8 +683,7 @@ _GROUPED_ATTENTION_FAULTS = (
     ),
     Fault(
         "divided by the number of key heads",
-        "Query head h takes key head h // G. So many heads share a key head as there are query heads for each: take "
-        "h // (H // G).",
+        "Query head h takes key head h // G. Each key head serves H // G query heads: take h // (H // G).",
         share_keys=_by_key_heads,
         share_values=_by_key_heads,
     ),

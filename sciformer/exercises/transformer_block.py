@@ -146,7 +146,8 @@ _ROOT_MEAN_SQUARE_NORM_FAULTS = (
     ),
     Fault(
         "ε as a lower bound under the root",
-        "The ε is a lower bound of the mean of the squares, as in clamp(min=eps) or max. It is added to it.",
+        "Here ε is a lower bound of the mean of the squares, as in clamp(min=eps) or max. It has to be added to that "
+        "mean.",
         size=lambda square, eps: square.clamp(min=eps).sqrt(),
     ),
     Fault(
