@@ -520,11 +520,16 @@ for name, counted in expected_bytes(longest).items():
 
 # %% [markdown]
 # In the quick [profile](../docs/glossary.md#p), on a CPU, the counts agree with what was measured at the longest length, within the bounds that the verdicts print. (In short texts the work space is smaller, and the count too high.)
-# Move length and heads; the dashed line is a small laptop's 2 GB:
+# To all of them come the queries, keys and values themselves and their gradients, $6HTD$ numbers. Move length and heads;
+# the dashed line is a small laptop's 2 GB:
 
 # %%
+def all_bytes(T, H=1, D=32):
+    return {name: held + 4 * 6 * H * T * D for name, held in expected_bytes(T, H, D).items()}
+
+
 def what_fits(length, heads):
-    need = expected_bytes(length, heads)
+    need = all_bytes(length, heads)
     ax = plotting.bars(torch.tensor(list(need.values())) / 1e9, list(need), xlabel="", ylabel="GB in training", numbers=False)
     ax.set(yscale="log", ylim=(1e-4, 1e4), title=f"{length:,} tokens, {heads} heads: readable {need['readable'] / 1e9:.1f} GB")
     ax.axhline(2, color="0.4", linestyle="--")
@@ -537,14 +542,14 @@ alt = "Memory of a training pass at 16,384 tokens and 8 heads. Only the readable
 explore(what_fits, alt=alt, length=lengths_to_try, heads=ipywidgets.IntSlider(value=8, min=1, max=16, description="heads"))
 
 # %%
-for name in expected_bytes(1):
-    fits = max(T for T in range(1024, 2**22, 1024) if expected_bytes(T)[name] < 2e9)
+for name in all_bytes(1):
+    fits = max(T for T in range(1024, 2**22, 1024) if all_bytes(T)[name] < 2e9)
     print(f"{name:14} one head, 2 GB: {fits:9,} tokens")
 
 # %% [markdown]
-# Millions of tokens *fit*. That does not make them practical: the time of SDPA grows with the square of the length,
-# and 3,124,224 tokens are 381 times 8,192, so one pass takes about 145,000 times as long as at 8,192 tokens. Multiply
-# that with the time that was measured above: on a CPU it comes to most of a day, or to days.
+# More than a million tokens *fit* into one pass of attention; a model holds more. That does not make them practical: the time of SDPA grows with the
+# square of the length, and 1,420,288 tokens are 173 times 8,192, so one pass takes about 30,000 times as long as at 8,192 tokens. Multiply that with
+# the time that was measured above: on a CPU it comes to hours.
 #
 # ## What a GPU changes
 #
