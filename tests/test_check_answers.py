@@ -13,6 +13,7 @@ import pytest
 
 from sciformer.check import EXERCISES
 from sciformer.check.exercise import LONGEST
+from tools.answers import as_a_cell
 
 ANSWERS = json.loads((Path(__file__).parent / "answers" / "answers.json").read_text())
 
@@ -28,11 +29,10 @@ def _verdict_only(monkeypatch):
 def diagnoses(name, kind):
     """The mistakes of an exercise's answers of one kind, each with its diagnosis."""
     found = []
-    for answer in ANSWERS:
+    for number, answer in enumerate(ANSWERS):
         if (answer["exercise"], answer["kind"]) == (name, kind):
-            scope = {"__name__": "answer"}
-            exec(answer["code"], scope)
-            found.append((answer["mistake"], EXERCISES[name].diagnose(scope[name], seed=7)))
+            cell = as_a_cell(answer["code"], number)
+            found.append((answer["mistake"], EXERCISES[name].diagnose(cell[name], seed=7)))
     return found
 
 

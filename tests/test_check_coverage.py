@@ -92,4 +92,4 @@ def test_what_the_right_answer_cannot_do_without_is_no_edge():
     exercise = toy((3, 3), (5, 5))
     found = {edge.condition.says: edge.condition for edge in edges(exercise, 0)}
     assert is_bound(exercise, found["only where `x` and `y` are equally long"], 0)
-    assert not is_bound(exercise, found["only where the numbers of `x` are below 50"], 0)
+    assert not is_bound(exercise, found["only where the numbers of `x` lie between −50 and 50"], 0)

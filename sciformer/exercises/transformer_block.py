@@ -192,6 +192,12 @@ _ROOT_MEAN_SQUARE_NORM_FAULTS = (
         size=lambda square, eps: (square, eps),
         apply=lambda x, size, weight: x / (size[0] + size[1] / x.shape[-1]).sqrt() * weight,
     ),
+    Fault(
+        "length divided by E",
+        "The length is divided by E, so that the sum of the squares is divided by E². Divide the length by √E, or the "
+        "sum by E.",
+        square=lambda x: x.square().sum(dim=-1, keepdim=True) / x.shape[-1] ** 2,
+    ),
 )
 
 
