@@ -743,7 +743,7 @@ after = models["grid, plain"][0].blocks[0].attention.score.strength.detach().cpu
 head_windows(digit, torch.full((4, 4), 0.1), after, query=(3, 3))
 plotting.show(
     "A coarse digit, and beside it two rows of four windows, one column for each head. Above, before training, all four windows are the same: "
-    "dark at one pixel and slowly paler in all directions. Below, after training, they differ in width and direction. Prices stand at their sides."
+    "dark at one pixel and slowly paler in all directions. Below, after training, some differ in width and direction. Prices stand at their sides."
 )
 
 
@@ -777,7 +777,7 @@ course.verdict("mean change of a price, lower end of the interval", mean - half,
 hand_set = prices_of(models["grid, hand-set"][0])
 columns = ["left", "right", "above", "below"]
 plotting.heads(hand_set, columns=columns, titles=["layer 0", "layer 1"], signed=True, xlabel="side", ylabel="head")
-plotting.show("Two tables of prices, one for each layer, heads in rows and the four sides in columns. Each head has one side that is dear and one that is cheap.")
+plotting.show("Two tables of prices, one for each layer, heads in rows and the four sides in columns. In most heads one side is dear and one is cheap.")
 
 # %%
 panels = torch.cat([FACING[None], hand_set - FACING])
@@ -984,7 +984,7 @@ course.verdict("growth of the middle column from 512 tokens to 1,024", numbers_k
 
 # %% [markdown]
 # Your fourth prediction: **something that grows with the number of tokens**. Twice the tokens, twice the numbers; with the matrix of weights it is nearly
-# four times. The price costs half as much again, and not one number in 16: the kernels want a size that is a multiple of 8, so the package pads each
+# four times. The price costs half as much again here, where a head has 16 numbers, and not one in 16: the kernels want a size that is a multiple of 8, so the package pads each
 # query, key and value to 24 numbers. Where both sides of the query count, the bars do not fall away, and one more number is not enough; an optional section
 # at the end shows what is.
 
@@ -1011,7 +1011,7 @@ course.verdict("growth of the middle column from 512 tokens to 1,024", numbers_k
 #   grid grew on average. But both arms stayed far behind sinusoidal positions, and four seeds decide nothing. In the record, with five seeds and a rate chosen for
 #   each arm, it is refuted that one price along the line does no worse than sinusoidal positions.
 # - Four prices on the grid read many points more from a start that was both large and different from side to side; with four seeds neither alone made
-#   a difference that could be told from 0. In the record the start set by hand is better by over twenty points, which is shown; why it is, we do not know.
+#   a difference that could be told from 0. In the record the start set by hand is better, which is shown, by 23 points in the mean; why it is, we do not know.
 # - What was learned is the change from the start, not the value at the end.
 # - Causal, the penalty is one more number in queries and keys, and needs no matrix.
 

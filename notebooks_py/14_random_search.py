@@ -317,8 +317,8 @@ print("search, quick profile:", "not recorded yet" if recorded is None else f"{l
 choices, first = [trial.choice for trial in shown], [trial.first_look for trial in shown]
 plotting.slices(choices, first, log=["lr"], title=f"{kind}, first look", ylabel="accuracy")
 plotting.show(
-    "Eight panels, one for each hyper-parameter, with a dot for each trial. Accuracy falls as the number of "
-    "tokens grows; in the other panels the dots spread over most of the height."
+    "Eight panels, one for each hyper-parameter, with a dot for each trial. From 4 tokens to 49 accuracy falls; in the "
+    "other panels the dots spread over most of the height."
 )
 
 # %% [markdown]
@@ -385,7 +385,7 @@ print(f"the winner of 200 on validation: {100 * winner[:, -1].mean():.0f} %, on 
 # %% [markdown]
 # Nobody cheated. The largest of many noisy numbers is too large, the more so the more there are and the fewer digits
 # they are measured on. This is called the winner's curse. So the winner is measured once more, on digits that chose
-# nothing: the test digits, **once**.
+# nothing: the test digits. They choose nothing afterwards, either.
 
 # %% [markdown]
 # ## What mattered?
