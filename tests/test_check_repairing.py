@@ -596,3 +596,21 @@ def test_what_is_guessed_from_numbers_gives_way_to_the_change_that_mends_the_pro
     text = message(check.merge_halves, along_the_rows)
     assert "\n    share = torch.softmax(logs, dim=0)\n  write\n    share = torch.softmax(logs, dim=1)\n" in text
     assert "runs along axis" not in text
+
+
+def test_nothing_is_repaired_by_a_tensor_without_entries():
+    """Torch 2.11's fused attention ends the process when its values have no tokens."""
+
+    def twice(x):
+        return x.repeat(2, 1, 1)
+
+    tried = []
+
+    def is_right(candidate):
+        with suppress(RuntimeError, TypeError):
+            tried.append(candidate(torch.ones(1, 2, 3)).numel())
+        return False
+
+    one_change(twice, is_right)
+    assert len(tried) > 2
+    assert all(tried)

@@ -5,6 +5,7 @@ programs are repaired automatically (Le Goues, Pradel & Roychoudhury 2019, "Auto
 """
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -19,6 +20,8 @@ _LONGEST_LINE = 92
 #: What follows a condition is not repaired by never doing it, unless the answer returns there.
 _NO_REPAIR = ("if True", "if False", "elif True", "elif False")
 _NO_BRANCH = "if False:"
+#: A tensor without entries mends nothing, and given one as values torch 2.11's fused attention ends the whole process.
+_EMPTY = re.compile(r"\.(repeat|expand|tile)\(([^()]*,)? *0 *[,)]")
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ def one_change(
         if len(changed) != 1 or max(map(len, changed[0])) > _LONGEST_LINE:
             continue
         old, new = (line.strip() for line in changed[0])
+        if _EMPTY.search(new):
+            continue
         if (found and old == found.old) or (in_one_line and mutant.says.startswith(EQUATION)):
             continue  # an equation can make up for what is wrong in another line
         returns = new == _NO_BRANCH and before[before.index(changed[0][0]) + 1].lstrip().startswith("return")
