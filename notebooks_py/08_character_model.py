@@ -1169,7 +1169,7 @@ plotting.show(
 # %% [markdown]
 # At the end ours loses by far: it is torn between 6.7 characters, nanoGPT's between 4.3. Best against best they are close, 1.463 and 1.440. Ours is best at
 # the first look, after 1,000 steps; at every later look it is worse on text that it has not read, while its training loss falls on, to little more than
-# half of nanoGPT's. It has learned its text by heart, or a good part of it. nanoGPT's recipe, which learns more slowly, has lost a hundredth since
+# half of nanoGPT's. It has memorised its text, or a good part of it. nanoGPT's recipe, which learns more slowly, has lost a hundredth since
 # its best.
 #
 # We tuned ours on small models that read the text a few times. There steps are scarce, and a recipe that gets more out of each is worth the most. Here

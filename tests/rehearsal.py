@@ -1,4 +1,4 @@
-"""Makes a kernel rehearse: the full profile with two steps of training on four examples, on a GPU, or the CPU plays it.
+"""Makes a kernel rehearse: the full profile, two steps of training on four examples, on a GPU or one the CPU plays.
 
 Imported before a notebook's first cell. Widths, shapes, arms and seeds stay those of the full profile. A verdict is
 written down and not enforced, since what it judges was not trained; time and memory are not measured.

@@ -1,4 +1,4 @@
-"""Every notebook's full profile, rehearsed: every cell runs with two steps of training on a GPU, or the CPU plays it.
+"""Every notebook's full profile, rehearsed: every cell runs, with two steps of training, on a GPU or one the CPU plays.
 
 A kernel is told by `rehearsal.py` to shorten what takes hours and to leave the rest as it is: widths, depths, arms and
 the branches that only the full profile or a GPU takes. All of it runs; what it computes is not judged.

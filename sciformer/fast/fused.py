@@ -74,8 +74,8 @@ def fused_attention(
     # torch's own causal flag counts from the first key, not from the last, so it serves L = S only.
     if not (is_causal and attn_mask is None and L == S):
         attn_mask, is_causal = combined_mask(L, S, attn_mask, is_causal, query.device), False
-    # torch hides with -inf what the causal flag hides, and on a GPU what fills up a block, and scales afterwards: times
-    # 0 that is NaN, and times less it hides nothing.
+    # torch hides with -inf what the causal flag hides, and on a GPU what fills up a block, and scales afterwards: -inf
+    # times 0 is NaN, and times a negative number it hides nothing.
     if scale <= 0:
         query, scale = scale * query, 1.0
     output = F.scaled_dot_product_attention(
