@@ -45,7 +45,7 @@ def seen_closer(
     if diagnosis.kind == "raises":
         diagnosis = _named_by_other_cases(exercise, diagnosis, answer, cases, seed) or diagnosis
     if diagnosis.kind in _OF_NUMBERS or diagnosis.kind == "raises":
-        known = diagnosis.kind == "known mistake" and not diagnosis.says.startswith(TWO_MISTAKES)
+        known = diagnosis.kind == "known mistake" and not _is_a_guess(diagnosis)
         change = _change(exercise, answer, cases, seed, known=known)
         if diagnosis.kind in _OF_NUMBERS and SMALLEST in diagnosis.message:
             return _located(exercise, diagnosis, answer, cases, seen, seed, change)
@@ -197,6 +197,11 @@ def _rightness(exercise: "Exercise", cases: list[Case], seed: int) -> Callable[[
     return is_right
 
 
+def _is_a_guess(diagnosis: Diagnosis) -> bool:
+    """Whether the mistake was guessed from the numbers, so that one change of the program says more."""
+    return diagnosis.kind == "likely mistake" or diagnosis.says.startswith(TWO_MISTAKES)
+
+
 def _located(
     exercise: "Exercise",
     diagnosis: Diagnosis,
@@ -207,10 +212,9 @@ def _located(
     change: Change | None,
 ) -> Diagnosis:
     """The same diagnosis with what only further calls of the answer can tell: a smaller input, and a line."""
-    guessed = diagnosis.kind == "likely mistake" or diagnosis.says.startswith(TWO_MISTAKES)
-    if change and guessed:  # what was guessed from the numbers speaks of another program
+    if change and _is_a_guess(diagnosis):  # what was guessed from the numbers speaks of another program
         kind = "wrong numbers" if diagnosis.kind == "known mistake" else diagnosis.kind
-        diagnosis = replace(diagnosis, kind=kind, says=diagnosis.symptom, message=diagnosis.symptom, faults=())
+        diagnosis = replace(diagnosis, kind=kind, message=diagnosis.symptom, faults=())
     known = diagnosis.kind == "known mistake"
     told_change = _told(change, known=known)
     wrong = [

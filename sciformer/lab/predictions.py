@@ -6,7 +6,7 @@ minutes that follow from them rest on two assumptions, which stand here and wher
 
 import json
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
@@ -117,8 +117,7 @@ def predict(setting: Any) -> Prediction:
     here = replace(setting, **({"size": "small"} if hasattr(setting, "size") else {}))
     here = replace(here, **({"held_out": 0} if hasattr(setting, "held_out") else {}))
     model, loss_fn = setting.model(), training_loss(setting)
-    masked = isinstance(setting, MaskedImageSetting)
-    batch = next(here.training_batches(model, 0) if masked else here.training_batches(0))
+    batch = next(training_stream(here, model))
     plain, mixed = (_count(setting, model, batch, loss_fn, autocast=autocast) for autocast in (False, True))
     parameters = sum(p.numel() for p in model.parameters())
     beside = (NUMBERS_PER_PARAMETER - 1) * 4 * parameters  # gradients are among what is computed
@@ -146,6 +145,12 @@ def least_bytes(setting: ImageSetting | LanguageSetting) -> int:
     tokens = setting.length if isinstance(setting, LanguageSetting) else (28 // setting.patch_size) ** 2
     features = setting.num_layers * setting.batch_size * tokens * setting.embed_dim
     return 4 * (NUMBERS_PER_PARAMETER * parameters + features)
+
+
+def training_stream(setting: Any, model: nn.Module, device: torch.device | str = "cpu") -> Iterator[tuple[Tensor, ...]]:
+    """The batches that a setting's model is trained on with seed 0; those of masked images depend on the model."""
+    of_model = (model,) if isinstance(setting, MaskedImageSetting) else ()
+    return setting.training_batches(*of_model, 0, device)
 
 
 def training_loss(setting: Any) -> Callable[[Tensor, Tensor], Tensor]:

@@ -14,9 +14,8 @@ import torch
 from torch import nn
 
 from sciformer.lab.experiments import experiment
-from sciformer.lab.predictions import duration, spread, training_loss, trainings
+from sciformer.lab.predictions import duration, spread, training_loss, training_stream, trainings
 from sciformer.lab.records import results_folder
-from sciformer.lab.settings import MaskedImageSetting
 from sciformer.training import fit
 
 #: Steps before the clock starts, in which torch chooses its kernels and makes its memory, and steps that are timed.
@@ -62,8 +61,7 @@ def measure_step(setting: Any, device: torch.device | str = "cuda") -> Step:
     """Train a setting on a CUDA GPU for WARM_UP + TIMED steps, as its record would."""
     torch.manual_seed(0)
     model = setting.model().to(device)
-    masked = isinstance(setting, MaskedImageSetting)
-    stream = setting.training_batches(model, 0, device) if masked else setting.training_batches(0, device)
+    stream = training_stream(setting, model, device)
     own = sum(tensor.numel() * tensor.element_size() for tensor in (*model.parameters(), *model.buffers()))
     data = torch.cuda.memory_allocated(device) - own
     clock: dict[int, float] = {}
