@@ -1,6 +1,5 @@
 """The checkers: right answers pass however they are written, and every mistake reads a sentence of its own."""
 
-import importlib
 import inspect
 import itertools
 import statistics
@@ -16,38 +15,33 @@ from sciformer.check import EXERCISES, Case, Diagnosis, Draw, Exercise, Fault
 from sciformer.check.telling import LONGEST, listed
 from sciformer.check.values import same
 from sciformer.check.written_tests import WrittenTest
+from sciformer.exercises.ways import ways_of
 
 FAULTS = [(exercise, fault) for exercise in EXERCISES.values() for fault in exercise.faults]
 NAMED = {"ids": lambda thing: getattr(thing, "name", thing if isinstance(thing, str) else None)}
 
 
-def solutions(exercise):
-    """Every right answer to an exercise, by name."""
-    module = importlib.import_module(f"solutions.nb{exercise.notebook}")
-    return {n: a for n, a in vars(module).items() if n.split("__")[0] == exercise.name}
-
-
-ANSWERS = [(exercise, name) for exercise in EXERCISES.values() for name in solutions(exercise)]
+ANSWERS = [(exercise, name) for exercise in EXERCISES.values() for name in ways_of(exercise)]
 
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)
 def test_every_exercise_has_a_solution_that_is_written_in_several_ways(exercise):
-    assert exercise.name in solutions(exercise)
-    assert len(solutions(exercise)) >= 2
+    assert exercise.name in ways_of(exercise)
+    assert len(ways_of(exercise)) >= 2
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("exercise", "name"), ANSWERS, **NAMED)
 def test_right_answers_are_right(exercise, name, dtype):
     for seed in range(2):
-        diagnosis = exercise.diagnose(solutions(exercise)[name], seed=seed, dtype=dtype)
+        diagnosis = exercise.diagnose(ways_of(exercise)[name], seed=seed, dtype=dtype)
         assert diagnosis.correct, diagnosis.message
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 @pytest.mark.parametrize(("exercise", "name"), ANSWERS, **NAMED)
 def test_right_answers_are_right_on_a_gpu(exercise, name):
-    diagnosis = exercise.diagnose(solutions(exercise)[name], seed=0, device="cuda")
+    diagnosis = exercise.diagnose(ways_of(exercise)[name], seed=0, device="cuda")
     assert diagnosis.correct, diagnosis.message
 
 
@@ -559,5 +553,5 @@ def test_an_unknown_exercise_names_the_known_ones():
 def test_answers_take_the_inputs_in_order(exercise):
     """The folded solution's parameters are those that the checker shows."""
     if exercise.call is None:
-        parameters = inspect.signature(solutions(exercise)[exercise.name]).parameters
+        parameters = inspect.signature(ways_of(exercise)[exercise.name]).parameters
         assert list(parameters) == list(exercise.draw(0)[0].inputs)

@@ -10,8 +10,6 @@ from pathlib import Path
 import bubblewrap
 import nbformat
 import pytest
-import solutions.nb02
-from solutions.nb02 import masked_weights, scaled_dot_product
 
 import sciformer
 from sciformer.check import EXERCISES, grading, running
@@ -19,11 +17,13 @@ from sciformer.check.assignment import read_notebook, student_version, write_ass
 from sciformer.check.exercise import Call, Observation
 from sciformer.check.report import read_report, table, write_report
 from sciformer.cli import main
+from sciformer.exercises.ways import nb02
+from sciformer.exercises.ways.nb02 import masked_weights, scaled_dot_product
 
 NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "02_scaled_dot_product.ipynb"
 #: For the commands: with a sandbox wherever there can be one.
 HOW = [] if bubblewrap.WORKS else ["--unsandboxed"]
-RIGHT = Path(solutions.nb02.__file__).read_text().split("\n\n\ndef test_attention")[0]
+RIGHT = Path(nb02.__file__).read_text().split("\n\n\ndef test_attention")[0]
 NAMES = ["masked_weights", "scaled_dot_product", "future_leaks"]
 
 

@@ -11,7 +11,7 @@ import torch
 
 from sciformer import check
 from sciformer.check.exercise import LONGEST
-from sciformer.check.repairing import Change, in_vain, loop_that_ends_at_once, one_change
+from sciformer.check.repairing import Change, drops_axes, in_vain, loop_that_ends_at_once, one_change
 
 
 def message(exercise, answer):
@@ -614,3 +614,75 @@ def test_nothing_is_repaired_by_a_tensor_without_entries():
     one_change(twice, is_right)
     assert len(tried) > 2
     assert all(tried)
+
+
+def signed(holm):
+    p = torch.tensor([0.02, 0.5])
+    assert (holm(p) - torch.tensor([0.04, 0.5])).max() < 1e-6
+
+
+def unsigned(holm):
+    p = torch.tensor([0.02, 0.5])
+    assert (holm(p) - torch.tensor([0.04, 0.5])).abs().max() < 1e-6
+
+
+def in_order_of_size(holm):
+    p = torch.tensor([0.5, 0.02])
+    got, _ = torch.sort(holm(p))
+    torch.testing.assert_close(got, torch.tensor([0.04, 0.5]))
+
+
+def expected_in_order(holm):
+    p = torch.tensor([0.5, 0.02])
+    wanted = sorted(p.tolist())
+    torch.testing.assert_close(holm(p)[1], torch.tensor(2 * wanted[0]))
+
+
+def test_a_comparison_that_notices_only_what_is_too_large_is_told():
+    assert "Take the absolute value" in in_vain(signed)
+    assert in_vain(unsigned) is None
+
+
+def test_a_test_that_sorts_the_results_is_told():
+    assert "sorts the results" in in_vain(in_order_of_size)
+    assert in_vain(expected_in_order) is None
+
+
+def joined_and_squeezed(x):
+    return torch.cat([head.squeeze() for head in x.chunk(x.shape[1], dim=1)], dim=-1)
+
+
+def test_a_step_that_drops_too_many_axes_is_told():
+    assert "`head.squeeze()` drops every axis of size 1" in drops_axes(joined_and_squeezed)
+    assert drops_axes(squeezed)
+    assert drops_axes(flattened) is None
+    assert "drops every axis of size 1" in message(check.merge_heads, joined_and_squeezed)
+
+
+def side_of_the_bare_index(query, key, strength, query_offset=0):
+    i = torch.arange(query.shape[2])[:, None]
+    distance = (i - torch.arange(key.shape[2])).abs() + query_offset
+    return query @ key.mT / math.sqrt(query.shape[3]) - strength.view(-1, 1, 1) * distance
+
+
+def test_where_an_answer_is_right_is_tried_on_inputs_made_so():
+    """Right where queries and keys are equally many, in the cases, but the reason is that there is no offset."""
+    text = message(check.distance_scores, side_of_the_bare_index)
+    assert "right only where `query_offset` is 0" in " ".join(text.split())
+    assert "recognize" not in text
+
+
+def in_the_order_of_the_table(log_p, logits, ended, pad):
+    step = torch.log_softmax(logits, dim=-1)
+    step[ended] = -math.inf
+    step[ended, pad] = 0
+    total = log_p[:, None] + step
+    least = total.flatten().sort(descending=True).values[len(total) - 1]
+    parent, token = torch.nonzero(total >= least, as_tuple=True)
+    return parent, token, total[parent, token]
+
+
+def test_a_result_that_is_right_by_luck_is_not_called_right():
+    for seed in range(5):
+        text = check.widen_and_keep.diagnose(in_the_order_of_the_table, seed=seed).message
+        assert "Right: parent" not in " ".join(text.split())

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import bubblewrap
 import pytest
-import solutions.nb02
 from interrupts import heed_ctrl_c
 
 import sciformer
 from sciformer.check import EXERCISES, grading, running, sandbox
 from sciformer.check.report import read_report, table, write_report
 from sciformer.cli import main
+from sciformer.exercises.ways import nb02
 from sciformer.functional import InputError
 
 pytestmark = [
@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.skipif(not bubblewrap.WORKS, reason="bubblewrap is not installed here, or not allowed"),
 ]
 
-RIGHT = Path(solutions.nb02.__file__).read_text().split("\n\n\ndef test_attention")[0]
+RIGHT = Path(nb02.__file__).read_text().split("\n\n\ndef test_attention")[0]
 PACKAGE = Path(sciformer.__file__).parent
 SECRET = "a-token-that-nobody-hands-in"
 #: In the command line of the processes that try to outlive their submission, so that they can be found.

@@ -201,7 +201,18 @@ def test_nan_in_what_a_test_expects_is_told():
 
     message = " ".join(check.test_attention.diagnose(mine, seed=0).message.split())
     assert "There is NaN in your `expected`" in message
-    assert "Does a row of a mask allow no key?" in message
+    assert "One of your masks hides every key from some query" in message
+    assert "more digits" not in message
+
+
+def test_a_comparison_of_types_is_told():
+    def mine(nucleus):
+        logits = torch.tensor([[2.0, 0.0, -1.0]])
+        expected = torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64)
+        torch.testing.assert_close(nucleus(logits, 1.0, 0.5), expected)
+
+    message = " ".join(check.test_nucleus.diagnose(mine, seed=0).message.split())
+    assert "It asks for the same type, too" in message
     assert "more digits" not in message
 
 
@@ -212,7 +223,7 @@ def test_a_row_without_keys_is_told_where_nothing_has_the_name_of_what_is_expect
         right = F.scaled_dot_product_attention
         torch.testing.assert_close(attention(query, key, value, mask), right(query, key, value, mask) * torch.nan)
 
-    assert "Does a row of a mask allow no key?" in " ".join(told(mine)[1].split())
+    assert "One of your masks hides every key from some query" in " ".join(told(mine)[1].split())
 
 
 def test_what_allows_for_rounding_is_not_told_to_allow_for_it():

@@ -7,7 +7,6 @@ from functools import partial
 import pytest
 import torch
 import torch.nn.functional as F
-from solutions.nb03 import TemperedScore
 from torch import nn
 from torch.testing import assert_close
 from torch.torch_version import TorchVersion
@@ -27,6 +26,7 @@ from sciformer import (
     Transformer,
     dot_product_scores,
 )
+from sciformer.exercises.ways.nb03 import TemperedScore
 from sciformer.lab import experiments
 from sciformer.lab.fake_cuda import _backward, can_fake_cuda, fake_cuda
 from sciformer.models import masked_image

@@ -3,20 +3,18 @@
     pip install --target build/judge --no-deps torch-judge==0.1.1
     PYTHONPATH=build/judge:. python tools/comparison.py       write docs/comparison.md
 
-The answers are the right ones of tests/solutions with one generated slip each (sciformer.check.mutants): another axis,
-a factor left out, two arguments exchanged. A slip that changes no result on any of 300 inputs of many sizes is no
-mistake and does not count. torch-judge's tasks are classes and batches where ours are functions, so the same answer is
-put into the shape that each task wants.
+The answers are the right ones of sciformer/exercises/ways with one generated slip each (sciformer.check.mutants):
+another axis, a factor left out, two arguments exchanged. A slip that changes no result on any of 300 inputs of many
+sizes is no mistake and does not count. torch-judge's tasks are classes and batches where ours are functions, so the
+same answer is put into the shape that each task wants.
 """
 
 import ast
-import importlib
 import inspect
 import itertools
 import linecache
 import random
 import re
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +32,7 @@ from sciformer.check.mutants import mutants
 from sciformer.check.programs import program_of
 from sciformer.check.values import same
 from sciformer.check.written_tests import WrittenTest
+from sciformer.exercises.ways import ways_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "comparison.md"
@@ -54,13 +53,6 @@ class Slip:
     exercise: Exercise
     answer: Callable[..., Any]
     line: str
-
-
-def right_answers(exercise: Exercise) -> dict[str, Callable[..., Any]]:
-    """The right answers of the tests, by name."""
-    sys.path.append(str(ROOT / "tests"))
-    module = importlib.import_module(f"solutions.nb{exercise.notebook}")
-    return {name: thing for name, thing in vars(module).items() if name.split("__")[0] == exercise.name}
 
 
 def slips(exercise: Exercise, name: str, answer: Callable[..., Any]) -> Iterator[Slip]:
@@ -263,7 +255,7 @@ def compare() -> tuple[dict[str, dict[str, Count]], dict[str, tuple[int, int]]]:
     alarms = {"ours": [0, 0], "assert_close": [0, 0], "torch-judge": [0, 0]}
     for name in TASKS:
         exercise = EXERCISES[name]
-        answers = right_answers(exercise)
+        answers = ways_of(exercise)
         right = answers[name]
         counts[name] = {who: Count() for who in alarms}
         for answer in answers.values():
@@ -290,7 +282,7 @@ def survey() -> dict[str, Count]:
     """A random choice of slips in the solution of every exercise, by notebook, through our checkers."""
     found: dict[str, Count] = {}
     for exercise in tqdm(EXERCISES.values(), desc="all exercises"):
-        answer = right_answers(exercise)[exercise.name]
+        answer = ways_of(exercise)[exercise.name]
         if isinstance(exercise, WrittenTest):
             continue
         everything = list(slips(exercise, exercise.name, answer))
@@ -326,9 +318,9 @@ HEAD = """# What notices a slip?
 
 Made by `python tools/comparison.py`, on {right} right answers and {slips} wrong ones to four exercises that
 [torch-judge](https://pypi.org/project/torch-judge/) 0.1.1 has, too: its tasks attention, causal_attention, mha, gqa,
-rmsnorm and vit_patch. A wrong answer is a right one of `tests/solutions` with one generated slip that changes a result
-on some of 300 inputs. *assert_close* compares with the solution on one random input with as many keys as queries, or a
-square image, as a test does that is written quickly.
+rmsnorm and vit_patch. A wrong answer is a right one of `sciformer/exercises/ways` with one generated slip that changes
+a result on some of 300 inputs. *assert_close* compares with the solution on one random input with as many keys as
+queries, or a square image, as a test does that is written quickly.
 
 A slip is **named** if the message says what was done wrong: for our checkers, a written or a generated mistake that
 gives these numbers, or the one change of a line that makes the answer right; for torch-judge, anything but a mismatch

@@ -10,6 +10,8 @@ from sciformer.check.mutants import Mutant, mutants
 
 #: How what is said of two mistakes at once begins.
 TWO_MISTAKES = "The numbers are those of two mistakes together."
+#: How what is said begins where several mistakes would do.
+UNDECIDED = "The numbers do not decide between"
 
 #: Processor time to spend on looking for two mistakes at once; single ones are all tried. The clock would make a busy
 #: machine find less.
@@ -133,7 +135,7 @@ def _undecided(sentences: list[str]) -> str:
     """What is said where several mistakes give the same numbers on every case: two of them."""
     first, second, *others = sentences
     count = "two" if not others else f"{len(sentences)}"
-    return f"The numbers do not decide between {count} mistakes. Perhaps: {first} Or: {second}"
+    return f"{UNDECIDED} {count} mistakes. Perhaps: {first} Or: {second}"
 
 
 def _two_at_once(exercise: Suspects, compared: Comparison, generated: tuple[Mutant, ...]) -> Cause | None:

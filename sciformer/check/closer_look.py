@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from sciformer.check.causes import TWO_MISTAKES
+from sciformer.check.borrowing import borrowed
+from sciformer.check.causes import TWO_MISTAKES, UNDECIDED
 from sciformer.check.conditions import separating
 from sciformer.check.judging import CUT
 from sciformer.check.observing import Case, Observation, copied, is_own, own_line
 from sciformer.check.probing import probes
 from sciformer.check.programs import program_of
-from sciformer.check.repairing import Change, loop_that_ends_at_once, one_change
+from sciformer.check.repairing import Change, drops_axes, loop_that_ends_at_once, one_change, one_move
 from sciformer.check.shrinking import shrunk
 from sciformer.check.symptoms import RIGHT_ONLY, UNKNOWN, of_truth_values
 from sciformer.check.telling import LONGEST, SMALLEST, Diagnosis, counterexample, message, message_of_a_stop
@@ -47,6 +48,8 @@ def seen_closer(
     if diagnosis.kind in _OF_NUMBERS or diagnosis.kind == "raises":
         known = diagnosis.kind == "known mistake" and not _is_a_guess(diagnosis)
         change = _change(exercise, answer, cases, seed, known=known)
+        if change is None and not known and not _is_one_slip(diagnosis):
+            change = _larger_change(exercise, answer, cases, seed)
         if diagnosis.kind in _OF_NUMBERS and SMALLEST in diagnosis.message:
             return _located(exercise, diagnosis, answer, cases, seen, seed, change)
         at, told = diagnosis.message.rindex("\n  read again"), _told(change, known=known)
@@ -176,6 +179,26 @@ def _change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int, *, 
     return replace(change, is_stable=next(_unstable(exercise, change.answer, cases, seed), None) is None)
 
 
+def _larger_change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> Change | None:
+    """The one line of the student's that should stand elsewhere, or that an expression of a right answer mends."""
+    compared = _rightness(exercise, cases, seed)
+
+    def is_right(candidate: Any) -> bool:
+        if not compared(candidate) or next(_unstable(exercise, candidate, cases, seed), None):
+            return False
+        return exercise.judge(cases, exercise.observe(candidate, cases, seed), seed).correct
+
+    few = [cases[0], *cases[1:][-2:]]
+    calls = [partial(_numbers_of, exercise, case, seed) for case in few]
+    return exercise.safely(lambda: one_move(answer, is_right)) or exercise.safely(
+        lambda: borrowed(answer, exercise.ways().values(), calls, is_right)
+    )
+
+
+def _numbers_of(exercise: "Exercise", case: Case, seed: int, one: Callable[..., Any]) -> Any:
+    return exercise.numbers(one, case, seed)
+
+
 def _rightness(exercise: "Exercise", cases: list[Case], seed: int) -> Callable[[Any], bool]:
     """A function that says whether a program is right, on these cases and on inputs of other seeds."""
     compared = [(case, exercise.numbers(exercise.reference, case, seed)) for case in cases]
@@ -200,6 +223,11 @@ def _rightness(exercise: "Exercise", cases: list[Case], seed: int) -> Callable[[
 def _is_a_guess(diagnosis: Diagnosis) -> bool:
     """Whether the mistake was guessed from the numbers, so that one change of the program says more."""
     return diagnosis.kind == "likely mistake" or diagnosis.says.startswith(TWO_MISTAKES)
+
+
+def _is_one_slip(diagnosis: Diagnosis) -> bool:
+    """Whether a single generated mistake has been found that explains all numbers."""
+    return diagnosis.kind == "likely mistake" and not diagnosis.says.startswith((TWO_MISTAKES, UNDECIDED))
 
 
 def _located(
@@ -236,12 +264,11 @@ def _located(
     if look is None:
         return diagnosis
     name = case.name if look.inputs is case.inputs else f'cut down from the case "{case.name}"'
-    line = (
-        ""
-        if change
-        else loop_that_ends_at_once(answer) or _first_wrong_line(exercise, answer, cases, seed, known=known)
-    )
-    told = [sentence for sentence in (look.probe, line) if sentence]
+    line = loop_that_ends_at_once(answer) if change is None or change.where else None
+    if change is None and line is None:
+        line = _first_wrong_line(exercise, answer, cases, seed, known=known)
+    dropped = drops_axes(answer) if "axis of size 1 too few" in diagnosis.says and change is None else None
+    told = [sentence for sentence in (look.probe, line, dropped) if sentence]
     sentences = "".join(f"\n{fill(s, 96, initial_indent='  ', subsequent_indent='  ')}" for s in told)
 
     def inserted(message: str, more: str) -> str:
@@ -252,6 +279,7 @@ def _located(
 
     diagnosis = _without_unknown(exercise, diagnosis) if sentences + told_change else diagnosis
     diagnosis = _without_chance(exercise, diagnosis, answer, cases, wrong, seed)
+    diagnosis = _without_luck(exercise, diagnosis, answer, seed)
     told_all = inserted(diagnosis.message, sentences + told_change)
     return replace(diagnosis, message=told_all, symptom=inserted(diagnosis.symptom, sentences))
 
@@ -268,7 +296,7 @@ def _without_unknown(exercise: "Exercise", diagnosis: Diagnosis) -> Diagnosis:
 def _without_chance(
     exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], wrong: list[int], seed: int
 ) -> Diagnosis:
-    """The diagnosis without "right only where …" if the answer stays wrong on inputs that are made so."""
+    """The diagnosis without "right only where …", or with another, if the answer stays wrong on inputs made so."""
 
     def is_right(inputs: Inputs) -> bool | None:
         try:
@@ -281,10 +309,29 @@ def _without_chance(
     right = [case.inputs for n, case in enumerate(cases) if n not in wrong]
     separate = partial(separating, right, [cases[n].inputs for n in wrong], of_values=diagnosis.kind != "wrong shape")
     told = separate() if right else None
-    if told is None or told == separate(is_right):
+    holds = separate(is_right) if told else None
+    if told == holds:
         return diagnosis
     pattern = re.compile(r"\s*" + r"\s+".join(map(re.escape, RIGHT_ONLY.format(told).split())))
-    says, told, seen = (pattern.sub("", text) for text in (diagnosis.says, diagnosis.message, diagnosis.symptom))
+    more = fill(RIGHT_ONLY.format(holds), 96, initial_indent="\n  ", subsequent_indent="  ") if holds else ""
+    diagnosis = _without_unknown(exercise, diagnosis) if holds else diagnosis
+    says, message, seen = (pattern.sub(more, text) for text in (diagnosis.says, diagnosis.message, diagnosis.symptom))
+    return replace(diagnosis, says=says, message=message, symptom=seen)
+
+
+def _without_luck(exercise: "Exercise", diagnosis: Diagnosis, answer: Any, seed: int) -> Diagnosis:
+    """The diagnosis without the results that are called right and are wrong on inputs of other seeds."""
+    pattern = re.compile(r"\s+Right:\s([^.]*)\.")
+    if (found := pattern.search(diagnosis.says)) is None:
+        return diagnosis
+    further = [case.inputs for n in range(1, 4) for case in exercise.draw(seed + n)]
+    wanted = [exercise.plainly(exercise.reference, inputs, seed=seed) for inputs in further]
+    results = [exercise.safely(partial(exercise.plainly, answer, inputs, seed=seed)) for inputs in further]
+    pairs = [(e, g) for e, g in zip(wanted, results, strict=True) if isinstance(g, list) and len(g) == len(e)]
+    lucky = {name for n, name in enumerate(exercise.returns) if not all(same(e[n], g[n]) for e, g in pairs)}
+    right = [name for name in " ".join(found[1].split()).split(", ") if name not in lucky]
+    kept = f" Right: {', '.join(right)}." if right else ""
+    says, told, seen = (pattern.sub(kept, text) for text in (diagnosis.says, diagnosis.message, diagnosis.symptom))
     return replace(diagnosis, says=says, message=told, symptom=seen)
 
 
@@ -336,7 +383,11 @@ _CUTS = {
 
 def _with_what_cuts(exercise: "Exercise", diagnosis: Diagnosis, answer: Any) -> Diagnosis:
     """The diagnosis of a lost gradient with those of the steps that lose one that stand in the answer."""
-    program = ast.unparse(program_of(answer))
+    tree = program_of(answer)
+    for node in ast.walk(tree):  # a parameter is made where a module is made, and cuts nothing there
+        if isinstance(node, ast.ClassDef):
+            node.body = [part for part in node.body if getattr(part, "name", "") != "__init__"] or [ast.Pass()]
+    program = ast.unparse(tree)
     own = [f"`{told}`" for step, told in _CUTS.items() if step in program]
     if not own:
         return diagnosis

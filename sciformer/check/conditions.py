@@ -105,7 +105,12 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
     if isinstance(x, bool | int | str):
         fewest = 1 if isinstance(x, bool | str) or x in (0, 1) else 2
         yield Condition(
-            f"only where `{name}` is {x}", lambda case: case[name], lambda value: bool(value == x), False, fewest=fewest
+            f"only where `{name}` is {x}",
+            lambda case: case[name],
+            lambda value: bool(value == x),
+            False,
+            fewest=fewest,
+            given=lambda case: case | {name: x},
         )
     if isinstance(x, float) or (isinstance(x, Tensor) and x.dim() == 0 and x.is_floating_point()):
         yield Condition(

@@ -59,6 +59,7 @@ class Exercise(Task):
             told so.
         times: how many times as large.
         small: inputs that may be a thousand times as small, likewise.
+        ways: gives right answers by name, each written in another way; a line of theirs may mend a wrong one.
     """
 
     def __init__(
@@ -80,12 +81,14 @@ class Exercise(Task):
         large: tuple[str, ...] = (),
         times: int = 1000,
         small: tuple[str, ...] = (),
+        ways: Callable[[], dict[str, Callable[..., Any]]] = dict,
     ):
         super().__init__(reference, cases=cases, call=call, differentiable=differentiable, seconds=seconds)
         self.notebook, self.section, self.level, self.minutes = notebook, section, level, minutes
         self.faults, self.returns = tuple(faults), returns
         self.solution, self.hints = solution or reference, hints
         self._hinted, self.large, self.times, self.small = 0, large, times, small
+        self.ways = ways
 
     @property
     def points(self) -> int:

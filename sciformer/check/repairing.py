@@ -7,21 +7,26 @@ programs are repaired automatically (Le Goues, Pradel & Roychoudhury 2019, "Auto
 import ast
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from sciformer.check.mutants import UNREADABLE
-from sciformer.check.programs import program_of
+from sciformer.check.programs import program_of, scope_of
 from sciformer.check.repairs import EQUATION, compares, repairs
 
 #: A line that is longer says too much at once.
-_LONGEST_LINE = 92
+LONGEST_LINE = 92
 #: What follows a condition is not repaired by never doing it, unless the answer returns there.
 _NO_REPAIR = ("if True", "if False", "elif True", "elif False")
 _NO_BRANCH = "if False:"
 #: A tensor without entries mends nothing, and given one as values torch 2.11's fused attention ends the whole process.
 _EMPTY = re.compile(r"\.(repeat|expand|tile)\(([^()]*,)? *0 *[,)]")
+#: A comparison that says True, in a way that nobody would write.
+_ALWAYS = re.compile(r"(?<![\w.])(\w+) == \1\b")
+#: Two names are given at once; where they are exchanged, another line may be to blame.
+_PAIR = re.compile(r"\w+(, \w+)+ = ")
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class Change:
 
     Args:
         answer: the program with the change.
+        where: of a line that should stand elsewhere: before or behind which other line or loop of the student's.
         is_stable: whether that is right for extreme inputs as well.
     """
 
@@ -37,10 +43,14 @@ class Change:
     new: str
     answer: Callable[..., Any]
     is_stable: bool = True
+    where: tuple[str, str] | None = None
 
     def told(self) -> str:
         """The change, indented as a message is."""
         right = "it would be right" if self.is_stable else "it would be right, though not for very large numbers"
+        if self.where:
+            side, other = self.where
+            return f"\n  With one change {right}. Move your line\n    {self.old}\n  {side}\n    {other}"
         if not self.new:
             part = "branch" if self.old.startswith("if ") else "line"
             return f"\n  Without this {part} of yours {right}:\n    {self.old}"
@@ -66,13 +76,14 @@ def one_change(
         changed = [
             lines for lines in zip_longest(before, mutant.text.splitlines(), fillvalue="") if lines[0] != lines[1]
         ]
-        if len(changed) != 1 or max(map(len, changed[0])) > _LONGEST_LINE:
+        if len(changed) != 1 or max(map(len, changed[0])) > LONGEST_LINE:
             continue
         old, new = (line.strip() for line in changed[0])
-        if _EMPTY.search(new):
+        if _EMPTY.search(new) or _ALWAYS.search(new):
             continue
-        if (found and old == found.old) or (in_one_line and mutant.says.startswith(EQUATION)):
-            continue  # an equation can make up for what is wrong in another line
+        can_make_up = mutant.says.startswith(EQUATION) or _PAIR.match(old)  # for what is wrong in another line
+        if (found and old == found.old) or (in_one_line and can_make_up):
+            continue
         returns = new == _NO_BRANCH and before[before.index(changed[0][0]) + 1].lstrip().startswith("return")
         if (returns or not new.startswith(_NO_REPAIR)) and is_right(mutant.answer):
             if found:
@@ -83,23 +94,84 @@ def one_change(
     return found
 
 
+def one_move(answer: Callable[..., Any], is_right: Callable[[Callable[..., Any]], bool]) -> Change | None:
+    """The one line that should stand elsewhere, behind the next one, out of a loop or in it; None where none should."""
+    try:
+        program, scope = program_of(answer), scope_of(answer)
+    except UNREADABLE:
+        return None
+    for text, statement, side, other in _moves(program):
+        line, anchor = (ast.unparse(one).splitlines()[0] for one in (statement, other))
+        if max(len(line), len(anchor)) > LONGEST_LINE:
+            continue
+        own = dict(scope)
+        with suppress(Exception):
+            exec(compile(text, f"<mutant of {answer.__name__}>", "exec"), own)
+            if is_right(own[answer.__name__]):
+                return Change(line, line, own[answer.__name__], where=(side, anchor))
+    return None
+
+
+def _moves(program: ast.Module) -> Iterator[tuple[str, ast.stmt, str, ast.stmt]]:
+    """Every text with one statement elsewhere: which, to what side, and of which other statement."""
+
+    def text(*changed: tuple[list[ast.stmt], list[ast.stmt]]) -> str:
+        before = [[*block] for block, _ in changed]
+        for block, after in changed:
+            block[:] = after
+        try:
+            return ast.unparse(program)
+        finally:
+            for (block, _), statements in zip(changed, before, strict=True):
+                block[:] = statements
+
+    for block in [node.body for node in ast.walk(program) if isinstance(node, ast.FunctionDef | ast.For | ast.If)]:
+        for n, (one, two) in enumerate(pairwise(block)):
+            side = "behind all that begins with" if hasattr(two, "body") else "behind your line"
+            yield text((block, [*block[:n], two, one, *block[n + 2 :]])), one, side, two
+        for n, loop in enumerate(block):
+            if not isinstance(loop, ast.For):
+                continue
+            before, after, inner = block[:n], block[n + 1 :], loop.body
+            for k, one in enumerate(inner if len(inner) > 1 else ()):
+                left = inner, [*inner[:k], *inner[k + 1 :]]
+                yield text(left, (block, [*before, one, loop, *after])), one, "out of the loop, before", loop
+                yield text(left, (block, [*before, loop, one, *after])), one, "out of the loop, behind", loop
+            if before:
+                whole = block, [*before[:-1], loop, *after]
+                yield text(whole, (inner, [before[-1], *inner])), before[-1], "into the loop, to its beginning:", loop
+            if after:
+                whole = block, [*before, loop, *after[1:]]
+                yield text(whole, (inner, [*inner, after[0]])), after[0], "into the loop, to its end:", loop
+
+
 def loop_that_ends_at_once(answer: Callable[..., Any]) -> str | None:
     """A sentence about a loop whose first pass is its last, whatever happens in it; None where there is none."""
     for loop in _parts(answer):
         if not isinstance(loop, ast.For) or not _leaves(loop.body) or _goes_on(loop):
             continue
         first = ast.unparse(loop).splitlines()[0]
-        if len(first) > _LONGEST_LINE:
+        if len(first) > LONGEST_LINE:
             continue
         return f"Your loop `{first}` ends in its first pass: whatever happens there, a `return` or `break` follows."
     return None
 
 
 def in_vain(answer: Callable[..., Any]) -> str | None:
-    """A sentence about a comparison that cannot fail, or hardly: without `assert`, in a tuple, or of any number."""
+    """A sentence about a comparison that notices little: no `assert` or `abs`, in a tuple, of any number, sorted."""
+    results = _results_in(answer)
     for node in _parts(answer):
         match node:
-            case ast.Expr(value) if compares(value) and len(line := ast.unparse(node)) <= _LONGEST_LINE:
+            case ast.Assert(test) if wide := next(filter(_lets_small_ones_pass, ast.walk(test)), None):
+                return (
+                    f"Your comparison `{ast.unparse(wide)}` holds for every number that is too small, by however much. "
+                    "Take the absolute value of the difference."
+                )
+            case ast.Call(ast.Attribute(sorted_one, "sort")) if _names_in(node) & results:
+                return _SORTED
+            case ast.Call(ast.Name("sorted"), [sorted_one]) if _names_in(sorted_one) & results:
+                return _SORTED
+            case ast.Expr(value) if compares(value) and len(line := ast.unparse(node)) <= LONGEST_LINE:
                 return f"Your line `{line}` compares, and nothing is done with the result. Write `assert` before it."
             case ast.Assert(ast.Tuple([_, *_])):
                 return (
@@ -108,6 +180,44 @@ def in_vain(answer: Callable[..., Any]) -> str | None:
                 )
             case ast.Assert(ast.Call(ast.Attribute(_, "any") | ast.Name("any"))):
                 return "One of your assertions ends with `any`, so a single right number is enough. Ask for `all`."
+    return None
+
+
+def _results_in(test: Callable[..., Any]) -> set[str]:
+    """The version that a test is given, and the names of what that returns."""
+    found: set[str] = set()
+    for node in _parts(test):
+        match node:
+            case ast.FunctionDef(name, ast.arguments(args=[ast.arg(version), *_])) if name == test.__name__:
+                found = {version}
+            case ast.Assign([target], value) if found & _names_in(value) and not isinstance(value, ast.BinOp):
+                found |= _names_in(target)
+    return found
+
+
+_SORTED = "Your test sorts the results, so right numbers in a wrong order pass. Compare them where they stand."
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+
+
+def _lets_small_ones_pass(node: ast.AST) -> bool:
+    """Whether this compares a difference, with its sign, with a small number."""
+    match node:
+        case ast.Compare(left, [ast.Lt() | ast.LtE()], [ast.Name() | ast.Constant(float())]):
+            differs = any(isinstance(part, ast.BinOp) and isinstance(part.op, ast.Sub) for part in ast.walk(left))
+            return differs and not re.search(r"abs|square|pow|\*\*|norm|isclose", ast.unparse(left))
+    return False
+
+
+def drops_axes(answer: Callable[..., Any]) -> str | None:
+    """A sentence about a step that drops every axis of size 1."""
+    for node in _parts(answer):
+        match node:
+            case ast.Call(ast.Attribute(_, "squeeze"), [], []):
+                dropped = f"Your `{ast.unparse(node)}` drops every axis of size 1, whatever it stands for."
+                return f"{dropped} Name the axis that is to go."
     return None
 
 

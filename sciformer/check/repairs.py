@@ -30,6 +30,8 @@ EQUATION = "The equation"
 _REDUCE = {"amax", "amin", "logsumexp", "mean", "norm", "std", "sum", "var"}
 
 
+#: Steps that run along the first axis, or along all, unless they are told which.
+_ALONG = {"argmax", "argmin", "cat", "chunk", "flip", "roll", "split", "stack", "unbind", "unflatten"}
 #: Types that a mask is turned into, to count with it.
 _NUMBERS = {"double", "float", "int", "long"}
 #: Pairs of axes that should be exchanged where a `reshape` has only the right sizes.
@@ -113,6 +115,10 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
         for n in range(len(node.args)) if len(node.args) > 1 and -1 not in map(whole, node.args) else ():
             sizes = [*node.args[:n], ast.Constant(-1), *node.args[n + 1 :]]
             yield ast.Call(function, sizes, []), "A size is another one: −1 lets torch find it."
+    if name in _ALONG and "dim" not in given:
+        for axis in (-1, 1):
+            told = ast.keyword("dim", ast.Constant(axis))
+            yield ast.Call(function, node.args, [*node.keywords, told]), f"`dim={axis}` is missing."
     if name == "normalize" and "p" not in given:
         sums = ast.keyword("p", ast.Constant(1))
         yield ast.Call(function, node.args, [*node.keywords, sums]), "Rows of length 1 do not sum to 1."
@@ -126,6 +132,11 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
         )
         counted = ast.Attribute(function.value, "arange", ast.Load())
         yield ast.Call(counted, [count], []), "The numbers are 0, 1, 2, …"
+    if name == "softmax" and (along := [k for k in node.keywords if k.arg == "dim"]) and len(node.args) <= 1:
+        shares = node.args[0] if node.args else function.value
+        keeps = ast.keyword("keepdim", ast.Constant(True))
+        total = ast.Call(ast.Attribute(shares, "sum", ast.Load()), [], [*along, keeps])
+        yield ast.BinOp(shares, ast.Div(), total), "Shares are divided by their sum, without another exponential."
     if name == "erf" and len(node.args) == 1:
         smaller = ast.BinOp(node.args[0], ast.Div(), _expression("2 ** 0.5"))
         yield ast.Call(function, [smaller], []), "The root of 2 is missing."
@@ -149,6 +160,10 @@ def _other_end(node: ast.Slice) -> Iterator[Slip]:
     lower, upper = node.lower, node.upper
     if upper is None and isinstance(lower, ast.UnaryOp) and isinstance(lower.op, ast.USub):
         yield ast.Slice(None, lower.operand), "The end is taken in place of the beginning."
+    elif upper is None and isinstance(lower, ast.Constant):
+        yield ast.Slice(None, ast.UnaryOp(ast.USub(), lower)), "The beginning is left out in place of the end."
+    elif lower is None and isinstance(upper, ast.UnaryOp) and isinstance(upper.op, ast.USub):
+        yield ast.Slice(upper.operand, None), "The end is left out in place of the beginning."
     elif lower is None and upper is not None and not isinstance(upper, ast.UnaryOp):
         yield ast.Slice(ast.UnaryOp(ast.USub(), upper)), "The beginning is taken in place of the end."
 
@@ -193,9 +208,21 @@ def _less_likely(node: ast.AST, names: Names) -> Iterator[Slip]:
             twice = ast.BinOp(ast.Constant(2), ast.Mult(), node.right)
             yield ast.BinOp(node.left, node.op, twice), "A factor of 2 is missing."
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
+        for name in (*names.parameters, *names.own):
+            yield ast.Call(node.func, [*node.args[:-1], _expression(name)], []), f"The count ends at `{name}`."
         for name in names.parameters:
             least = _expression(f"min({ast.unparse(node.args[-1])}, {name})")
             yield ast.Call(node.func, [*node.args[:-1], least], []), f"The count goes on beyond `{name}`."
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) and len(node.slice.elts) == 2:
+        whole_axis, second = node.slice.elts
+        if isinstance(whole_axis, ast.Slice) and whole_axis.lower is whole_axis.upper is whole_axis.step is None:
+            rows = _expression(f"torch.arange(len({ast.unparse(node.value)}))[:, None]")
+            by_row = ast.Tuple([rows, second], ast.Load())
+            yield ast.Subscript(node.value, by_row, node.ctx), "Each row has places of its own."
+    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Name | ast.Constant | ast.BinOp):
+        if not isinstance(getattr(node.slice, "value", None), str):
+            behind = ast.Tuple([ast.Slice(), node.slice], ast.Load())
+            yield ast.Subscript(node.value, behind, node.ctx), "The index belongs to axis 1, not to axis 0."
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv):
         for parts in (2, 3) if isinstance(node.right, ast.Name) else ():
             yield ast.BinOp(node.left, node.op, ast.Constant(parts)), f"It should be divided by {parts}."

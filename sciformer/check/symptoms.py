@@ -85,7 +85,8 @@ def _difference_of_lists(
     kind, says = _difference(right_ones, mine, [inputs[n] for n in alike], (names[at],) if several else names)
     if not several or kind != "wrong numbers":
         return kind, says
-    right = [name for n, name in enumerate(names) if all(same(expected[case][n], got[case][n]) for case in alike)]
+    lists = [case for case, result in enumerate(got) if isinstance(result, list) and len(result) == len(names)]
+    right = [name for n, name in enumerate(names) if all(same(expected[case][n], got[case][n]) for case in lists)]
     return kind, says + (f" Right: {', '.join(right)}." if right else "")
 
 

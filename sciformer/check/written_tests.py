@@ -173,7 +173,7 @@ class WrittenTest(Exercise):
             return self._lacking(diagnosis, answer, cases, seen)
         if diagnosis.kind != "false alarm":
             return diagnosis
-        diagnosis = self._too_exact(diagnosis, answer, cases, seen)
+        diagnosis = diagnosis if cause else self._too_exact(diagnosis, answer, cases, seen)
         if why := cause or (_WRONG_OR_OPEN if is_tolerant else ""):
             says = diagnosis.says.replace(_WRONG_OR_TOO_EXACT, why).replace(_TOO_EXACT, why)
             diagnosis = self._false_alarm(diagnosis, says, cases, seen)
@@ -198,11 +198,14 @@ class WrittenTest(Exercise):
             answer(rejected[0].inputs["version"])
         except Exception as error:
             line, known = own_line(error), own_names(error)
+            if "attribute 'dtype'" in str(error):
+                says = "It asks for the same type, too, and the numbers that it expects have another one than a right "
+                return line, f"{says}version's. Convert one of them, as with `.float()`.", False
             without = [name for name, x in known.items() if isinstance(x, Tensor) and bool(x.isnan().any())]
             nan = f"There is NaN in your `{without[0]}`, and NaN equals nothing. " if without else ""
             if nan or any(map(_hides_all_from_one, known.values())):
-                says = f"{nan}Does a row of a mask allow no key? Right versions differ in what its softmax is."
-                return line, says, False
+                says = "One of your masks hides every key from some query, and there right versions differ."
+                return line, f"{nan}{says}", False
             return line, "", _has_a_tolerance(line, str(error))
         return None, "", False
 

@@ -1,5 +1,7 @@
 """The exercises of the course, one file a notebook: what is asked, on which inputs, and which mistakes are known."""
 
+from functools import partial
+
 from sciformer.check.exercise import Exercise
 from sciformer.exercises import (
     additive_attention,
@@ -24,6 +26,7 @@ from sciformer.exercises import (
     welcome,
     your_own_score,
 )
+from sciformer.exercises.ways import ways_of
 
 #: Every exercise of the course by name, in the order of the notebooks.
 EXERCISES: dict[str, Exercise] = {
@@ -53,3 +56,5 @@ EXERCISES: dict[str, Exercise] = {
     )
     for exercise in module.EXERCISES
 }
+for _exercise in EXERCISES.values():
+    _exercise.ways = partial(ways_of, _exercise)

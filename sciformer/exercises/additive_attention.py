@@ -561,7 +561,8 @@ _READ_TOKEN_FAULTS = (
     ),
     Fault(
         "keeps every score",
-        "The outputs are right, but what is kept grows with the text. D + 2 numbers are enough.",
+        "The outputs are right, but more is kept than is needed, or even more with each token. D + 2 numbers are "
+        "enough: a sum of weights is one number, and the weighted sum of values has D.",
         see=_MEMORY,
         keep=lambda new, past, score: (*new, score.expand(1) if past is None else torch.cat([past[3], score[None]])),
     ),

@@ -262,6 +262,8 @@ def _holm_cases(draw: Draw) -> Iterator[Case]:
     yield case("4 comparisons", 200, 10, 600, 15)
     yield case("4 comparisons, three nearly alike", 210, 600, 200, 220)  # the first exceeds the third's product, too
     yield case("7 comparisons", 80, 300, 10, 15, 900, 60, 20)
+    twice = torch.tensor([40, 10, 300, 10], device=draw.device)[draw.permutation(4)]
+    yield Case("4 comparisons, two of them equal", {"p": twice.to(draw.dtype) / 1000})
 
 
 _HOLM_FAULTS = (
@@ -484,12 +486,14 @@ _VERDICT_RULE_FAULTS = (
     ),
     Fault(
         "refuted although shown",
-        "A gain that is surely above 0 and surely below δ counts as refuted. It is shown, if small: 1.",
+        "A gain that is surely above 0 and surely below δ counts as refuted. It should count as shown, 1, however "
+        "small it is.",
         shown=lambda low, mean, high, delta: (low > 0) & ~(high < delta),
     ),
     Fault(
         "both at once",
-        "A gain that is surely above 0 and surely below δ gets 1 and −1, together 0. It is shown, if small: 1.",
+        "A gain that is surely above 0 and surely below δ gets 1 and −1, together 0. It should count as shown, 1, "
+        "however small it is.",
         both=lambda shown, refuted: refuted,
     ),
     Fault(

@@ -363,6 +363,8 @@ def _try_slopes(
     # The input itself stands in for the parameter, so that gradients show whether the scores really depend on it.
     del module.strength
     module.strength = strength.flatten()[: start.numel()].view(start.shape)
+    with torch.no_grad():
+        scores_of(module, query, key, query_offset=max(query_offset - 1, 0))  # what it keeps must not reach the next
     scores = scores_of(module, query, key, query_offset=query_offset)
     return start.detach().clone() if trained else query.new_zeros(0), scores
 
@@ -375,6 +377,13 @@ def _two_sided_score_cases(draw: Draw) -> Iterator[Case]:
 
 
 _TWO_SIDED_SCORE_FAULTS = (
+    Fault(
+        "one position early",
+        "The steps are those for a query_offset that is smaller by 1. Either the queries are counted from one position "
+        "too early, or the steps of an earlier call, with that offset, are kept in the module and used again.",
+        see=_CLASS,
+        first=lambda offset, length, key_length: max(offset - 1, 0),
+    ),
     Fault(
         "hides keys",
         "The score hides keys by itself. It should leave the mask alone: attention applies it to the scores later.",

@@ -48,6 +48,8 @@ def _lorentzian_moat_cases(draw: Draw) -> Iterator[Case]:
     for name, wide in (("a narrow well", 1), ("a wide well", 4), ("a well as wide as a room", 4000)):
         weight, alpha = (start + draw.integers(0, 9).to(draw.dtype) / 10 for start in (2.3, 1.3))
         yield Case(name, {"weight": weight, "alpha": alpha / wide})
+    weight, alpha = (draw.integers(low, low + 3).to(draw.dtype) / 100 for low in (45, 1))
+    yield Case("a wide well of low energy", {"weight": weight, "alpha": alpha})
 
 
 _LORENTZIAN_MOAT_FAULTS = (

@@ -193,7 +193,7 @@ _ATTENTION_ONLY_FAULTS = (
     ),
     Fault(
         "residual of the normed",
-        "The output of attention is added to the normed tokens. It is added to x itself.",
+        "The output of attention is added to the normed tokens. It should be added to x, as it was before the norm.",
         see=_MODEL,
         add=lambda x, y, norm: norm(x) + y,
     ),
@@ -395,7 +395,7 @@ def _prefix_matching_score(weights: Tensor, period: Tensor) -> Tensor:
 
 
 def _prefix_matching_score_cases(draw: Draw) -> Iterator[Case]:
-    for H, L, periods in ((1, 5, [3]), (2, 7, [3]), (3, 8, [3, 5]), (2, 11, [4, 3, 6, 4, 5])):
+    for H, L, periods in ((1, 5, [3]), (2, 7, [3]), (2, 6, [4, 4]), (3, 8, [3, 5]), (2, 11, [4, 3, 6, 4, 5])):
         name = f"{H} heads, {L} tokens, periods {', '.join(map(str, periods))}"
         yield Case(
             name, {"weights": _causal(draw, len(periods), H, L, L), "period": torch.tensor(periods, device=draw.device)}

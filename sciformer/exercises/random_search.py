@@ -376,11 +376,23 @@ def _expected_best_cases(draw: Draw) -> Iterator[Case]:
     yield case("3 trials", 3)
     yield case("7 trials", 7)
     yield case("13 trials", 13)
+    yield case("20 trials", 20)  # 20 to the power of 20 is no whole number of 64 bits
     ties = torch.tensor([0.7, 0.4, 0.7, 0.5, 0.7], device=draw.device, dtype=draw.dtype)
     yield Case("5 trials, three of them alike", {"values": ties[draw.permutation(5)]})
 
 
+def _in_whole_numbers(i: Tensor, n: Tensor, N: int) -> Tensor:
+    powers = torch.arange(N + 1, device=i.device) ** n.long()  # which overflow
+    return powers.diff(dim=1) / powers[:, -1:]
+
+
 _EXPECTED_BEST_FAULTS = (
+    Fault(
+        "powers of whole numbers",
+        "Powers of whole numbers soon pass 2^63, and overflow without a word: 16^16 is 2^64. Take the power of the "
+        "share i / N.",
+        probability=_in_whole_numbers,
+    ),
     Fault(
         "quantiles",
         "These are quantiles, at n / (n + 1). There lies the expected best of n numbers that are uniform between 0 and "

@@ -498,6 +498,7 @@ def _attentions() -> dict[str, Callable[[Tensor], Tensor]]:
         "a running sum from the end": lambda x: x.flip(0).cumsum(dim=0).flip(0),
         "each word by itself": torch.tanh,
         "a hundred-thousandth of the next word": lambda x: x + 1e-5 * x.roll(-1, 0),
+        "ten thousand times the word, and a thousandth of the next": lambda x: 1e4 * x + 1e-3 * x.roll(-1, 0),
         "one output that looks one word ahead": sum_and_one_more(1, 2),
         "one output that looks two words ahead": sum_and_one_more(0, 2),
         "the next word, in two features that cancel": lambda x: x + x.roll(-1, 0)[:, :1] * torch.tensor([1, -1]).to(x),
@@ -513,6 +514,11 @@ def _attentions() -> dict[str, Callable[[Tensor], Tensor]]:
             x + (8 * x.roll(-1, 0) - (8 * x.roll(-1, 0)).round().detach()).square()
         ),
     }
+
+
+def _beside_the_largest(jacobian: Tensor) -> Tensor:
+    size = jacobian.abs().sum(dim=(1, 3))
+    return size.where(size > 1e-6 * size.max(), 0)
 
 
 def _future_leaks_cases(draw: Draw) -> Iterator[Case]:
@@ -534,6 +540,12 @@ _FUTURE_LEAKS_FAULTS = (
         "A derivative of 0.00001 is taken for rounding, and what leaks in this way stays unseen. Only what is "
         "smaller than 0.000001 may be taken for 0.",
         leaks=lambda future: bool((future > 1e-3).any()),
+    ),
+    Fault(
+        "small beside the largest",
+        "A derivative is taken for 0 where it is small beside the largest one. A small leak is a leak, however much "
+        "the words count that may be seen: compare with 0.000001 itself.",
+        size=_beside_the_largest,
     ),
     Fault(
         "looks at the past",

@@ -514,7 +514,7 @@ _CROSS_LAGS_FAULTS = (
     ),
     Fault(
         "past counted from its beginning",
-        "The lag grows towards the newest month, which stands last among the keys. From i to j it is i + S − j.",
+        "Your lag grows towards the newest month, which stands last among the keys. From i to j, i + S − j is right.",
         lag=lambda i, j, L, S: i + j + 1,
     ),
     Fault(

@@ -371,9 +371,9 @@ _IS_PAIRWISE_FAULTS = (
     ),
     Fault(
         "left where it stands",
-        "It replaces the other queries and keys, and the pair stays where it stands among as many. So a score passes "
-        "that depends on positions, as one with a distance bias, or on how many keys there are. Take one query and "
-        "one key out, and ask again.",
+        "It only looks at what the other queries and keys do to a pair, which keeps its position, and their number "
+        "stays. So a score passes that depends on positions, as one with a distance bias, or on how many keys there "
+        "are. Take one query and one key out, and ask again.",
         compared=_with_others_around,
     ),
     Fault(

@@ -2,8 +2,8 @@ import math
 
 import torch
 
+from sciformer import metrics
 from sciformer.data import windows
-from sciformer.lab.metrics import attention_by_lag
 
 
 def seasonal_naive(past, season, horizon):
@@ -80,4 +80,4 @@ def cross_lags__diagonals(future, past, w_query, w_key):
 def cross_lags__package(future, past, w_query, w_key):
     query, key = future @ w_query, past @ w_key
     weights = torch.softmax(query @ key.mT / query.shape[-1] ** 0.5, dim=-1)
-    return attention_by_lag(weights[:, None])[0]
+    return metrics.attention_by_lag(weights[:, None])[0]

@@ -2,7 +2,7 @@ import math
 
 import torch
 
-from sciformer.lab.metrics import mean_and_error
+from sciformer import metrics
 
 
 def seed_spread(values):
@@ -74,7 +74,7 @@ def verdict_rule(gains, delta, t):
 def verdict_rule__loop(gains, delta, t):
     verdicts = []
     for row in gains.tolist():
-        mean, error = mean_and_error(row)
+        mean, error = metrics.mean_and_error(row)
         if len(row) < 5:
             verdicts.append(0)
         elif mean - t * error > 0:

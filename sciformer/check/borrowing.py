@@ -1,0 +1,385 @@
+"""An expression of a right answer in place of one of a wrong answer: the line that the student could have written.
+
+Right answers compute the same values on their way, under other names. Where a line of the student's knows all the
+values that an expression of a right answer is made of, that expression can be written in the student's names. If the
+program is right with it, the mistake stood in its place. Programs have been repaired in this way from those of other
+students (Wang, Singh & Su 2018, "Search, align, and repair"; Gulwani, Radiček & Zuleger 2018, "Automated clustering and
+program repair for introductory programming assignments").
+"""
+
+import ast
+import builtins
+import copy
+import re
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sciformer.check.mutants import UNREADABLE
+from sciformer.check.programs import program_of, scope_of
+from sciformer.check.repairing import LONGEST_LINE, Change
+from sciformer.check.values import same
+
+#: The names and values that a line knows.
+Names = dict[str, Any]
+Watch = Callable[[Callable[..., Any]], object]
+
+#: Processor time to spend on one answer.
+SEARCH_SECONDS = 3.0
+#: So many words and signs may differ between an expression and what stands in its place; more only in a long program,
+#: so that what is offered is a change and not the whole answer.
+_FEW, _SHARE, _MOST = 16, 4, 30
+#: As much as so many more words counts what leaves another line of the student's without use.
+_UNUSED = 8
+#: So often a line of a loop is looked at, in each call.
+_VISITS = 3
+#: So many definitions are put into one another.
+_DEPTH = 5
+#: Calls that do more than give a value.
+_ACTS = {
+    "append",
+    "backward",
+    "extend",
+    "insert",
+    "manual_seed",
+    "next",
+    "pop",
+    "print",
+    "remove",
+    "set",
+    "super",
+}
+
+
+@dataclass
+class _Line:
+    """A line of a program, and what it knew whenever it was reached.
+
+    Args:
+        function: in which it stands.
+        known: for each call of the program, the names of every visit.
+    """
+
+    statement: ast.stmt
+    function: ast.FunctionDef
+    known: list[list[Names]] = field(default_factory=list)
+
+    @property
+    def value(self) -> ast.expr | None:
+        """What the line computes; None where that is nothing that could be said elsewhere."""
+        match self.statement:
+            case ast.For(_, value) | ast.If(value) | ast.While(value):
+                return value
+            case ast.Assign(_, value) | ast.AugAssign(_, _, value) | ast.Expr(value) | ast.Return(value):
+                return value
+        return None
+
+    @property
+    def visits(self) -> list[Names]:
+        return [names for call in self.known for names in call]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """An expression in a program, and where it stands there."""
+
+    node: ast.expr
+    parent: ast.AST
+    name: str
+    index: int | None
+
+
+class _Program:
+    """An answer with a line for each statement, watched at work."""
+
+    def __init__(self, answer: Callable[..., Any], file: str, calls: Sequence[Watch]):
+        self.text = ast.unparse(program_of(answer))
+        self.tree, self.file, self.name = ast.parse(self.text), file, answer.__name__
+        self.scope = dict(scope_of(answer))
+        exec(compile(self.tree, file, "exec"), self.scope)
+        self.lines = {statement.lineno: _Line(statement, function) for statement, function in _statements(self.tree)}
+        self._kinds: dict[tuple[int, str], str | None] = {}
+        for call in calls:
+            self._watch(call)
+
+    def _watch(self, call: Watch) -> None:
+        for line in self.lines.values():
+            line.known.append([])
+
+        def local(frame: FrameType, event: str, argument: Any) -> Any:
+            line = self.lines.get(frame.f_lineno)
+            if event == "line" and line and len(line.known[-1]) < _VISITS:
+                line.known[-1].append({name: _kept(value) for name, value in frame.f_locals.items()})
+            return local
+
+        def trace(frame: FrameType, event: str, argument: Any) -> Any:
+            own = frame.f_code.co_filename == self.file and not frame.f_code.co_name.startswith("<")
+            return local if own else None
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            with suppress(Exception):  # what it knew before it stopped is what we want
+                call(self.scope[self.name])
+        finally:
+            sys.settrace(before)
+
+    def kind(self, number: int, node: ast.expr) -> str | None:
+        """What sort of value an expression has at a line; None where it has none, or one number everywhere."""
+        key = number, ast.unparse(node)
+        if key not in self._kinds:
+            self._kinds[key] = None
+            visits = self.lines[number].visits
+            with suppress(Exception), torch.no_grad():
+                code = compile(ast.fix_missing_locations(ast.Expression(copy.deepcopy(node))), "<a part>", "eval")
+                values = [eval(code, self.scope | names) for names in (visits[0], visits[-1])]
+                self._kinds[key] = None if all(map(_is_level, values)) else _kind(values[0])
+        return self._kinds[key]
+
+
+def borrowed(
+    answer: Callable[..., Any],
+    ways: Iterable[Callable[..., Any]],
+    calls: Sequence[Watch],
+    is_right: Callable[[Callable[..., Any]], bool],
+) -> Change | None:
+    """The least change of one line that makes a wrong answer right, with an expression of a right one.
+
+    Args:
+        ways: right answers, each written in another way.
+        calls: each calls an answer, with inputs of its own.
+        is_right: whether a changed program is right on every input.
+    """
+    end = time.thread_time() + SEARCH_SECONDS
+    try:
+        own = _Program(answer, "<borrowing>", calls)
+    except UNREADABLE:
+        return None
+    others = [_Program(way, f"<way {n}>", calls) for n, way in enumerate(ways)]
+    before, tried = own.text.splitlines(), {own.text}
+    for _, part, expression in sorted(_exchanges(own, others), key=lambda exchange: exchange[0]):
+        if time.thread_time() > end:
+            return None
+        scope, text = dict(own.scope), _with(own.tree, part, expression)
+        after = text.splitlines()
+        changed = [n for n, line in enumerate(before) if n < len(after) and line != after[n]]
+        if text in tried or len(after) != len(before) or max(len(after[n].strip()) for n in changed) > LONGEST_LINE:
+            continue
+        tried.add(text)
+        with suppress(Exception):
+            exec(compile(text, "<mutant by a right answer>", "exec"), scope)
+            if is_right(scope[own.name]):
+                return Change(before[changed[0]].strip(), after[changed[0]].strip(), scope[own.name])
+    return None
+
+
+def _exchanges(own: _Program, others: list[_Program]) -> Iterator[tuple[tuple[int, int], _Part, ast.expr]]:
+    """Parts of a program, each with an expression of a right answer to stand there, and how much the two differ."""
+    most = min(max(_FEW, _words(own.text).total() // _SHARE), _MOST)
+    uses = Counter(node.id for node in ast.walk(own.tree) if isinstance(node, ast.Name) and _is_value(node))
+    for number, line in own.lines.items():
+        offers = _offers(own, others, number) if line.visits else {}
+        for part in _parts(line.statement, line.value):
+            text, kind = ast.unparse(part.node), own.kind(number, part.node)
+            words, is_whole = _words(text), part.node is line.value
+            here = Counter(node.id for node in ast.walk(part.node) if isinstance(node, ast.Name))
+            last = (
+                {name for name, count in here.items() if count == uses[name]} & {*line.visits[0]}
+                if line.visits
+                else set()
+            )
+            for other_text, (expression, other_kind) in offers.items():
+                theirs = _words(other_text)
+                differ = (words - theirs).total() + (theirs - words).total()
+                fits = kind == other_kind or (kind is None and isinstance(part.node, ast.Call)) or is_whole
+                if _is_number(part.node) and not isinstance(expression, ast.Name):
+                    continue  # many a term could stand for a number
+                if text != other_text and fits and differ <= most:
+                    unused = len(last.difference(_names(expression)))
+                    yield (differ + _UNUSED * unused, theirs.total()), part, expression
+
+
+def _offers(own: _Program, others: list[_Program], number: int) -> dict[str, tuple[ast.expr, str]]:
+    """What right answers compute, in our names at a line: each expression with its kind, by its text."""
+    found: dict[str, tuple[ast.expr, str]] = {}
+    for other in others:
+        speaker = _Speaker(other, own, number)
+        for there, line in other.lines.items():
+            for part in _parts(line.statement, line.value) if line.visits else ():
+                # A number says nothing about where it belongs, and one that is everywhere the same hardly more.
+                is_plain = isinstance(part.node, ast.Tuple | ast.List | ast.Dict) or not _names(part.node)
+                kind = None if is_plain else other.kind(there, part.node)
+                said = None if kind is None else speaker.said(part.node, there)
+                if kind and said and len(text := ast.unparse(said)) <= LONGEST_LINE:
+                    found.setdefault(text, (said, kind))
+    return found
+
+
+@dataclass(frozen=True)
+class _Speaker:
+    """Says what stands in a right answer in the names of another program."""
+
+    other: _Program
+    own: _Program
+    number: int
+
+    def said(self, node: ast.expr, there: int, depth: int = 0) -> ast.expr | None:
+        """An expression at a line of the right answer, at our line; None where that cannot be."""
+        by: dict[str, ast.expr] = {}
+        line = self.other.lines[there]
+        for name in _names(node):
+            if any(name in names for names in line.visits):
+                own = self._own_name(name, line)
+                value = ast.Name(own, ast.Load()) if own else self._definition(name, there, depth)
+                if value is None:
+                    return None
+                by[name] = value
+            elif self.own.scope.get(name) is not self.other.scope.get(name) and not hasattr(builtins, name):
+                return None
+        return _Renamed(by).visit(copy.deepcopy(node))
+
+    def _own_name(self, name: str, line: _Line) -> str | None:
+        """Our name for the same values."""
+        own = self.own.lines[self.number]
+        if [len(call) for call in own.known] != [len(call) for call in line.known]:
+            return None
+        theirs = [names.get(name) for names in line.visits]
+        for candidate in sorted(own.visits[0], key=lambda other: (other != name, other)):
+            ours = [names.get(candidate) for names in own.visits]
+            if name == candidate == "self" or all(map(_equal, ours, theirs)):
+                return candidate
+        return None
+
+    def _definition(self, name: str, there: int, depth: int) -> ast.expr | None:
+        """What a name stands for, if the right answer gives it once."""
+        function = self.other.lines[there].function
+        given = [
+            (number, line.statement)
+            for number, line in self.other.lines.items()
+            if line.function is function and name in _given(line.statement)
+        ]
+        if len(given) != 1 or given[0][0] >= there or depth == _DEPTH:
+            return None
+        number, statement = given[0]
+        match statement:
+            case ast.Assign([ast.Name()], value):
+                return self.said(value, number, depth + 1)
+        return None
+
+
+class _Renamed(ast.NodeTransformer):
+    def __init__(self, by: dict[str, ast.expr]):
+        self.by = by
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return copy.deepcopy(self.by[node.id]) if node.id in self.by and isinstance(node.ctx, ast.Load) else node
+
+
+def _statements(tree: ast.AST, function: ast.FunctionDef | None = None) -> Iterator[tuple[ast.stmt, ast.FunctionDef]]:
+    """Every statement in a function, with the innermost one."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef):
+            yield from _statements(node, node)
+        elif isinstance(node, ast.stmt):
+            if function and not isinstance(node, ast.ClassDef):
+                yield node, function
+            yield from _statements(node, function)
+
+
+def _parts(statement: ast.stmt, value: ast.expr | None) -> Iterator[_Part]:
+    """Every expression in what a line computes, but those that do more than that."""
+
+    def inside(parent: ast.AST, name: str, child: Any) -> Iterator[_Part]:
+        for index, node in enumerate(child) if isinstance(child, list) else [(None, child)]:
+            if not isinstance(node, ast.AST) or isinstance(node, ast.Lambda | ast.JoinedStr):
+                continue
+            is_function = isinstance(parent, ast.Call) and name == "func"
+            if isinstance(node, ast.expr) and not is_function and _is_value(node):
+                yield _Part(node, parent, name, index)
+            if not (is_function and isinstance(node, ast.Name)):
+                for field_name, grandchild in ast.iter_fields(node):
+                    yield from inside(node, field_name, grandchild)
+
+    if value is not None:
+        name = next(name for name, child in ast.iter_fields(statement) if child is value)
+        yield from inside(statement, name, value)
+
+
+def _is_value(node: ast.expr) -> bool:
+    """Whether an expression only gives a value: it neither prints, for instance, nor writes into a tensor."""
+    if isinstance(node, ast.Starred | ast.Slice) or isinstance(getattr(node, "ctx", None), ast.Store):
+        return False
+    calls = [part.func for part in ast.walk(node) if isinstance(part, ast.Call)]
+    names = [getattr(function, "attr", getattr(function, "id", "")) for function in calls]
+    return not any(name in _ACTS or (name.endswith("_") and not name.endswith("__")) for name in names)
+
+
+def _names(node: ast.AST) -> list[str]:
+    """The names that an expression takes from around it, each once."""
+    inner = {
+        name.id
+        for part in ast.walk(node)
+        if isinstance(part, ast.comprehension)
+        for name in ast.walk(part.target)
+        if isinstance(name, ast.Name)
+    }
+    found = (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
+    return [name for name in dict.fromkeys(found) if name not in inner]
+
+
+def _given(statement: ast.stmt) -> set[str]:
+    """The names that a statement gives values to."""
+    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+    return {name.id for target in targets if target for name in ast.walk(target) if isinstance(name, ast.Name)}
+
+
+def _with(tree: ast.Module, part: _Part, expression: ast.expr) -> str:
+    """A program's text with another expression in the place of one of its own."""
+    slot = getattr(part.parent, part.name)
+    put = expression if part.index is None else [*slot[: part.index], expression, *slot[part.index + 1 :]]
+    setattr(part.parent, part.name, put)
+    try:
+        return ast.unparse(tree)
+    finally:
+        setattr(part.parent, part.name, slot)
+
+
+def _words(text: str) -> Counter[str]:
+    return Counter(re.findall(r"\w+|[^\w\s]", text))
+
+
+def _kept(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _kind(value: Any) -> str:
+    """What sort of value could stand in the same place."""
+    if isinstance(value, bool | int | float):
+        return "number"
+    return "row" if isinstance(value, tuple | list) else type(value).__name__
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant))
+
+
+def _is_level(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.numel() > 1 and bool((value == value.flatten()[0]).all())
+
+
+def _equal(one: Any, two: Any) -> bool:
+    """Whether two names hold the same value, as far as that can be seen."""
+    if isinstance(one, Tensor) or isinstance(two, Tensor):
+        return same(one, two)
+    if isinstance(one, tuple | list) and isinstance(two, tuple | list):
+        return len(one) == len(two) and all(map(_equal, one, two))
+    plain = (bool, int, float, str, type(None))
+    return (type(one) is type(two) and bool(one == two)) if isinstance(one, plain) else one is two
