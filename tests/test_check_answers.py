@@ -22,7 +22,9 @@ ANSWERS = json.loads((Path(__file__).parent / "answers" / "answers.json").read_t
 def _verdict_only(monkeypatch):
     """What a message says of the cause takes most of the time, and is not the question here."""
     monkeypatch.setattr("sciformer.check.judging.find_cause", lambda *_, **__: None)
-    for name in ("one_change", "look_closer", "first_wrong_line"):
+    for name in ("changing.one_change", "changing.one_move", "changing.borrowed"):
+        monkeypatch.setattr(f"sciformer.check.{name}", lambda *_, **__: None)
+    for name in ("look_closer", "first_wrong_line"):
         monkeypatch.setattr(f"sciformer.check.closer_look.{name}", lambda *_, **__: None)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from sciformer import check
 from sciformer.check import EXERCISES, progress
-from sciformer.check.closer_look import _far
+from sciformer.check.changing import far as is_far
 from sciformer.check.values import same
 from sciformer.check.variants import not_contiguous
 from sciformer.check.written_tests import WrittenTest
@@ -92,7 +92,7 @@ def test_a_finite_number_for_infinity_is_told():
     ],
 )
 def test_what_is_far_off_for_large_numbers(got, wanted, far):
-    assert _far(got, wanted) is far
+    assert is_far(got, wanted) is far
 
 
 def merged(x, weight, eps):

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from textwrap import fill
@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from sciformer.check.borrowing import borrowed
 from sciformer.check.causes import TWO_MISTAKES, UNDECIDED
+from sciformer.check.changing import is_finite, larger_change, small_change, stable_change, where_unstable
 from sciformer.check.conditions import separating
 from sciformer.check.judging import CUT
 from sciformer.check.observing import Case, Observation, copied, is_own, own_line
 from sciformer.check.probing import probes
 from sciformer.check.programs import program_of
-from sciformer.check.repairing import Change, drops_axes, loop_that_ends_at_once, one_change, one_move
+from sciformer.check.repairing import Change, drops_axes, loop_that_ends_at_once
 from sciformer.check.shrinking import shrunk
 from sciformer.check.symptoms import RIGHT_ONLY, UNKNOWN, of_truth_values
 from sciformer.check.telling import LONGEST, SMALLEST, Diagnosis, counterexample, message, message_of_a_stop
@@ -47,9 +47,9 @@ def seen_closer(
         diagnosis = _named_by_other_cases(exercise, diagnosis, answer, cases, seed) or diagnosis
     if diagnosis.kind in _OF_NUMBERS or diagnosis.kind == "raises":
         known = diagnosis.kind == "known mistake" and not _is_a_guess(diagnosis)
-        change = _change(exercise, answer, cases, seed, known=known)
+        change = small_change(exercise, answer, cases, seed, known=known)
         if change is None and not known and not _is_one_slip(diagnosis):
-            change = _larger_change(exercise, answer, cases, seed)
+            change = larger_change(exercise, answer, cases, seed)
         if diagnosis.kind in _OF_NUMBERS and SMALLEST in diagnosis.message:
             return _located(exercise, diagnosis, answer, cases, seen, seed, change)
         at, told = diagnosis.message.rindex("\n  read again"), _told(change, known=known)
@@ -65,7 +65,7 @@ def _if_stable(
     exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int
 ) -> Diagnosis | None:
     """The diagnosis of a right answer whose exponentials overflow for large inputs; None where none does."""
-    unstable = next(_unstable(exercise, answer, cases, seed), None)
+    unstable = next(where_unstable(exercise, answer, cases, seed), None)
     if unstable is None:
         return None
     case, condition, inputs, wanted, got = unstable
@@ -73,53 +73,10 @@ def _if_stable(
     rows = table({name: plain(x) for name, x in inputs.items()} | {"expected": wanted, "got": got}, 8)
     more = fill(f"{says} {advice}", 96, initial_indent="  ", subsequent_indent="  ")
     changed = "made smaller" if exercise.small else "enlarged"
-    change = _stable_change(exercise, answer, cases, seed)
+    change = stable_change(exercise, answer, cases, seed)
     told = "" if change is None else change.told().replace("it would be right", "it would be stable")
     says_all = f"{diagnosis.message}, but unstable\n{more}{told}\n  {case.name}, {changed}:{rows}"
     return replace(diagnosis, kind="unstable", says=says, message=says_all, symptom=says_all)
-
-
-def _unstable(
-    exercise: "Exercise", answer: Any, cases: list[Case], seed: int
-) -> Iterator[tuple[Case, str, Inputs, Any, Any]]:
-    """Extreme inputs for which an answer is wrong: the case, the condition in words, inputs, right result and got."""
-    for case, names, times, inputs in extremes(exercise, cases):
-        wanted = exercise.plainly(exercise.reference, inputs, seed=seed)
-        got = exercise.safely(partial(exercise.plainly, answer, inputs, seed=seed))
-        if is_finite(wanted) and (not is_finite(got) or _far(got, wanted)):
-            yield case, f"With `{'` and `'.join(names)}` {times}", inputs, wanted, got
-
-
-def _stable_change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> Change | None:
-    """The one change of the student's own program that makes it right for extreme inputs as well, if any."""
-    wanted = [(x, exercise.plainly(exercise.reference, x, seed=seed)) for _, _, _, x in extremes(exercise, cases)]
-    compared = [(x, right) for x, right in wanted if is_finite(right)]
-    is_right = _rightness(exercise, cases, seed)
-
-    def is_stable(candidate: Any) -> bool:
-        try:
-            got = ((exercise.plainly(candidate, x, seed=seed), right) for x, right in compared)
-            return all(is_finite(mine) and not _far(mine, right) for mine, right in got) and is_right(candidate)
-        except Exception:
-            return False
-
-    return exercise.safely(lambda: one_change(answer, is_stable))
-
-
-def extremes(exercise: "Exercise", cases: list[Case]) -> Iterator[tuple[Case, tuple[str, ...], str, Inputs]]:
-    """Inputs of the cases made very large or very small: of which, which ones, by how much in words, and all of them.
-
-    Scores far below 0 are as large as those far above it, so inputs that have both signs are turned round as well.
-    """
-    large, small = exercise.large, exercise.small
-    for case in cases:
-        for factor in (exercise.times, -exercise.times) if large else ():
-            if factor > 0 or any(bool((case.inputs[name] < 0).any()) for name in large):
-                times = f"{factor} times as large".replace("-", "−")
-                yield case, large, times, case.inputs | {name: factor * case.inputs[name] for name in large}
-        if small:
-            shrunken = {name: 0.001 * case.inputs[name] for name in small}
-            yield case, small, "1000 times as small", case.inputs | shrunken
 
 
 def _if_contiguous(
@@ -164,60 +121,6 @@ def _named_by_other_cases(
         return None
     told = message_of_a_stop(exercise, known[0].says, diagnosis.says, see=known[0].see)
     return replace(diagnosis, kind="known mistake", says=known[0].says, message=told, faults=(known[0].name,))
-
-
-def _change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int, *, known: bool) -> Change | None:
-    """The one change of the student's own program that makes it right, if any.
-
-    Args:
-        known: whether the mistake has its name already, which a line that may be right must not contradict.
-    """
-    is_right = _rightness(exercise, cases, seed)
-    change = exercise.safely(lambda: one_change(answer, is_right, in_one_line=known))
-    if change is None:
-        return None
-    return replace(change, is_stable=next(_unstable(exercise, change.answer, cases, seed), None) is None)
-
-
-def _larger_change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> Change | None:
-    """The one line of the student's that should stand elsewhere, or that an expression of a right answer mends."""
-    compared = _rightness(exercise, cases, seed)
-
-    def is_right(candidate: Any) -> bool:
-        if not compared(candidate) or next(_unstable(exercise, candidate, cases, seed), None):
-            return False
-        return exercise.judge(cases, exercise.observe(candidate, cases, seed), seed).correct
-
-    few = [cases[0], *cases[1:][-2:]]
-    calls = [partial(_numbers_of, exercise, case, seed) for case in few]
-    return exercise.safely(lambda: one_move(answer, is_right)) or exercise.safely(
-        lambda: borrowed(answer, exercise.ways().values(), calls, is_right)
-    )
-
-
-def _numbers_of(exercise: "Exercise", case: Case, seed: int, one: Callable[..., Any]) -> Any:
-    return exercise.numbers(one, case, seed)
-
-
-def _rightness(exercise: "Exercise", cases: list[Case], seed: int) -> Callable[[Any], bool]:
-    """A function that says whether a program is right, on these cases and on inputs of other seeds."""
-    compared = [(case, exercise.numbers(exercise.reference, case, seed)) for case in cases]
-
-    def is_right(candidate: Any) -> bool:
-        try:
-            for n, (case, right) in enumerate(compared):
-                if not same(exercise.numbers(candidate, case, seed), right):
-                    compared.insert(0, compared.pop(n))  # the next candidate is likely to be wrong there, too
-                    return False
-            return all(
-                same(exercise.numbers(candidate, case, seed), exercise.numbers(exercise.reference, case, seed))
-                for n in range(1, 4)
-                for case in exercise.draw(seed + n)  # only for a candidate that is right so far
-            )
-        except Exception:
-            return False
-
-    return is_right
 
 
 def _is_a_guess(diagnosis: Diagnosis) -> bool:
@@ -371,6 +274,7 @@ def _with_the_line_that_writes(
 _CUTS = {
     ".item(": ".item()",
     ".tolist(": ".tolist()",
+    "math.exp(": "math.exp(…)",
     ".numpy(": ".numpy()",
     ".detach(": ".detach()",
     ".data": ".data",
@@ -394,12 +298,6 @@ def _with_what_cuts(exercise: "Exercise", diagnosis: Diagnosis, answer: Any) -> 
     says = diagnosis.says.replace(CUT, f"In your program {' or '.join(own)} takes numbers out of the graph.")
     told = message(exercise, says)
     return replace(diagnosis, says=says, message=told, symptom=diagnosis.message)
-
-
-def _far(got: Any, wanted: Any) -> bool:
-    """Whether a result is wrong by more than rounding can do to large numbers."""
-    both_tensors = isinstance(got, Tensor) and isinstance(wanted, Tensor) and got.shape == wanted.shape
-    return both_tensors and bool(((got.double() - wanted.double()).abs() > 0.1 * (1 + wanted.double().abs())).any())
 
 
 def _of_extremes(condition: str, inputs: Inputs, *, finite: bool) -> tuple[str, str]:
@@ -486,13 +384,6 @@ def _how_masks_differ(wanted: Any, got: Any) -> str | None:
     """What a message says of two masks, which has to hold of the input that it shows; None of anything else."""
     masks = all(isinstance(x, Tensor) and x.dtype == torch.bool for x in (wanted, got))
     return of_truth_values([wanted], [got]) if masks else None
-
-
-def is_finite(result: Any) -> bool:
-    """Whether a result has numbers, and neither NaN nor ∞ among them."""
-    parts = result if isinstance(result, list) else [result]
-    tensors = [x for x in parts if isinstance(x, Tensor)]
-    return all(x.numel() and bool(torch.isfinite(x.double()).all()) for x in tensors)
 
 
 def line_that_writes(run: Callable[[Inputs], Any], inputs: Inputs, is_own: Callable[[CodeType], bool]) -> str | None:

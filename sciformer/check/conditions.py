@@ -30,7 +30,8 @@ class Condition:
         wanted: whether it holds for such a quantity.
         plain: whether it is about a shape, a mask or a missing input, which is believed before what is about values.
         axes: the axes of inputs that it is about.
-        explains: whether a student is told so. A size below 4 or the lack of ties separates few cases by chance.
+        explains: whether a student is told so. A size below 4 separates few cases by chance, and so does the lack of
+            ties in one tensor of several.
         fewest: in how many cases an answer has to be right before a student is told so; one of them may be chance.
         given: inputs without the property as they are once they have it; None where that is not known.
     """
@@ -54,8 +55,9 @@ class Condition:
 
 def conditions(inputs: Inputs) -> Iterator[Condition]:
     """The properties that make sense for the inputs of a case, and for those of the other cases of an exercise."""
+    alone = sum(isinstance(x, Tensor) for x in inputs.values()) == 1
     for name, x in inputs.items():
-        yield from _of_one(name, x)
+        yield from _of_one(name, x, alone=alone)
     tensors = [name for name, x in inputs.items() if isinstance(x, Tensor) and x.dim() >= 2]
     for one, two in combinations(tensors, 2):
         yield _equally_long(one, two)
@@ -97,7 +99,7 @@ def _hashable(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _of_one(name: str, x: Any) -> Iterator[Condition]:
+def _of_one(name: str, x: Any, *, alone: bool) -> Iterator[Condition]:
     yield Condition(
         f"only where `{name}` is None", lambda case: case[name] is None, given=lambda case: case | {name: None}
     )
@@ -150,7 +152,7 @@ def _of_one(name: str, x: Any) -> Iterator[Condition]:
         )
     if x.is_floating_point() and x.dim() >= 1:
         says = f"only where no two numbers along the last axis of `{name}` are equal"
-        yield Condition(says, lambda case: _ties(case[name]), lambda ties: ties == 0, False, explains=False)
+        yield Condition(says, lambda case: _ties(case[name]), lambda ties: ties == 0, False, explains=alone, fewest=3)
         says = f"only where the numbers of `{name}` lie between −{_LARGE:g} and {_LARGE:g}"
         yield Condition(says, lambda case: _largest(case[name]), lambda size: size < _LARGE, False)
 

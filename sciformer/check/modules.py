@@ -29,6 +29,12 @@ _CALLED_AGAIN = (
 )
 
 
+_CONTEXT_KEPT = (
+    "After a call with a context, a call without one gives another output than before. Is the context kept in `self`? "
+    "Without one, the tokens look at themselves."
+)
+
+
 def run_module(
     answer: Callable[..., Any],
     arguments: Sequence[Any],
@@ -46,7 +52,7 @@ def run_module(
 
     Raises:
         WrongType: for the student, if the answer makes no module, or one with parameters of other names or shapes, or
-            one whose output is another at the second call, or in evaluation.
+            one whose output is another at the second call, in evaluation, or after a call with a context.
     """
     module = answer(*arguments)
     if not isinstance(module, nn.Module):
@@ -94,6 +100,12 @@ def run_module(
             again = functional_call(module.train(is_training), dict(weights), inputs, options)
         if not same(first, plain(again)):
             raise WrongType(differs)
+    if len(inputs) == 1 and "context" in signature(module.forward).parameters:
+        with torch.no_grad():
+            functional_call(module, dict(weights), (inputs[0], inputs[0].flip(1)), options)
+            again = functional_call(module, dict(weights), inputs, options)
+        if not same(first, plain(again)):
+            raise WrongType(_CONTEXT_KEPT)
     return output
 
 
@@ -133,14 +145,20 @@ def _shared(own: Mapping[str, nn.Parameter], wanted: Iterable[str]) -> str:
     """What is said of parameters that should be several and are one, a pair for each list or two modules; else ""."""
     names: dict[int, str] = {}
     pairs: dict[str, str] = {}
+    one_parameter = True
     for name in wanted:
-        if (other := names.setdefault(id(own[name]), name)) != name:
+        if (other := names.setdefault(own[name].untyped_storage().data_ptr(), name)) != name:
             modules = " ".join(_where_they_part(other, name))
             pairs.setdefault(re.sub(r"\d+", "*", modules), f"{other} and {name}")
+            one_parameter = one_parameter and own[other] is own[name]
     if not pairs:
         return ""
     first, *others = pairs.values()
     says = f"{first} are one and the same parameter; two are wanted."
+    if not one_parameter:
+        says = (
+            f"{first} share their memory, so a step of training that changes one changes the other. Copy: `.clone()`."
+        )
     if others:
         says += f" The same goes for {'; '.join(others)}."
     if any(modules.endswith("*") for modules in pairs):

@@ -25,6 +25,8 @@ _NO_BRANCH = "if False:"
 _EMPTY = re.compile(r"\.(repeat|expand|tile)\(([^()]*,)? *0 *[,)]")
 #: A comparison that says True, in a way that nobody would write.
 _ALWAYS = re.compile(r"(?<![\w.])(\w+) == \1\b")
+#: A condition that only asks whether something is 0 or nothing.
+_TRUTH = re.compile(r"^(el)?if (?!True|False)\w+:$")
 #: Two names are given at once; where they are exchanged, another line may be to blame.
 _PAIR = re.compile(r"\w+(, \w+)+ = ")
 
@@ -79,7 +81,7 @@ def one_change(
         if len(changed) != 1 or max(map(len, changed[0])) > LONGEST_LINE:
             continue
         old, new = (line.strip() for line in changed[0])
-        if _EMPTY.search(new) or _ALWAYS.search(new):
+        if any(pattern.search(new) for pattern in (_EMPTY, _ALWAYS, _TRUTH)):
             continue
         can_make_up = mutant.says.startswith(EQUATION) or _PAIR.match(old)  # for what is wrong in another line
         if (found and old == found.old) or (in_one_line and can_make_up):

@@ -81,7 +81,8 @@ def first_wrong_line(
         reference: the right one, likewise.
         cases: on which the two are compared; the more, the fewer coincidences.
         is_own: whether code is the student's own.
-        plain_numbers: whether those in the blamed line are told, too, since nothing is known of them.
+        plain_numbers: whether those in the blamed line are told, too, since nothing is known of them; otherwise such a
+            line is not blamed.
     """
     if _is_yes_or_no(reference(cases[0])):
         return None  # a right yes or no may come from anywhere
@@ -110,7 +111,9 @@ def first_wrong_line(
         return None
     lines = [f"`{_text(place)}`" for place in (blamed, *later)]
     blame = f"your line {lines[0]}" if len(lines) == 1 else f"one of your lines {lines[0]} and {lines[1]}"
-    names = _plain_numbers(blamed, {x.place for x in traces[0].steps}) if plain_numbers else []
+    names = _plain_numbers(blamed, {x.place for x in traces[0].steps})
+    if names and not plain_numbers:
+        return None  # one of them may be what is wrong
     plain = " and ".join(f"`{name}`" for name in names)
     what, more = ("tensors", f" Look at {plain}, too, which this line uses.") if plain else ("numbers", "")
     return f"Up to your line `{_text(before[-1])}` the {what} are right; {blame} makes them wrong.{more}"

@@ -252,7 +252,11 @@ _LOOK_ACROSS_FAULTS = (
         weights=lambda w_q, w_k, w_v: (w_q, w_k, w_k),
     ),
     Fault("no scale", "The scores are not divided by √D.", scale=lambda E, D: 1.0),
-    Fault("divided by D", "The scores are divided by D. It is √D.", scale=lambda E, D: 1 / D),
+    Fault(
+        "divided by D",
+        "The scores are divided by D, or twice by √D: torch's own function divides by it, too. Once is right.",
+        scale=lambda E, D: 1 / D,
+    ),
     Fault("multiplied by √D", "The scores are multiplied by √D. Divide by it.", scale=lambda E, D: D**0.5),
     Fault(
         "scaled by the embedding",

@@ -223,7 +223,8 @@ _FAR_FIELD_FAULTS = (
     Fault(
         "energies that round to 0",
         "Near by it is right. Far away every energy rounds to 0, and 0/0, or the logarithm of 0, leaves NaN. "
-        "The logarithm, log w − αd², is known without taking exp: softmax that.",
+        "The logarithm, log w − αd², is known without taking exp: softmax that. If you subtract a maximum first, it "
+        "has to be that of each row.",
         finish=lambda log_energy, squared: log_energy.exp() / log_energy.exp().sum(dim=-1, keepdim=True),
     ),
     Fault(

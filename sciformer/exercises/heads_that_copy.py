@@ -395,7 +395,14 @@ def _prefix_matching_score(weights: Tensor, period: Tensor) -> Tensor:
 
 
 def _prefix_matching_score_cases(draw: Draw) -> Iterator[Case]:
-    for H, L, periods in ((1, 5, [3]), (2, 7, [3]), (2, 6, [4, 4]), (3, 8, [3, 5]), (2, 11, [4, 3, 6, 4, 5])):
+    for H, L, periods in (
+        (1, 5, [3]),
+        (2, 7, [3]),
+        (2, 6, [4, 4]),
+        (2, 4, [1, 2]),
+        (3, 8, [3, 5]),
+        (2, 11, [4, 3, 6, 4, 5]),
+    ):
         name = f"{H} heads, {L} tokens, periods {', '.join(map(str, periods))}"
         yield Case(
             name, {"weights": _causal(draw, len(periods), H, L, L), "period": torch.tensor(periods, device=draw.device)}

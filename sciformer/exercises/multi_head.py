@@ -175,6 +175,7 @@ class MultiHead(nn.Module):
         scale: Callable[..., float] = lambda num_heads, head_dim: head_dim**-0.5,
         mask: Callable[..., Tensor] = lambda scores, mask: scores.masked_fill(~mask, -math.inf),
         normalize: Callable[..., Tensor] = lambda scores: scores.softmax(dim=-1),
+        hide: Callable[..., Tensor] = lambda weights, mask: weights,
         join: Callable[..., Tensor] = lambda heads: heads.transpose(1, 2).flatten(-2),
         project: Callable[..., Tensor] = lambda out_proj, joined: out_proj(joined),
         finish: Callable[..., Any] = lambda output, weights: (output, weights),
@@ -184,7 +185,7 @@ class MultiHead(nn.Module):
         self.v_proj, self.out_proj = nn.Linear(embed_dim, embed_dim), nn.Linear(embed_dim, embed_dim)
         self.head_dim, self.scale = embed_dim // num_heads, scale(num_heads, embed_dim // num_heads)
         self.split, self.sources, self.mask, self.normalize = split, sources, mask, normalize
-        self.join, self.project, self.finish = join, project, finish
+        self.hide, self.join, self.project, self.finish = hide, join, project, finish
 
     def forward(self, x: Tensor, context: Tensor | None = None, *, attn_mask: Tensor | None = None) -> Any:
         """The output and the weights."""
@@ -192,6 +193,7 @@ class MultiHead(nn.Module):
         q, k, v = (self.split(layer(source), self.head_dim) for layer, source in zip(layers, sources, strict=True))
         scores = q @ k.transpose(-2, -1) * self.scale  # (B, H, L, S)
         weights = self.normalize(scores if attn_mask is None else self.mask(scores, attn_mask))
+        weights = weights if attn_mask is None else self.hide(weights, attn_mask)
         return self.finish(self.project(self.out_proj, self.join(weights @ v)), weights)
 
 
@@ -299,6 +301,13 @@ _MULTI_HEAD_FAULTS = (
         "The mask is the wrong way round: True means 'may attend', so hide where it is False.",
         see=_TORCH,
         mask=lambda scores, mask: scores.masked_fill(mask, -math.inf),
+    ),
+    Fault(
+        "mask after the softmax",
+        "The mask acts after the softmax: hidden keys still count in the sum that it divides by, so the rows no longer "
+        "sum to 1.",
+        mask=lambda scores, mask: scores,
+        hide=lambda weights, mask: weights * mask,
     ),
     *_SHARING_FAULTS,
     Fault(

@@ -130,7 +130,8 @@ _ROOT_MEAN_SQUARE_NORM_FAULTS = (
     ),
     Fault(
         "no ε",
-        "The given ε is not used. It keeps a token of zeros from giving 0/0, and stands under the root.",
+        "The given ε has no effect on these numbers: it is not added. It keeps a token of zeros from giving 0/0, and "
+        "stands under the root.",
         size=lambda square, eps: square.sqrt(),
     ),
     Fault(
@@ -324,7 +325,8 @@ _LAYER_NORM_FAULTS = (
     ),
     Fault(
         "no ε",
-        "The given ε is not used. It keeps a token of equal features from giving 0/0, and stands under the root.",
+        "The given ε has no effect on these numbers: it is not added. It keeps a token of equal features from giving "
+        "0/0, and stands under the root.",
         size=lambda variance, eps: variance.sqrt(),
     ),
     Fault(

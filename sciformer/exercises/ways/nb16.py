@@ -17,7 +17,7 @@ def seed_spread__by_hand(values):
 
 
 def seed_spread__loop(values):
-    pairs = [mean_and_error(row.tolist()) for row in values]
+    pairs = [metrics.mean_and_error(row.tolist()) for row in values]
     return values.new_tensor([mean for mean, _ in pairs]), values.new_tensor([error for _, error in pairs])
 
 
