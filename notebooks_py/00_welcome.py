@@ -22,8 +22,8 @@
 #
 # And yes, you can build the machine inside. A model of the size of ChatGPT is trained in a data centre, but its parts are
 # small: over the course you write each of them in a few lines, and run it on your own computer. Today you write its central
-# step, and train a small model that comes with the package. Apart from its size, ChatGPT has something that this course
-# leaves out: further training on example answers and on people's judgements of its own answers ([Ouyang et al.
+# step, and train a small model that comes with the package. The course leaves out, among other things, ChatGPT's further
+# training on example answers and on people's judgements of its own answers ([Ouyang et al.
 # 2022](https://arxiv.org/abs/2203.02155)), which turns a model that continues texts into one that follows instructions.
 #
 # After this notebook you can
@@ -59,7 +59,7 @@ from sciformer import ImageTransformer, attend, causal_mask, check, cli, course,
 from sciformer.data import batches, mnist, shakespeare
 from sciformer.teach.diagrams.course_map import course_map
 
-torch.manual_seed(0)
+torch.manual_seed(0)  # the same seed gives the same random numbers
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 # %% [markdown]
@@ -76,24 +76,23 @@ with torch.no_grad():  # we only use the model, so torch need not prepare for tr
 
 # %%
 plotting.images(test_images[:10], [f"read as {digit}" for digit in read[:10]])
-plotting.show("Ten handwritten digits, each with what the model takes it for; the fifth is a single slanted stroke.")
+plotting.show("Ten handwritten digits in a row, each with what the model takes it for.")
 
 # %% [markdown]
 # Compare with your own reading, and then with the labels, which say what the writers meant. How often does the model agree with
-# the label over all 2,000 digits that were kept apart?
+# the label over all 2,000 *test digits*, which are new to the model?
 
 # %%
 print("labels of these ten:", test_labels[:10].tolist())
 print(f"{(read == test_labels).float().mean():.1%} of {len(test_labels):,} digits read as they are labelled")
 
 # %% [markdown]
-# The fifth digit is labelled 1, and the model read it as 7; you may forgive it.
+# The fifth digit has a small hook at its top. It is labelled 1, and the model read it as 7; you may forgive it.
 #
 # The second model, the *writer*, was shown one long text, Shakespeare's plays, and had to guess every next character. To let it
 # write, we give it the beginning of a text, take the character that it considers most likely, append it, and ask again. Each
-# time it sees the whole text so far, as long as that has at most 256 characters; of a longer text it sees only the end. In the
-# code, `vocabulary` turns characters into numbers and numbers into characters, and `temperature=0` means: always the most
-# likely character, and no chance.
+# time it sees all of the text so far, or the last 256 characters of a longer one. In the code, `vocabulary` turns characters into
+# numbers and numbers into characters, and `temperature=0` means: always the most likely character, and no chance.
 #
 # **Predict.** If it always writes the likeliest next character, will the result look like Shakespeare? Make up your mind
 # before you read on.
@@ -106,12 +105,11 @@ likeliest = writer.generate(beginning, 240, temperature=0)
 print(vocabulary.decode(likeliest[0]))
 
 # %% [markdown]
-# Some of the lines are good English, others nearly so. Did the model copy them? Let us search for each complete line, in the text that it learned
-# from and in the part that was held back from training for checks like this one, `val`, short for *validation*:
+# From a distance it looks like Shakespeare: all words are English, though no line is a correct sentence. Did the model copy the
+# lines? Let us search for each complete one in the text that it learned from:
 
 # %%
-held_back, _ = shakespeare("val")
-known = vocabulary.decode(text) + vocabulary.decode(held_back)
+known = vocabulary.decode(text)
 for line in dict.fromkeys(
     vocabulary.decode(likeliest[0]).splitlines()[1:-1]
 ):  # each different line once, without the last
@@ -119,11 +117,11 @@ for line in dict.fromkeys(
 
 # %% [markdown]
 # None of them stands there as a whole, though shorter pieces may. But the writer soon repeats itself. Without chance, the text so
-# far decides the next character, and once a line stands there several times, this model goes on with the same line.
+# far decides the next character, and in this run the model writes the same line again and again.
 #
-# Instead of taking the most likely character, one usually draws the next one at random, the likely ones more often. The
-# **temperature** sets how much chance there is: near 0 the most likely character nearly always wins, and at higher values the
-# others get their turn more often. Run the next cell several times, and compare the texts:
+# Usually one draws the next character at random instead, the likely ones more often. The **temperature** sets how much chance
+# there is: near 0 the most likely character nearly always wins, and at higher values the others get their turn more often. Run
+# the next cell several times, and compare the texts:
 
 # %% tags=["nbval-ignore-output"]
 drawn = writer.generate(beginning, 300, temperature=0.8)
@@ -138,6 +136,7 @@ print(vocabulary.decode(drawn[0]))
 #
 # A trained model consists of numbers, called **parameters**, and of a rule for computing with them. The writer has 1.6 million
 # parameters, in six parts that work one after the other: *embedding*, *positions*, *dropout*, *blocks*, *norm* and *read_out*.
+# The text below the output explains them, and the *heads* in its last line.
 #
 # **Predict.** It has to read 65 different characters and to write them again. In which part are most of its parameters?
 
@@ -149,12 +148,13 @@ print(f"{len(writer.blocks)} blocks with {writer.blocks[0].attention.num_heads} 
 # %% [markdown]
 # The *embedding* has a vector of 160 numbers for each of the 65 characters, and *read_out* turns such a vector into a number for
 # every possible next character. Nearly all parameters are in the *blocks* between them, which are built alike but have learned
-# different numbers. A block has two halves. In its **attention**, a character takes something over from other characters. It does so several
-# times side by side, each time by other rules that it has learned; each of the parts that do this is called a [**head**](../docs/glossary.md#h). A small network, called *feed-forward*, then
-# works on one character at a time. (In this model each half also gets a share of the three characters before it, whatever they
-# are: a trick of notebook 08 called token shift.) Parts with 0 parameters have learned nothing: *norm* only brings every vector
-# to the same length, and *positions* and *dropout* do nothing in this model. (Of the order of the characters its heads know by another trick, rotary positions, of
-# notebooks 04 and 08.)
+# different numbers. A block has two halves. In its **attention**, a character takes something over from other characters.
+# Several parts of the attention do so side by side, each by learned rules of its own; such a part is called a
+# [**head**](../docs/glossary.md#h). A small network, called *feed-forward*, then works on one character at a time. (In this
+# model each half also gets a share of the three characters before it, whatever they are: *token shift*, of notebook 08.) Parts
+# with 0 parameters have learned nothing. *norm* only brings every vector to the same length. *dropout*, which can set random
+# numbers of a vector to 0 in training, is switched off here. *positions* is empty: a head takes account of the order of the
+# characters when it compares two of them, by *rotary positions* (notebooks 04 and 08).
 #
 # GPT-3, a predecessor of the models behind ChatGPT, is a stack of blocks as well: 96 blocks with 96 heads each, and 175 billion
 # parameters ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), table 2.1), more than 100,000 times as many as the writer has.
@@ -167,18 +167,19 @@ for name, trained_model in {"reader": reader, "writer": writer}.items():
     size = sum(p.numel() for p in trained_model.parameters())
     steps, examples = run["config"]["train"]["steps"], run["config"]["batch_size"]
     print(
-        f"{name}: {size:9,} parameters, {steps:,} steps of {examples} examples, {run['seconds'] / 60:.0f} minutes on {run['device']}"
+        f"{name}: {size:9,} parameters, {steps:,} steps of {examples} examples, {run['seconds'] / 60:.0f} minutes "
+        f"({run['seconds'] / steps:.3f} s a step) on {run['device'].replace('1 threads', '1 thread')}"
     )
 
 # %% [markdown]
 # A step of the reader takes in 128 pictures, each cut into 16 squares; a step of the writer takes in 8 texts of 256 characters.
-# Both make 2,048 pieces. But the writer has 14 times as many parameters to compute with, and its steps take about 14 times as long: by the seconds in the record, 1.08 instead of 0.079.
+# Both make 2,048 pieces. The writer has about 14 times as many parameters, and its steps take about 14 times as long. Two models
+# cannot show that the one causes the other: in the writer up to 256 pieces look at one another, in the reader 16.
 #
 # Now look at [**attention**](../docs/glossary.md#a): a character looks at the characters of the text, and takes more from
-# some of them than from others. How much it takes is a number, called a weight, and numbers can be drawn. Below is one of the
-# 25 heads, reading the first 24 characters of the text that the writer wrote without chance, `likeliest`. Read the picture
-# row by row: a row belongs to the character that looks, a column to a character that is looked at, and the weights of a row
-# sum to 1.
+# some than from others. How much it takes is a number, called a weight, and numbers can be drawn. Below, one of the 25 heads reads
+# the first 24 characters of `likeliest`, the text that the writer wrote without chance. Read the picture row by row: a row belongs
+# to the character that looks, a column to a character that is looked at, and the weights of a row sum to 1.
 #
 # **Predict.** At which character will most rows look most? Decide before you run the next cell.
 
@@ -189,29 +190,35 @@ with torch.no_grad():
 names = [character.replace("\n", "⏎").replace(" ", "␣") for character in vocabulary.decode(shown[0])]
 plotting.heatmap(weights, rows=names, columns=names, title="one head of the writer", xlabel="looked at", ylabel="looks")
 plotting.show(
-    "Weights, one row and one column for each of 24 characters; below the diagonal some are brighter than others."
+    "Weights, one row and one column for each of 24 characters; on and below the diagonal some are brighter than others."
 )
 
 # %%
 most = weights[7:].argmax(dim=-1)  # of each character after "ROMEO:⏎": which one it looks at most
 print([f"{names[7 + i]} → {names[j]}" for i, j in enumerate(most)])
+print("largest weight above the diagonal:", weights.triu(1).max().item())
 
 # %% [markdown]
-# All but one of these 17 characters look most at the line break behind the speaker's name; the space before *so* looks most at
-# another space. In the last rows the weight of the line break is smaller, but it is still the largest. Nobody told this head to
-# look there. What is it looking for: the end of a name, the nearest line break, or whatever stands in the seventh place?
+# No character looks at those that come after it: the weights above the diagonal are exactly 0, for a reason given in the section
+# *A mask*. So the first *R* sees only itself, and gives itself the weight 1.
 #
-# One picture cannot tell, but we can count. The next cell takes 56 passages of the text that was held back, of 128 characters each,
-# and asks which character the head looks at most: the latest line break, an earlier one, or the seventh character? It counts twice: over the
-# characters whose latest line break stands behind a colon, which in this text is mostly the end of a name, and over all others.
-# Line breaks themselves are not counted, because each of them is its own latest line break.
+# All but one of these 17 characters look most at the line break behind the speaker's name; the space before *so* looks most at
+# another space. In the last rows the line break has less weight, but still the most. Nobody told this head to look there. What is it
+# looking for: the end of a name, the latest line break, or whatever stands in the seventh place?
+#
+# One picture cannot tell, but we can count. The next cell takes 56 passages of 128 characters from the part of the text that was
+# held back from training, `val`, short for *validation*. Which character does the head look at most: the latest line break, an
+# earlier one, or the seventh character? The cell counts twice: over the characters whose latest line break stands behind a colon, as
+# at the end of a speaker's name, and over all others. Line breaks themselves are not counted: each of them is its own latest one.
+# You need not follow all of the code.
 
 # %%
+held_back, _ = shakespeare("val")
 passages = torch.stack([held_back[start : start + 128] for start in range(0, len(held_back) - 128, 2000)])  # (56, 128)
 place = torch.arange(128)
 newline, colon = vocabulary.encode("\n:")
 breaks = passages == newline
-latest = torch.where(breaks, place, -1).cummax(dim=-1).values  # -1: none so far
+latest = torch.where(breaks, place, -1).cummax(dim=-1).values  # where the latest break so far is; -1: none
 counted = ~breaks & (latest > 0)  # of a break in the first place, we do not see what it stands behind
 after_name = passages.gather(1, (latest - 1).clamp(min=0)) == colon
 with torch.no_grad():
@@ -226,26 +233,25 @@ for name, rows in {"behind a colon": counted & after_name, "elsewhere": counted 
 print(f"by chance, if each looked at one of those up to itself: {(1 / (place + 1)).expand(56, -1)[counted].mean():.0%}")
 of_each = (most == latest[:, None]).transpose(1, 2)[counted].float().mean(dim=0)  # (25,)
 print(
-    "the same count for all 25 heads, largest first:",
+    f"both cases together: this head {of_each[15]:.0%}; all 25 heads, largest first:",
     [f"{share:.0%}" for share in of_each.sort(descending=True).values[:4]],
 )
 
 
 # %% [markdown]
-# So it is mainly the latest line break. It is not only the end of a name: where the break stands behind a colon, the head looks at
-# it *less* often, 49 % instead of 82 %, and in another 30 % at an earlier break (behind a name, one is never far away). It is not the seventh place either, at which
-# hardly any character looks most. "It looks at where the present line begins" says where the largest weight of this head is in most cases, though
-# not in all, and not how large it is: in the last rows of the picture the rest of the weight, together, is larger. Nor is this head typical: of the 25 heads it does so most often, in 69 % of all these cases, and the next one in 28 %.
-#
-# No character looks at those that come after it: the triangle above the diagonal is dark. What the writer was trained for
-# explains it, in the section on the mask.
+# So it is mainly the latest line break: of all these characters, 69 % look at it most. It is not only the end of a name: where the
+# break stands behind a colon, as in the picture, the head looks at it *less* often, 49 % instead of 82 %, and in another 30 % at an
+# earlier break. (In the picture there was no earlier one.) It is not the seventh place either, at which hardly any character looks
+# most. The count says where the largest weight lies, and not how large it is: in the last rows of the picture the rest of the
+# weight, together, is larger. Nor is this head typical: the next of the 25 heads reaches 28 %.
 
 # %% [markdown]
 # ## The one idea
 #
 # How does a head arrive at its weights, and what does it do with them? The answer is three lines. They say what happens when one
-# word looks at all words, itself included. The **query** is the vector of the word that looks. Each word that it looks at has two
-# vectors: a **key**, which is compared with the query, and a **value**, which the word contributes to the result.
+# word (in the writer: one character) looks at all words, itself included. The **query** is the vector of the word that looks. Each
+# word that it looks at has two vectors: a **key**, which is compared with the query, and a **value**, which the word contributes
+# to the result.
 #
 # ```
 # scores  = score(query, key)        # how well does the key of each word fit the query?
@@ -321,8 +327,8 @@ print("the first 'the':", [f"{words[j]} {weights[0, j]:.2f}" for j in weights[0]
 
 # %% [markdown]
 # It gives as much to the other *the* as to itself. Both have the same vector, and so the same score: whatever vectors are drawn,
-# two equal words get equal weights without any training. That these weights are the largest of the row is so in this draw; another
-# word with a longer vector could get a larger score.
+# two equal words get equal weights without any training. That these are the largest of the row is so in this draw; another word
+# with a longer vector could get a larger score.
 #
 # The package does the same in one line: `dot_product_scores` computes the scores, and `attend` makes weights of them and
 # averages the values. The tensors have four axes, (texts, heads, words, features), so that many texts can be treated at once;
@@ -357,26 +363,27 @@ print("sums of the rows:", [round(total, 3) for total in masked.sum(dim=-1).toli
 
 # %% [markdown]
 # The row of the first *the*: it no longer sees the other one, and now gives itself all its weight instead of 0.48. The other rows
-# change less, since they had given less to the words that come later. The first printed line says that every weight
-# above the diagonal is exactly 0, which the rounded numbers in the picture cannot show: a 0.00 below the diagonal is a small
-# weight, rounded. Every row still sums to 1. The same mask is why the triangle in the picture of the writer is dark.
+# change less, since they had given less to the words that come later. Above the diagonal every weight is exactly 0, as the first
+# printed line says; a 0.00 below the diagonal is a small weight, rounded. Every row still sums to 1. The same mask is why the
+# weights above the diagonal are 0 in the writer.
 
 # %% [markdown]
 # ### What training adds
 #
-# Nothing in this example was learned, and so a word finds words whose vectors happen to point the way of its own, or happen to be long. Yet
-# the writer's *w* found a line break, which is a quite different character. A head can do so because its queries and keys are not
-# the vectors themselves. It computes them, and the values, from the vectors of the words, with three matrices:
+# Nothing in this example was learned, and so a word finds words whose vectors happen to point the way of its own, or to be long.
+# Yet the writer's *w* found a line break, which is a quite different character. In the writer, queries and keys are not the
+# vectors themselves, so the query of one character can fit the key of a different one. Each head computes them, and the values,
+# from the vectors of the characters, with three matrices of its own:
 #
 # ```
 # query, key, value = x @ W_query, x @ W_key, x @ W_value    # three matrices that training changes
 # output = softmax(score(query, key)) @ value                # the same three lines as above
 # ```
 #
-# Training changes the matrices so that the query of one word fits the key of another, wherever that helps to guess the next
-# character. The rule stays the same, and no weight is stored: a new text gives new vectors, and these give new weights. A fourth matrix
-# joins the results of all heads. (To tell the latest line break from an earlier one, a head must also know the order of the words:
-# notebook 04.) Here are the parts of one of the writer's blocks:
+# Training changes the matrices so that the query of one character fits the key of another, wherever that helps to guess the next
+# one. The rule stays the same, and no weight is stored: a new text gives new vectors, and these give new weights. A fourth matrix
+# joins the results of all heads. (To tell the latest line break from an earlier one, a head must also know the order of the
+# characters: notebook 04.) Here are the parts of one of the writer's blocks:
 
 # %%
 for name, part in writer.blocks[0].named_children():
@@ -384,20 +391,21 @@ for name, part in writer.blocks[0].named_children():
         print(f"{name:18} {count:7,} parameters")
 
 # %% [markdown]
-# The attention has 4 × 160 × 160 = 102,400 parameters, the entries of its four matrices. The feed-forward network has twice as many:
-# one matrix makes 640 numbers of the 160 of a character, and another one makes 160 of them again. The two small parts mix in the
-# three characters just before, which the usual block does not do. What each half computes is added to the vectors that came in, and
-# the next block goes on with the sums. Notebooks 02 to 05 build a block in this order: scores, heads, positions, block.
+# The attention has 4 × 160 × 160 = 102,400 parameters, the entries of four matrices: those of the five heads stand side by side in
+# three of them, 32 columns for each head, and the fourth joins the results. The feed-forward network has twice as many: one matrix
+# makes 640 numbers of the 160 of a character, and another one makes 160 of them again. The two small parts mix in the three
+# characters just before, which the usual block does not do. What each half computes is added to the vectors that came in, and the
+# next block goes on with the sums. Notebooks 02 to 05 build a block in this order: scores, heads, positions, block.
 #
-# Can a learned query find more than a line break? In *The animal didn't cross the street because it was too tired*, you knew at once
-# that *it* is the animal. Replace *tired* by *wide*, and it is the street. When the transformer was
-# [first presented](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/),
-# this was the example. Notebook 02 comes back to it.
+# Can a learned query find more than a line break? A harder task: in *The animal didn't cross the street because it was too tired*,
+# you knew at once that *it* is the animal. Replace *tired* by *wide*, and it is the street. When the transformer was
+# [first presented](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/)
+# to a wider public, soon after the paper, this was the example. Notebook 02 comes back to it.
 
 # %% [markdown]
 # ## The data
 #
-# Nothing has to be downloaded. The digits are pictures of 28 × 28 pixels, 10,000 to learn from and 2,000 to be tested on:
+# Nothing has to be downloaded. The digits are pictures of 28 × 28 pixels, 10,000 to learn from and the 2,000 test digits:
 
 # %%
 images, labels = mnist("train")
@@ -405,9 +413,8 @@ print("pictures", tuple(images.shape), " how many of each digit:", labels.bincou
 print(f"among those to be tested on, {(test_labels == 1).float().mean():.1%} are a 1")
 
 # %% [markdown]
-# Keep the last number in mind. A model that always answers 1, the commonest digit, without looking at the picture reaches
-# exactly that accuracy. The accuracy of a model has to be higher before it can show that the model has learned something from
-# the pictures.
+# Keep the last number in mind. A model that always answers 1, the commonest digit, reaches that accuracy without looking at the
+# picture. Only a higher accuracy can show that a model has learned something from the pictures.
 #
 # The pieces that a model reads are called [**tokens**](../docs/glossary.md#t). In our sentence they were words, and below they are
 # squares cut from a picture; attention treats all tokens alike, because it only sees their vectors. For the writer a token is one
@@ -447,10 +454,10 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters, untrained")
 # $\log 10 \approx 2.3$. Torch adds new gradients to those of the step before, unless `zero_grad` clears them first.
 #
 # Point 4 is the job of an [**optimiser**](../docs/glossary.md#o), here Adam
-# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It averages the gradient of each parameter over the last steps, and divides it by the size that these
-# gradients have had. So a parameter whose gradients are always large does not jump too far, and one whose gradients are
-# always small moves as well: in one step, most parameters move by up to about `lr`, the learning rate, here 0.005. Much smaller
-# steps would take longer, and with much larger ones the loss may stop falling.
+# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It averages the gradient of each parameter over the last steps, and
+# divides it by the size that these gradients have had. So in one step most parameters move by up to about `lr`, the learning
+# rate, here 0.005, whether their gradients are always large or always small. Much smaller steps would take longer, and with much
+# larger ones the loss may stop falling.
 #
 # **Predict.** The model has about a seventh of the reader's parameters. How often does the model see each of the 10,000
 # digits in 400 steps? And how many of 100 new digits will it then read correctly? Write a number down before you read the
@@ -471,7 +478,7 @@ for _ in range(400):
 # %%
 ax = plotting.curves({"model": losses}, ylabel="loss of the batch", smooth=20, title="the loss during training")
 ax.axhline(math.log(10), color="0.6", ls=":")
-plotting.show("The loss of each batch, pale, and its running mean, dark; a dotted line at 2.3.")
+plotting.show("The loss of each batch, pale, and the mean over the last 20 batches, dark; a dotted line at 2.3.")
 
 # %% tags=["nbval-ignore-output"]
 with torch.no_grad():
@@ -481,12 +488,13 @@ print(f"{accuracy:.1%} of {len(test_labels):,} new digits read as they are label
 
 # %% [markdown]
 # Compare this with your guess, and with the 12.2 % of the commonest digit. The model saw 400 × 64 = 25,600 digits, so each of the
-# 10,000 about 2.6 times on average. In the picture, each point of the dark line is a mean over 20 steps. It starts near the dotted
-# line, $\log 10$, and ends near 0.4: the right digit then has a probability of about $e^{-0.4} \approx 0.67$ (a geometric mean).
-# It does not fall at every step: each batch is another sample of digits.
+# 10,000 about 2.6 times on average. In the picture, the dark line, a mean over 20 steps, starts near the dotted line, $\log 10$,
+# and ends near 0.4: the right digit then has a probability of about $e^{-0.4} \approx 0.67$ (a geometric mean). The line does not
+# fall all the time: in the run shown here it rises from about step 240 to 280. Each batch is another sample of digits, so its loss
+# varies; whether that alone explains the rise was not tested.
 #
 # Results of training can differ a little from machine to machine. So where a notebook makes a claim about them, it states a bound
-# within which the value must lie, prints the value beside it, and stops with an error if the value lies outside. This is called a
+# for the value, prints the value beside it, and stops with an error if the value lies outside. This is called a
 # [**verdict**](../docs/glossary.md#v):
 
 # %%
@@ -512,24 +520,25 @@ plotting.show("Digits that the model reads wrongly, each with its label and with
 # ## The map of the course
 #
 # You have now used two transformers and trained a third, and of all three you know only the central step. The other notebooks build
-# the rest. An arrow leads from a notebook to one that needs it: the kind of model that the reader is comes in 06, and that of the
-# writer in 08, for which 06 and 07 prepare. The boxes carry the names of the notebooks; each explains its own terms.
+# the rest. An arrow leads from a notebook to one that needs it: the reader's kind of model comes in 06, and the writer's in 08,
+# for which 06 and 07 prepare. The boxes carry the names of the notebooks; each explains its own terms.
 
 # %%
 course_map(here=0)
 plotting.show("A map of 19 boxes, one for each notebook, joined by arrows, in six colours for the six parts.")
 
 # %% [markdown]
-# The arrows branch, so there are several ways through the course. If you have no other plan, go in the order of the numbers: every
-# notebook then comes after those that it needs.
+# The arrows branch, so there are several ways through the course. If you have no other plan, go in the order of the numbers: it
+# puts every notebook after those that it needs.
 
 # %% [markdown]
 # ## Is your machine ready?
 #
-# The doctor lists the versions of the libraries; whether torch can use a GPU of NVIDIA (*cuda*) or of an Apple computer
-# (*mps*); on how many threads it computes, and whether a thread without work sleeps, so that other programs can use its core;
-# and the files of data. An *embedded* file comes with the package. Those that are *missing* are larger, complete data sets,
-# which you don't need. If something goes wrong later, paste the output into your question.
+# The command `sciformer doctor` lists the versions of the libraries; whether torch can use a GPU of NVIDIA (*cuda*) or of an Apple
+# computer (*mps*); on how many threads it computes, and whether idle threads sleep, so that other programs can use their cores;
+# and the files of data. An *embedded* file comes with the package. Those that are *missing* (0.0 MB are there) you don't need: all
+# of MNIST, from which our digits were taken, and the text of Shakespeare uncompressed. If something goes wrong later, paste the
+# output into your question.
 
 # %% tags=["nbval-ignore-output"]
 _ = cli.main(["doctor"])
@@ -643,9 +652,10 @@ check.mask_afterwards(mask_afterwards)
 # %% [markdown]
 # ## Today
 #
-# These models compute attention by the same three lines, with other tokens (GPT-3 in half of its layers with a mask that leaves out most pairs):
+# These models compute attention by the same three lines, with other tokens:
 #
 # - **GPT-3** (Brown et al. 2020, [2005.14165](https://arxiv.org/abs/2005.14165)): pieces of words; you build its small sister in 08.
+#   In half of its layers a mask leaves out most pairs.
 # - **Llama 2** (Touvron et al. 2023, [2307.09288](https://arxiv.org/abs/2307.09288)): the same, with parts of 04, 05 and 08 exchanged.
 # - **BERT** (Devlin et al. 2018, [1810.04805](https://arxiv.org/abs/1810.04805)): no causal mask; it learns by filling gaps, as in 12.
 # - **ViT** (Dosovitskiy et al. 2020, [2010.11929](https://arxiv.org/abs/2010.11929)): patches of a picture, as in 06.
@@ -656,8 +666,8 @@ check.mask_afterwards(mask_afterwards)
 # - Two trained transformers came with the package: one read digits, one wrote lines in the manner of Shakespeare, character by
 #   character.
 # - A model consists of parameters and of a rule for computing with them; nearly all parameters of the writer sit in its blocks.
-# - Attention is score, softmax, weighted average. Equal words with equal vectors get equal weights, even without training;
-#   training adds matrices that make queries, keys and values of the vectors.
+# - Attention is score, softmax, weighted average. In our example equal words had equal vectors, and so got equal weights, even
+#   without training; training adds matrices that make queries, keys and values of the vectors.
 # - Training repeats four things: let the model answer, measure the loss, compute the gradients, move the parameters.
 
 # %% [markdown]
@@ -667,10 +677,10 @@ check.mask_afterwards(mask_afterwards)
 #
 # <details><summary>Answer</summary>
 #
-# The line *That shall be so stand the seat of the sea* comes again and again. At temperature 0 there is no chance: the text
-# that the model sees, here all of the text so far, decides the next character. As long as the model considers the repetition
-# most likely, it goes on, and each repetition makes the text that it reads more like the text one line before. Drawing at
-# random can lead out of it. (Whether it would go on for ever, 240 characters do not show.)
+# At temperature 0 there is no chance: the text that the model sees, here all of the text so far, decides the next character. As
+# long as the model considers the repetition most likely, it goes on, and each repetition of *That shall be so stand the seat of
+# the sea* makes this text more like the text one line before. Drawing at random can lead out of it. (Whether it would go on for
+# ever, 240 characters do not show.)
 #
 # </details>
 #
@@ -678,10 +688,9 @@ check.mask_afterwards(mask_afterwards)
 #
 # <details><summary>Answer</summary>
 #
-# The two no longer share their weight: each looks at the other as at any unrelated word. A row still sums to 1, so in the row of
-# the first *the* all other words, the word itself included, take over what is freed, in proportion to their weights. (If the new vector gets less than the old one did, that is; a long one
-# could get more.) To attention
-# a word is nothing but its vector.
+# The two no longer share their weight: each looks at the other as at any unrelated word. A row still sums to 1. So if the first
+# *the* now gives the second less, the other five words, itself among them, share what is freed, in proportion to their weights.
+# (If the new vector is long, it could also get more.) To this attention a word is nothing but its vector.
 #
 # </details>
 #
@@ -700,10 +709,10 @@ check.mask_afterwards(mask_afterwards)
 # - Vaswani et al. 2017, *Attention is all you need*, [1706.03762](https://arxiv.org/abs/1706.03762): look at figure 1 now, and once
 #   more after notebook 11, when you will know every box in it.
 # - Karpathy 2015, [*The unreasonable effectiveness of recurrent neural networks*](https://karpathy.github.io/2015/05/21/rnn-effectiveness/):
-#   where letting a network write Shakespeare one character at a time became popular, with a recurrent network, which reads one
-#   character after the other and carries what it remembers along. Such networks were the usual choice before the transformer.
+#   where letting a network write Shakespeare one character at a time became popular. Its network is recurrent: it reads one
+#   character after the other and carries along what it remembers. Such networks were the usual choice before the transformer.
 # - [The glossary](../docs/glossary.md): every term of the field that the course uses.
 #
 # **Next.** The new vector of a word was a weighted average of the vectors of all words, and the weights came from the words
-# themselves. What is the smallest thing that deserves
-# the name *attention*? Notebook 01 starts from the plain mean, in which all weights are equal.
+# themselves. What is the smallest thing that deserves the name *attention*? Notebook 01 starts from the plain mean, in which all
+# weights are equal.

@@ -14,8 +14,8 @@
 #
 # > *He sat on the bank of the river. She took the money to the bank.*
 #
-# You read *bank* twice and had two pictures in your mind. A table with one vector for each word cannot do that: in it, *bank* is
-# *bank*. Somehow the other words of the sentence have to change it.
+# You read *bank* twice and had two pictures in your mind. In a table with one vector for each word, *bank* is *bank*. Somehow the other
+# words of the sentence have to change it.
 #
 # The tool for this is old. In 1964 [Nadaraya](https://doi.org/10.1137/1109020) and, in the same year,
 # [Watson](https://www.jstor.org/stable/25049340) estimated the unknown value at a point as an average of known values, in which
@@ -67,7 +67,7 @@ plotting.show("The map of the course, small; notebook 01 is marked.")
 # %% [markdown]
 # ## Six words in the plane
 #
-# This sentence goes with us through the course. Each word is a [**token**](../docs/glossary.md#t) with two numbers, its
+# This *toy sentence* goes with us through the course. Each word is a [**token**](../docs/glossary.md#t) with two numbers, its
 # [**features**](../docs/glossary.md#f). They are made up, so that you can check every sum below by hand.
 
 # %%
@@ -81,13 +81,13 @@ plotting.plane(x, tokens, title="six words, five points")
 plotting.show("Five points in the plane, since both 'the' coincide; 'mat' is the farthest from the origin, 'cat' is next.")
 
 # %% [markdown]
-# We are going to replace every word by a weighted sum of all six. What has to be decided is the weights.
+# We are going to replace every word by a weighted sum of all six, and have to choose the weights.
 
 # %% [markdown]
 # ## All the same: the mean
 #
-# The simplest weighted sum of $L$ words gives every word the same weight, $1/L$. We write the weights as a matrix: row $i$ holds the
-# weights with which the words are mixed into output $i$.
+# The simplest weighted sum of $L$ words gives every word the same weight, $1/L$. We write the weights as a matrix: row $i$ holds those
+# that mix the words into output $i$.
 
 # %%
 uniform = torch.full((6, 6), 1 / 6, dtype=torch.float64)  # (L, L)
@@ -101,8 +101,8 @@ torch.testing.assert_close(uniform @ x, x.mean(dim=0).expand(6, 2))  # (L, L) @ 
 # %% [markdown]
 # ## Weights from positions
 #
-# A first idea: neighbours count more. To see what that does, leave the words and take a signal that jumps once and carries some noise.
-# Each of its 80 samples is a token with a single feature.
+# A first idea: neighbours count more. To see what that does, take a signal that jumps once and carries some noise. Each of its 80 samples
+# is a token with a single feature.
 
 # %%
 position = torch.arange(80)  # (L,)
@@ -112,9 +112,9 @@ signal = truth + 0.25 * torch.randn(80, generator=torch.Generator().manual_seed(
 
 # %% [markdown]
 # A [**kernel**](../docs/glossary.md#k) is a function that says how strongly two tokens are related; here it looks only at how far apart
-# their positions are. Its values for all pairs of positions form a matrix, and dividing each row by its sum turns that row into the
-# weights of an average. The *box* gives the same weight to every neighbour up to 4 positions away, and none to the others; the
-# weights of the *Gaussian* fade out with the distance.
+# their positions are. Its values for all pairs form a matrix, and dividing each row by its sum turns it into the weights of an average.
+# The *box* gives the same weight to every neighbour up to 4 positions away, and none to the others; the weights of the *Gaussian* fade
+# out with the distance.
 
 # %%
 def normalised(kernel):
@@ -132,20 +132,20 @@ plotting.heatmap(gauss, title="Gaussian: the weights fade out", xlabel="position
 plotting.show("Two bands along the diagonal: the box with sharp edges, the Gaussian fading out on both sides.")
 
 # %% [markdown]
-# Both are a band along the diagonal, whatever the signal. **Predict**: what will these weights do to the noise, and what to the jump?
+# Both are a band along the diagonal, whatever the signal. The corners are brighter, because at the ends fewer neighbours share the
+# weight. **Predict**: what will these weights do to the noise, and what to the jump?
 
 # %%
 smoothed = {"box": box @ signal, "Gaussian": gauss @ signal}  # (L, L) @ (L,) = (L,)
-plotting.dots_and_curves(position, signal, smoothed, truth=truth, title="less noise, but the jump is smeared")
+plotting.dots_and_curves(position, signal, smoothed, truth=truth, title="two kernels of positions")
 plotting.show("Noisy samples around minus one, then around one; the curves of the two kernels climb slowly where the truth jumps.")
 
 # %% [markdown]
 # Away from the jump both curves are closer to the dashed line than most samples are. Around the jump each output averages samples from
 # both sides, and the edge is smeared.
 #
-# Before we mend that, look at the Gaussian once more. It is a **softmax** in disguise: take $e$ to the power of a
-# [**score**](../docs/glossary.md#s), then divide by the row's sum. The score here is minus the squared distance, divided by twice the
-# square of the width.
+# The Gaussian is a **softmax** in disguise: take $e$ to the power of a [**score**](../docs/glossary.md#s), then divide by the row's sum.
+# The score here is minus the squared distance, divided by twice the square of the width.
 
 # %%
 score = -(distance**2) / (2 * 3**2)  # (L, L)
@@ -161,8 +161,8 @@ torch.testing.assert_close(score.softmax(dim=-1), gauss)
 # Here $q$ is the **query**, the point at which we ask; the **keys** $k_j$ are the points at which something was measured, and the
 # **values** $v_j$ are what was measured there. These are the words of attention, and the formula is called
 # [**Nadaraya–Watson regression**](../docs/glossary.md#n). To try it out, we measure a sine at 40 random points, with some noise, and
-# take the Gaussian as the kernel. In the shapes of the next cells $L$ is the number of queries, 200, and $S$ that of keys, 40. In the
-# rest of the notebook every token is both a query and a key; then the two numbers are equal, and we write $L$ for both.
+# take the Gaussian as the kernel. In the next cells $L$ is the number of queries, 200, and $S$ that of keys, 40. In the rest of the
+# notebook every token is both a query and a key, and we write $L$ for both numbers.
 #
 # **Predict.** We try three widths: 0.005, 0.05 and 0.3, where all keys lie between 0 and 1. What will each of the three curves do?
 
@@ -180,41 +180,41 @@ def nadaraya_watson(queries, keys, values, width):
 # %%
 widths = {f"width {width}": nadaraya_watson(queries, keys, values, width) for width in (0.005, 0.05, 0.3)}
 truth_at_queries = (2 * math.pi * queries).sin()
-title = "too narrow, about right, too wide"
+title = "one kernel, three widths"
 plotting.dots_and_curves(keys, values, widths, at=queries, truth=truth_at_queries, xlabel="query", title=title)
 plotting.show("Forty noisy samples of a sine, the sine itself as a dashed line, and three curves, one for each width.")
 
 # %% [markdown]
-# The narrow kernel leaps from sample to sample and follows their noise. The wide one flattens the sine. The one between
-# them smooths the noise and still keeps the two bends of the sine. It is farthest from the dashed line where near samples are missing: at
-# the right end, where all of them lie to the left, and near 0.1, since nothing was measured between 0.05 and 0.19. Between 0.3 and 0.45
-# it runs a little below the dashed line, as most of the samples there do.
+# The narrow kernel leaps from sample to sample and follows their noise. The wide one flattens the sine. The middle one smooths the noise
+# and keeps the two bends. It is farthest from the dashed line at the right end, where the samples lie on one side only, and near 0.1, since
+# nothing was measured between 0.05 and 0.19. Between 0.3 and 0.45 it runs a little below the line, as most of the samples there do.
 
 # %% [markdown]
 # ## Weights from content
 #
-# Back to the signal with the jump. Positions know nothing of the jump, but the samples do: those on the same side are alike. So let
-# us compare the samples themselves, their **content**, instead of their positions.
+# Back to the signal with the jump. Positions know nothing of the jump, but samples on the same side are alike. So let us compare the
+# samples themselves, their **content**, instead of their positions.
 #
-# **Predict.** The two kernels of positions were bands along the diagonal. Which pattern will the matrix of this kernel have?
+# **Predict.** The two kernels of positions were bands. Which pattern will the matrix of this kernel have?
 
 # %%
 content = normalised((-((signal[:, None] - signal) ** 2) / (2 * 0.4**2)).exp())  # (L, L)
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained", width_ratios=(2, 3))
-plotting.heatmap(content, title="two blocks instead of a band", xlabel="position j", ylabel="position i", ax=axes[0])
+plotting.heatmap(content, title="the kernel of content", xlabel="position j", ylabel="position i", ax=axes[0])
 smoothed = {"Gaussian of positions": gauss @ signal, "kernel of content": content @ signal}
-plotting.dots_and_curves(position, signal, smoothed, truth=truth, title="content keeps the jump", ax=axes[1])
+plotting.dots_and_curves(position, signal, smoothed, truth=truth, title="positions and content", ax=axes[1])
 plotting.show("Left, the kernel of content: two blocks on the diagonal. Right, the samples with the truth and the curves of both kernels.")
 
 
 # %% [markdown]
-# Two blocks have taken the place of the band. Nobody told the kernel where the jump is; we only chose its width. But this is one
-# signal, and its noise is small beside the jump. So we repeat the comparison with 20 signals, which differ in their noise, and then
-# with noise four times as large, for which we also try a kernel of content four times as wide.
+# Two blocks have taken the place of the band. (The bright dots belong to outliers, whose weight goes to the few samples like them.)
+# Nobody told the kernel where the jump is; we only chose its width. But this is one signal, and its noise is small beside the jump. So we
+# repeat the comparison with 20 signals that differ in their noise, then with noise four times as large, and add a kernel of content four
+# times as wide.
 #
 # The table shows the mean absolute error over the 8 positions around the jump, and over the 60 farthest from it; then the share of the
-# weight that an output takes from the wrong side of the jump. In brackets stand the smallest and the largest of the 20 signals. The row
-# *samples* is the noise before any averaging.
+# weight that comes from the wrong side of the jump, averaged over all 80 outputs, most of them far from it. In brackets stand the smallest
+# and the largest of the 20 signals. The row *samples* is the noise before any averaging.
 
 # %%
 def compare(kernel, noise):
@@ -242,18 +242,16 @@ for noise in (0.25, 1.0):
         print(f"{name:11}", *(f" {row.mean():.2f} ({row.min():.2f} to {row.max():.2f}) " for row in compare(kernel, noise)))
 
 # %% [markdown]
-# With little noise, the kernel of positions and the kernel of content with width 0.4 remove most of it away from the jump. Around the
-# jump the kernel of content still does, and that of positions does worse in each of the 20 signals: its smallest error, 0.48, is far
-# above the other's largest, 0.10. The wide kernel of content mixes the two sides.
+# With little noise, the kernels of positions and of content with width 0.4 remove most of it away from the jump. Around the jump the kernel
+# of content still does, and that of positions does worse in each of the 20 signals: its smallest error, 0.48, is far above the other's
+# largest, 0.10. The wide kernel of content mixes the two sides.
 #
-# With much noise, content fails. Away from the jump it errs more than positions in each signal, at either width; around the jump the
-# ranges overlap. The narrow kernel averages samples of similar value, which now have similar noise, so that most of it stays: the
-# errors are close to those of the samples. The wide kernel takes more than a third of its weight from the wrong side. Weights
-# from content are only as good as the content.
+# With much noise, both kernels of content err more than positions away from the jump, in each signal; around the jump the ranges
+# overlap. The narrow one averages samples of similar value, from whichever side. So an output stays near its own sample, and the errors
+# are close to those of the samples. The wide one takes 0.37 of its weight from the wrong side, on average. Other widths were not tried.
 #
-# Image filters use both kinds of weight at once: the bilateral filter multiplies the two kernels
-# ([Tomasi and Manduchi 1998](https://doi.org/10.1109/ICCV.1998.710815)), and notebook 07 does the same to attention. From here on we
-# keep content alone, and go back to words.
+# The bilateral filter of images multiplies the two kernels ([Tomasi and Manduchi 1998](https://doi.org/10.1109/ICCV.1998.710815)), and
+# notebook 07 does the same to attention. From here on we keep content alone, and go back to words.
 
 # %% [markdown]
 # ## What we are about to build
@@ -278,7 +276,7 @@ plotting.show("Data flow from left to right: six vectors, six scores, six weight
 # %% [markdown]
 # ## Attention without parameters, by hand
 #
-# Check the numbers of the diagram. The scores of *the* = (1, 0):
+# Check the diagram. The scores of *the* = (1, 0):
 
 # %%
 scores = [sum(vectors[0][d] * vectors[j][d] for d in range(2)) for j in range(6)]
@@ -299,8 +297,9 @@ print("output ", [round(value, 3) for value in new])
 # %% [markdown]
 # ## The whole of it, in loops
 #
-# To compute all new words, we write three loops: over the word that asks ($i$), over those that answer ($j$), and over features
-# ($d$). In the terms of Nadaraya–Watson regression, the word that asks is the query, and every word is both a key and a value.
+# To compute all new words, we write three loops: over the word that asks ($i$), the query; over those that answer ($j$), the keys; and
+# over features ($d$). Every word is also a value, which is *handed on*: it enters the average. A query *looks at* the keys to which it
+# gives weight.
 #
 # **Predict.** To which word will *cat* give its largest weight: to itself, or to another?
 
@@ -319,30 +318,31 @@ def attention_in_loops(x):
 
 # %%
 output, weights = attention_in_loops(vectors)
-plotting.heatmap(weights, rows=tokens, columns=tokens, title="cat looks at mat, not at itself", vmax=1)
+plotting.heatmap(weights, rows=tokens, columns=tokens, title="attention weights", vmax=1)
 plotting.show("Six by six weights: a row for each word as the query, and a column for each word as the key.")
 print(f"cat to cat {weights[1, 1]:.3f}, cat to mat {weights[1, 5]:.3f}")
 
 # %% [markdown]
-# Compare with your prediction: *cat* looks at *mat*, not at itself. In the plane above the two point in similar directions, and *mat* is
-# longer. By hand, *cat* with *mat* gives 0 · 1 + 2 · 3 = 6, and *cat* with itself 0 · 0 + 2 · 2 = 4.
+# *Cat* looks most at *mat*, not at itself. In the plane above the two point in similar directions, and *mat* is longer. By hand, *cat*
+# with *mat* gives 0 · 1 + 2 · 3 = 6, and *cat* with itself 0 · 0 + 2 · 2 = 4.
 #
-# In the plane you see what happened to the words. The shaded region is the [**convex hull**](../docs/glossary.md#c) of the old words:
-# the smallest region without dents that contains them all. Does any of the new words leave it?
+# Back to the plane. The shaded region is the [**convex hull**](../docs/glossary.md#c) of the old words: the smallest region without dents
+# that contains them all. Does any of the new words leave it?
 
 # %%
-plotting.plane(x, tokens, moved=output, hull=True, title="no new word leaves the hull")
+plotting.plane(x, tokens, moved=output, hull=True, title="old words, new words, and the hull")
 plotting.show("Arrows lead from each word to its new place; all new places lie inside the shaded convex hull of the old ones.")
 
 # %% [markdown]
-# None left the shaded region, and none can. Take two words with the weights 1/4 and 3/4:
+# None left the shaded region, and none can. (*Sat* came almost to the place of *cat*; *mat* hardly moved.) Take two words with the weights
+# 1/4 and 3/4:
 #
 # $$\tfrac14 x_1 + \tfrac34 x_2 = x_1 + \tfrac34\, (x_2 - x_1)$$
 #
 # Start at $x_1$ and go three quarters of the way to $x_2$: you are on the segment between the two. If a third word takes a fraction of
 # the weight, go that fraction of the way from there to $x_3$, and so on. Every step stays on a segment between two points of the hull,
-# and a region without dents contains every such segment. This needs both properties of the weights, positive and with the sum 1: a
-# negative one would lead away from its word, and another sum would lead off the segment.
+# and a region without dents contains every such segment. The argument needs both properties of the weights, positive and with the sum 1:
+# a negative one leads away from its word, and another sum leads off the segment, so that the output may leave the hull.
 
 # %% [markdown]
 # ## The formula
@@ -350,8 +350,8 @@ plotting.show("Arrows lead from each word to its new place; all new places lie i
 # $$w'_{ij} = x_i \cdot x_j, \qquad w_{ij} = \frac{e^{w'_{ij}}}{\sum_{m=1}^{L} e^{w'_{im}}}, \qquad
 # y_i = \sum_{j=1}^{L} w_{ij}\, x_j$$
 #
-# The $w'_{ij}$ are the scores and the $w_{ij}$ the [**attention weights**](../docs/glossary.md#a). In the code they have the following
-# names. The variable `scores` holds only the row of *the* so far; the next section makes it the full matrix.
+# The $w'_{ij}$ are the scores and the $w_{ij}$ the [**attention weights**](../docs/glossary.md#a). The table has their names in the code.
+# `scores` holds only the row of *the* so far; the next section makes it the full matrix.
 
 # %% [markdown]
 # | symbol | variable | shape | here |
@@ -381,9 +381,9 @@ torch.testing.assert_close(without_j, scores)
 #
 # ### Exercise 1 · middle · 8 minutes
 #
-# Write attention without parameters and without a loop. `x` has a row for each of L words, one or more, and a column for each of E
-# features. The scores are the dot products, divided by nothing. Row $i$ of the weights belongs to the word that looks, column $j$ to the
-# word that it looks at, and every row sums to 1. Return two tensors in this order: the new words (L, E) and the weights (L, L).
+# Write attention without parameters and without a loop. `x` has a row for each of the L words, where L may be 1, and a column for each of
+# the E features. The scores are the dot products, not divided by anything. Row $i$ of the weights belongs to the word that looks, column
+# $j$ to the word that it looks at, and every row sums to 1. Return two tensors in this order: the new words (L, E) and the weights (L, L).
 
 # %%
 def plain_attention(x):  # (L, E)
@@ -430,8 +430,8 @@ print("three ways, one result")
 # ## Two banks
 #
 # Now the two sentences from the beginning. The vectors are made up again: the first feature says how much a word has to do with water,
-# the second how much with money. *Bank* has a little of both. All other words but *river* and *money* are (0, 0) here, since they have
-# to do with neither; among the six words *the*, *sat* and *on* had other vectors.
+# the second how much with money. *Bank* has a little of both. Words that have to do with neither are (0, 0) here, even *the*, *sat* and
+# *on*, which had other vectors above.
 #
 # **Predict.** Which number of *bank* will be the larger one in each sentence? And would the plain mean of all words do as well?
 
@@ -448,20 +448,20 @@ for sentence in ("he sat on the bank of the river", "she took the money to the b
         print(f"    {name:12}  water {vector[0]:.2f}, money {vector[1]:.2f}")
 
 # %% [markdown]
-# The same word, the same vector, and yet *bank* became mostly water beside *river*, and mostly money beside *money*: its neighbours
-# changed its vector, through the average. The plain mean leans the same way, but more weakly, and is the same for every word.
-# Attention lets *bank* choose: it gives *river* a weight of 0.60, and the mean gives it 1/8. We made these vectors up. In a trained model
-# they are learned, like the parameters in notebook 00, and have many more features than two.
+# The same vector, and yet *bank* became mostly water beside *river*, and mostly money beside *money*: its neighbours changed its vector,
+# through the average. The plain mean leans the same way, but more weakly, and is the same for every word. Attention lets *bank* choose:
+# it gives *river* a weight of 0.60, and the mean gives it 1/8. In a trained model the vectors are learned, like the parameters in
+# notebook 00, and have many more features.
 #
-# So the simplest attention answers the question of this notebook. Before we rely on it, four more questions: how do you notice that it
-# was written wrongly, how sharply does it choose, does it see the order of the words, and what does it cost?
+# So the simplest attention can answer the question of this notebook, at least with made-up vectors and one clue in a sentence. Four more
+# questions: how do you notice a mistake in it, how sharply does it choose, does it see the order of the words, and what does it cost?
 
 # %% [markdown]
 # ## Break it: the sum over the wrong index
 #
 # Two slips are easily written, and neither raises an error. In a formula, the sum in the denominator may end at $E$, the number of
-# features, instead of $L$, the number of words; here only the first two words would then be counted. In code, `softmax(dim=0)` runs
-# down the columns.
+# features, instead of $L$, the number of words. In code, `softmax(dim=0)` runs down the columns. **Predict**: which row sums does each
+# slip break?
 
 # %%
 exponentials = scores.exp()  # (L, L)
@@ -478,8 +478,9 @@ plotting.show("Three matrices of weights with the sums of their rows: only the l
 
 
 # %% [markdown]
-# Only on the left do the rows sum to 1. In the middle, the row of *mat* sums to more than 50; on the right, the weights of *sat* sum to
-# less than half. (The colours end at 1, so that 54.23 looks like 0.98: read the numbers.) Print row sums whenever you write a softmax.
+# Only on the left do all rows sum to 1. In the middle, the denominator counts only the first two words, and the row of *mat* sums to more
+# than 50; on the right, that of *sat* sums to less than half. (The colours end at 1, so that 54.23 looks like 0.98: read the numbers.)
+# Print row sums whenever you write a softmax.
 #
 # **A question (easy, 2 minutes).** Reflect the left matrix at its diagonal, and you have the right one. Why?
 #
@@ -504,10 +505,10 @@ def row_of_cat(temperature):
 
 
 slider = ipywidgets.FloatLogSlider(value=1, min=-1, max=2, step=0.1, description="temperature")
-explore(row_of_cat, alt="Bars: the weights of cat over the six words; colder is sharper.", temperature=slider)
+explore(row_of_cat, alt="Bars: the weights of cat at temperature 1, most of it on mat.", temperature=slider)
 
 # %% [markdown]
-# Here are the two ends of the slider:
+# The two ends of the slider:
 
 # %%
 for temperature in (0.1, 100):
@@ -517,7 +518,7 @@ for temperature in (0.1, 100):
 # %% [markdown]
 # Cold, attention copies the best match; hot, it comes close to the mean. Without a temperature, $T$ is 1. The length of the vectors
 # has the same effect: make all of them twice as long, and every score is four times as large, as if you had set $T = 1/4$.
-# Notebook 02 corrects the scores for this.
+# Vectors with more features tend to be longer, too. Notebook 02 corrects the scores for that, but for no other cause of length.
 
 # %% [markdown]
 # ## Does the order matter?
@@ -534,8 +535,8 @@ for i in order:
 
 # %% [markdown]
 # There was no error: shuffled words give the old outputs, shuffled in the same way. Both *the* come out alike, though one belongs to
-# *cat* and one to *mat*. Attention sees a *bag* of words: it matters which words there are and how often each occurs, but not in which
-# order. Notebook 04 gives attention a sense of order.
+# *cat* and one to *mat*. A sum over $j$ has a term for each occurrence of a word, in any order. So attention sees a *bag* of words: which
+# words there are and how often each occurs, but not in which order. Notebook 04 gives it a sense of order.
 
 # %% [markdown]
 # ## What it costs
@@ -545,7 +546,8 @@ for i in order:
 #
 # We can count the work without doing it: a *meta* tensor has a shape but no numbers, and torch's `FlopCounterMode` adds up the
 # operations of the matrix products, without those of the softmax. It counts a multiplication and the addition that follows as two
-# [**FLOPs**](../docs/glossary.md#f), floating-point operations; we count the pair once, as a **multiply-add**.
+# [**FLOPs**](../docs/glossary.md#f), floating-point operations; we count the pair once, as a **multiply-add**. (A MiB of memory is
+# $2^{20}$ bytes, and a GiB $2^{30}$.)
 
 # %%
 def cost(tokens, features=64):
@@ -579,7 +581,7 @@ for ax in axes:
 plotting.show("Straight lines on logarithmic axes: left the work, right the memory for weights and input.")
 
 # %% [markdown]
-# On these axes every power of $L$ is a straight line, and a higher power is a steeper one. The lines of memory meet at 64 tokens, where
+# On these axes every power of $L$ is a straight line, and a higher power is steeper. The lines of memory meet at 64 tokens, where
 # $L = E$ and $L^2$ weights are as many numbers as $L E$ features.
 #
 # And the clock? We take the processor's time on one core, the fastest of seven runs, and divide it by the number of weights.
@@ -599,27 +601,27 @@ for L in (512, 1024, 2048, 4096):
 torch.set_num_threads(threads)
 
 # %% [markdown]
-# If only the operations counted, the last column would be constant. It is not, it changes from run to run, and one doubling of the
-# length costs far more than another; notebook 15 looks into what else takes time. So we only ask whether eight times the tokens cost
-# more than 8 times as much, which is what they would cost if time were linear in the length. As in notebook 00, a
-# [**verdict**](../docs/glossary.md#v) prints the measured number beside its bound, and raises an error if the number is on the wrong
-# side.
+# If only the operations counted, the last column would be constant. It is not: one doubling of the length costs far more than another.
+# (Run the cell again to see what changes.) Notebook 15 looks into what else takes time. So we only ask whether time grows faster than the
+# length: whether eight times the tokens cost more than 8 times as much. As in notebook 00, a [**verdict**](../docs/glossary.md#v) prints
+# the number beside its bound, and raises an error if it is on the wrong side.
 
 # %%
 course.verdict("time for 4,096 tokens over time for 512", seconds[4096] / seconds[512], above=8)
 
 # %% [markdown]
-# From 512 to 4,096 tokens, time grew faster than the number of tokens. (The factor comes from the times before rounding.) With which
-# power, these four points do not show: the $L^2$ is a count of operations.
+# From 512 to 4,096 tokens, time grew faster than the number of tokens. (The factor comes from the times before rounding.) Time in
+# proportion to $L^2$ would give 64; a larger factor means that each weight took longer too. With which power time grows, four points do
+# not show: the $L^2$ is a count of operations.
 #
-# Here the main line ends. Four optional sections change one part of attention each: the score, the number of softmaxes, no softmax at
-# all, and another way to make weights. The exercises follow them.
+# Here the main line ends. In four optional sections the score becomes a distance, and the softmax is taken twice, left out, and replaced.
+# The exercises follow them.
 
 # %% [markdown]
 # ## Optional: dot product or distance?
 #
-# The kernel of content compared by distance, and attention compares by dot product. How much does that change? With the identity from
-# *What we are about to build*, the score of a Gaussian of width 1 is
+# The kernel of content compared by distance, attention by dot product. How much does that change? With the identity from *What we are
+# about to build*, the score of a Gaussian of width 1 is
 #
 # $$-\tfrac12 |x_i - x_j|^2 = x_i \cdot x_j - \tfrac12 |x_j|^2 - \tfrac12 |x_i|^2$$
 #
@@ -644,20 +646,20 @@ for factor in factors:
     grown[5] *= factor
     looks.append(plain_attention(grown)[1][:, 5])
 lines = {tokens[i]: torch.stack([factors, torch.stack(looks)[:, i]], dim=-1) for i in (0, 1, 2, 3)}
-title = "a longer mat draws cat, sat and the, and repels on"
+title = "mat grows and keeps its direction"
 plotting.curves(lines, xlabel="length of mat (1 = as it is)", ylabel="weight on mat", title=title)
 plotting.show("The weight on 'mat' against its length: the lines of 'cat', 'sat' and 'the' rise, and that of 'on' falls.")
 
 # %% [markdown]
 # The dot product of *on* with *mat* is negative, 1 · 1 − 1 · 3 = −2. The longer *mat* becomes, the more negative it is, so the weight
-# falls. Length multiplies the score, whatever its sign: a long key draws the words whose dot product with it is positive and loses
-# those whose dot product is negative. (The row of *mat* itself is not drawn, since with *mat* the query would grow too.)
+# falls. Length multiplies the score: a long key draws the words whose dot product with it is positive and loses those where it is
+# negative. (The row of *mat* itself is not drawn, since with *mat* the query would grow too.)
 
 # %% [markdown]
 # ## Optional: the softmax twice
 #
 # Sometimes one reads $w_{ij} = e^{w_{ij}} / \sum_m e^{w_{im}}$, with the prime lost. Code that computes the right side from a `w` that
-# already holds the weights, and not the scores, applies the softmax a second time. The row of *cat* after one softmax, two, and so on:
+# already holds the weights applies the softmax a second time. The row of *cat* after one softmax, two, and so on:
 
 # %%
 again = scores
@@ -693,7 +695,7 @@ for times in range(1, 6):
 # ## Optional: without the softmax
 #
 # Use the raw scores as weights, and two matrix products remain: $Y = (X X^\top) X$. No row needs to sum to 1, and each output is a sum of
-# products with three factors, all of them taken from $X$.
+# products of three factors from $X$.
 
 # %%
 y, w = sciformer.naive_attention(x, normalize="none")
@@ -703,7 +705,7 @@ print("lengths before", x.norm(dim=-1).round(decimals=1).tolist())
 print("lengths after ", y.norm(dim=-1).round(decimals=1).tolist())
 
 # %% [markdown]
-# Feed the output in again, as a deep model does, in which the output of one **layer** is the input of the next. In 32-bit numbers:
+# Feed the output in again, as in a deep model, where the output of one **layer** is the input of the next. In 32-bit numbers:
 
 # %%
 deep = x.float()
@@ -712,12 +714,12 @@ for layer in range(1, 5):
     print(f"layer {layer}: longest token {deep.norm(dim=-1).max():.0e}")
 
 # %% [markdown]
-# Each length is roughly the cube of the one before, since an output has three factors from its input; the fourth is too large for a
-# 32-bit number. This is what the softmax prevents.
+# The three factors make each length roughly the cube of the one before; the fourth is too large for a 32-bit number. This is what the
+# softmax prevents.
 #
-# What you can gain without it, for long texts, is fewer operations. The brackets may move: $(X X^\top) X = X (X^\top X)$. The right side
-# never builds an $L \times L$ matrix. Each of its two products takes $L E^2$ multiply-adds, $2 L E^2$ together, which is linear in the
-# tokens and $L / E$ times fewer than $2 L^2 E$. With a softmax between the two products, the brackets cannot move.
+# Without the softmax, long texts can take fewer operations. The brackets may move: $(X X^\top) X = X (X^\top X)$. The right side never
+# builds an $L \times L$ matrix. Each of its two products takes $L E^2$ multiply-adds, $2 L E^2$ together, which is linear in the tokens and
+# $L / E$ times fewer than $2 L^2 E$. With a softmax between the two products, the brackets cannot move.
 
 # %%
 torch.testing.assert_close((x @ x.T) @ x, x @ (x.T @ x))
@@ -755,12 +757,12 @@ torch.testing.assert_close(sciformer.naive_attention(x, normalize="standardize")
 standardised(scores).sum(dim=-1).abs().round(decimals=3)
 
 # %% [markdown]
-# The rows sum to 0, so some weights must be negative: a token can *subtract* another. We put the three normalisers to three tests.
+# The rows sum to 0, so some weights must be negative: a token can *subtract* another. Three tests compare the normalisers.
 #
 # **First test: do the outputs stay among the inputs?** Let $y$ be an output. The dot product with $y$ measures how far a vector reaches
 # in the direction of $y$: it is the projection on that direction, times the length of $y$. If $y \cdot y$ is larger than
-# $x_j \cdot y$ for every input $x_j$, then $y$ reaches farther in its own direction than any input does. An average of the inputs
-# cannot reach farther than all of them, so $y$ is outside their convex hull.
+# $x_j \cdot y$ for every input $x_j$, then $y$ reaches farther in its own direction than any input, which no average of the inputs can
+# do. So $y$ is outside their convex hull.
 
 # %%
 normalisers = ("softmax", "none", "standardize")
@@ -773,8 +775,9 @@ for ax, name in zip(axes, normalisers, strict=True):
 plotting.show("Before and after for three normalisers, on three scales: only with softmax all outputs stay in the hull.")
 
 # %% [markdown]
-# The shaded region is the same in all three pictures; it looks smaller where the axes reach farther. The test can only show that an
-# output is outside. That the outputs of the softmax are inside follows from its weights, which are positive and sum to 1.
+# The shaded region is the same in all pictures, on different scales. The names stand at the inputs on the left and at the outputs in the
+# other two; both *the* coincide. The test can only show that an output is outside. That the outputs of the softmax are inside follows from
+# its weights, which are positive and sum to 1.
 #
 # **Second test: what becomes of an offset?** Compute the weights from $x$, and only then add the same offset $b$ to every vector that
 # is averaged. (In notebook 02 the vectors that are averaged are no longer those that are compared.) The output then changes by $b$
@@ -788,11 +791,10 @@ for name in normalisers:
     print(f"{name:12} the offset of 10 arrives as {[round(c) + 0 for c in change[:, 0].tolist()]}")
 
 # %% [markdown]
-# Softmax passes on unchanged what is common to all words. Standardised rows cancel it, so that only the differences between the words
-# remain.
+# Softmax passes on unchanged what is common to all words. Standardised rows cancel it and leave only the differences between words.
 #
-# **Third test: do the outputs grow?** Take random tokens, and divide the mean length of the outputs by that of the inputs. The last
-# figure of each line is the weight that a token keeps for itself with the softmax, on average.
+# **Third test: do the outputs grow?** Take random tokens, and divide the mean length of the outputs by that of the inputs. The last number
+# of each line is the mean weight that a token keeps for itself with the softmax.
 
 # %%
 for L, E, scale in ((64, 16, 0.1), (64, 16, 1), (64, 16, 10), (256, 16, 1), (64, 64, 1)):
@@ -805,15 +807,15 @@ for L, E, scale in ((64, 16, 0.1), (64, 16, 1), (64, 16, 10), (256, 16, 1), (64,
 
 # %% [markdown]
 # With raw scores the ratio grows with the tokens, with the features, and with the square of the scale. With standardised rows it hardly
-# depends on the scale (only through the 1e-5). Both grow with the tokens because they add up more terms: four times the
-# tokens give 3.2 and 3.6 times the length. With more features the standardised ratio is smaller, since the row is divided by the standard deviation of its scores, and
-# dot products of more features spread more widely.
+# depends on the scale (only through the 1e-5). Both grow with the tokens because they add up more terms: four times the tokens give 3.2
+# and 3.6 times the length. With more features the raw ratio grows, from 85.6 to 142.7. But the standard deviation of a row, by which
+# standardised rows are divided, grows faster, so their ratio falls.
 #
-# The softmax is at 1 in the last four lines, but not by nature. There a token keeps most of its weight for itself, and a copy has the
-# length of its original. At a tenth of the scale the weights are nearly equal, and the output is close to the mean of the tokens, which
-# is short. What holds in general is one side only: no output is longer than the longest input.
+# The softmax is at 1 in the last four lines, because there a token keeps most of its weight for itself, and a copy has the length of its
+# original. At a tenth of the scale the weights are nearly equal, and the output is close to the mean of the tokens, which is short. In
+# general, we only know that no output is longer than the longest input.
 #
-# Together, the three tests give this table:
+# The three tests in a table:
 #
 # | | softmax | none | standardize |
 # |---|---|---|---|
@@ -821,13 +823,15 @@ for L, E, scale in ((64, 16, 0.1), (64, 16, 1), (64, 16, 10), (256, 16, 1), (64,
 # | negative weights | no | yes | yes |
 # | stays in the convex hull | always | no | no |
 # | a common offset of what is handed on | passes | is scaled | cancels |
-# | the inputs 10 times as large: the weights | get sharper | are 100 times as large | stay the same |
+# | the inputs 10 times as large: the weights | get sharper | are 100 times as large | stay the same, but for the 1e-5 |
 #
-# No column is the best in every row. The transformer took the softmax: its outputs stay among its inputs. Its weak spot is the last row,
-# the scale, and notebook 02 repairs it.
-#
-# Do standardised rows do as well in a whole model? Small transformers were trained with them and with the softmax, ten runs each: on
-# digits no worse, but on Shakespeare the loss that notebook 08 explains is 2.42 where the softmax reaches 2.36 ([all claims, measured](../docs/measured.md)).
+# No column is the best in every row, and some rows have no better side. The transformer uses the softmax, whose outputs stay among the
+# vectors that are averaged. Its weak spot is the last row, the scale, which notebook 02 repairs in part.
+
+# %% [markdown]
+# Do standardised rows do as well in a whole model? Small transformers were trained with them and with the softmax, ten runs each (mean ±
+# standard error). On digits they were no worse: 92.1 ± 0.1 % right against 91.6 ± 0.2 %. On Shakespeare they were worse: the loss, which
+# notebook 08 explains, was 2.418 ± 0.002 against 2.357 ± 0.004 (less is better; [all claims, measured](../docs/measured.md)).
 
 # %% [markdown]
 # ## Exercises
@@ -909,9 +913,9 @@ check.bilateral_filter(bilateral_filter)
 # ### Exercise 4 · hard · 12 minutes
 #
 # Attention without softmax, word by word. The words read so far are the rows of $X$, but all that you keep of them is the matrix
-# `state` $= X^\top X$, all zeros before the first word. Give the new word's output, in which it sees those words and itself, and the state that includes it. Do not divide by anything:
-# the output is the plain sum of words, each times its dot product with the new one. Return a new tensor for the state, and leave the one
-# that you were given as it is.
+# `state` $= X^\top X$, all zeros before the first word. The new word becomes the last row of $X$. Give its output, in which it sees the
+# earlier words and itself, and the state that includes it. Do not divide by anything: the output is the plain sum of words, each times its
+# dot product with the new one. Return a new tensor for the state, and leave the one that you were given as it is.
 
 # %%
 def one_more_word(state, word):  # (E, E), (E,)
@@ -972,7 +976,8 @@ check.one_more_word(one_more_word)
 #
 # <details><summary>Answer</summary>
 #
-# Rows. Row $i$ holds what token $i$ takes from each token $j$. A column may sum to anything: it tells how much a token is listened to.
+# Rows. Row $i$ holds what token $i$ takes from each token $j$. A column may sum to anything between 0 and $L$: it tells how much a token
+# is listened to.
 #
 # </details>
 #

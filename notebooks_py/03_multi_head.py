@@ -69,11 +69,9 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% [markdown]
 # ## One head is one weighted average
 #
-# Suppose that the head of *chased* has already found both nouns and gives them equally high scores. What does
+# Suppose that the head of *chased* has already found both nouns and gives them equally high scores. Let *dog* write 1
+# into the first [**channel**](../docs/glossary.md#f), another word for feature, and *cat* into the second. What does
 # *chased* receive?
-#
-# That depends on what the nouns hand over. First let *dog* write 1 into the first
-# [**channel**](../docs/glossary.md#f), which is another word for feature, and *cat* into the second.
 
 # %%
 words = ["yesterday", "the", "dog", "chased", "the", "cat"]
@@ -91,8 +89,8 @@ both = received(words, own_channel, 5, 5)
 print("equal scores:", [round(y, 3) for y in both.tolist()], " doubled:", [round(y, 3) for y in (2 * both).tolist()])
 
 # %% [markdown]
-# Both answers arrive at half their size, in separate channels, and a later matrix can double them. So **one head is
-# enough here**, although it has a single row of weights.
+# Both nouns arrive at half their size, in separate channels, and a later matrix can double them. So **one head can
+# hand over both nouns** with its single row of weights.
 #
 # But a value is computed from the word alone, and tomorrow the cat may chase the dog. What does *chased* receive
 # then?
@@ -107,12 +105,11 @@ for sentence in (words, turned):
 # subject's channel would hold the larger number. But a language has more nouns than a head has channels, so nouns
 # share channels.
 #
-# How well can one row of weights answer both questions in a shared channel? There the subject hands over a random
-# number $s$, the answer to *who*, and the object a random number $o$, the answer to *whom*. They are independent,
-# each of variance 1. With the share $t$ for the subject, all that arrives is the average $y = t s + (1 - t) o$. A
-# later matrix can multiply $y$ by one factor for each answer (a **linear read-out**). We draw 10,000 sentences and
-# let **least squares** find the factors with the smallest mean squared errors. Which share makes the mean of the two
-# errors smallest?
+# Into a shared channel, each noun writes a number that stands for it: the subject writes $s$, the answer to *who*, the
+# object $o$, the answer to *whom*. Any two nouns may meet, so we draw both at random: independent, with mean 0 and
+# variance 1. With the share $t$ for the subject, all that arrives is the average $y = t s + (1 - t) o$. A later matrix
+# can multiply $y$ by one factor for each answer (a **linear read-out**). For 10,000 sentences, **least squares** finds
+# the factors with the smallest mean squared errors. Which share makes the mean of the two errors smallest?
 
 # %%
 s, o = torch.randn(2, 10_000, 1, generator=torch.Generator().manual_seed(0)).double()  # subject and object
@@ -140,17 +137,19 @@ plotting.show(
 )
 
 # %% [markdown]
-# Up to the sampling error the sum is 1, whatever the share. This is a theorem. A factor $a$ for *who* has the error
-# $(at - 1)^2 + a^2 (1-t)^2$, smallest at $a = t / (t^2 + (1-t)^2)$. For *whom*, exchange $t$ and $1 - t$. The
-# smallest errors are
+# Up to the sampling error the sum is 1, whatever the share. (That 0.50 and 0.50 give 0.99 is rounding.) This is a
+# theorem. A factor $a$ for *who* has the error $(at - 1)^2 + a^2 (1-t)^2$, smallest at $a = t / (t^2 + (1-t)^2)$. For
+# *whom*, exchange $t$ and $1 - t$. The smallest errors are
 #
 # $$\frac{(1-t)^2}{t^2 + (1-t)^2} \quad\text{and}\quad \frac{t^2}{t^2 + (1-t)^2},$$
 #
-# and they add up to 1. So in a shared channel, a head that answers one question well answers the other badly, and its
-# mean error, apart from sampling error, never falls below **0.5**.
+# and they add up to 1. So if a shared channel is read out linearly, a head that answers one question well answers the
+# other badly, and its mean error, apart from sampling error, never falls below **0.5**. (For real nouns and nonlinear
+# layers this is only a guide.)
 #
 # In a shared channel, the two answers want two different rows of weights, but later factors only multiply the one row
-# of a head. The **rank** of a matrix counts its linearly independent rows; multiples of one row have rank 1.
+# of a head. The **rank** of a matrix counts its linearly independent rows. What is the rank of the two rows wanted, and
+# of two multiples of one row?
 
 # %%
 wanted = torch.zeros(2, 6)  # one row of weights for each answer
@@ -165,7 +164,7 @@ print(
 )
 
 # %% [markdown]
-# Two heads have two rows of weights, and their answers are laid side by side.
+# Multiples of one row have rank 1. Two heads have two rows of weights, and their answers are laid side by side.
 #
 # ## Heads as a loop
 #
@@ -191,7 +190,7 @@ looped = torch.cat(outputs, dim=-1)  # (B, L, H·D) = (B, L, E)
 looped.shape
 
 # %% [markdown]
-# Nothing is trained yet, but each head has its own matrices, and so its own dot products.
+# The heads are untrained, but each has its own matrices, and so its own dot products.
 
 # %%
 plotting.heads(torch.cat(maps), **labels)
@@ -208,18 +207,17 @@ plotting.show("The weights of three untrained heads over the six words, each wit
 # | $W^Q_h$, $W^K_h$, $W^V_h$ | `w_q[h]`, `w_k[h]`, `w_v[h]` | (E, D) |
 # | the same for all heads | `big_q`, … | (E, H·D) = (E, E) |
 # | queries, keys, values, split | `q`, `k`, `v` | (B, H, L, D) |
-# | scores, weights | `scores`, `weights` | (B, H, L, L) |
+# | scores, weights | `dot_product_scores(q, k)`, `weights` | (B, H, L, L) |
 # | heads side by side | `merge_heads(output)` | (B, L, E) |
 # | $W^O$ | `w_o` | (E, E) |
 #
-# The last rows, from `big_q` on, are built in the next section. Source: [Vaswani et al.
-# 2017](https://arxiv.org/abs/1706.03762), section 3.2.2.
+# The next section builds the rows from `big_q` on. Source: [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762),
+# section 3.2.2.
 
 # %% [markdown]
 # ## All heads at once
 #
-# The loop can go. Set the small matrices side by side: one product with an $E \times E$ matrix does the work of $H$
-# small ones.
+# Set the small matrices side by side: one product with an $E \times E$ matrix does the work of $H$ small ones.
 
 # %%
 big_q, big_k, big_v = (torch.cat(list(w), dim=1) for w in (w_q, w_k, w_v))  # (E, E) each
@@ -228,8 +226,8 @@ big_q.shape
 
 
 # %% [markdown]
-# The result holds the heads one behind the other in its last axis: the first $D$ features belong to head 0, the next
-# $D$ to head 1, and so on. Attention wants each head as if it were a sentence of its own, (B, H, L, D).
+# The last axis of the result holds the heads one behind the other: the first $D$ features belong to head 0, and so
+# on. Attention wants each head as if it were a sentence of its own, (B, H, L, D).
 #
 # ### Exercise 1 · easy · 5 minutes
 #
@@ -311,8 +309,8 @@ torch.testing.assert_close(weights[0], torch.cat(maps))
 output.shape, weights.shape
 
 # %% [markdown]
-# Last, the [**output projection**](../docs/glossary.md#o) $W^O$ mixes the heads. It can be read in another way: each
-# head has its own $D$ rows of $W^O$, and the heads' contributions are **added**.
+# Last, the [**output projection**](../docs/glossary.md#o) $W^O$ mixes the heads: each head has its own $D$ rows of
+# $W^O$, and the heads' contributions are **added**.
 
 # %%
 w_o = torch.randn(E, E) / E**0.5
@@ -341,8 +339,8 @@ plotting.show(
 # With a view alone, a head gets two tokens only, each cut into three. With a reshape alone, a row of the merged table
 # mixes several tokens.
 #
-# To see the damage, ask which input can influence which output under a causal mask. `jacobian` gives the derivative
-# of every output with respect to every input.
+# To see the damage, ask which input can influence which output under a causal mask. Sketch it for both mistakes first.
+# Then `jacobian` gives the derivative of every output with respect to every input.
 
 # %%
 def influence(split, merge):
@@ -372,11 +370,13 @@ plotting.show(
 
 
 # %% [markdown]
-# The printed counts are pairs of an output and an input. Every pair above the diagonal is a look into the future, in
-# spite of the mask. And on or below it, part of the present and past is out of reach.
+# The printed counts are pairs of an output and an input. With both mistakes, pairs above the diagonal look into the
+# future, in spite of the mask. On or below it, part of the present and past is out of reach.
 
 # %% [markdown]
 # ## The class
+#
+# A translator's keys and values come from another sequence, the sentence that it reads: its **context**.
 #
 # ### Exercise 3 · middle · 12 minutes
 #
@@ -454,7 +454,7 @@ course.assert_same_module(MultiHead(E, H), package, x, attn_mask=no_cat)
 course.assert_same_module(MultiHead(E, H), package, x, torch.randn(1, 7, E))
 
 # %% [markdown]
-# The heads share $E$ out between them, so $H$ must divide $E$. The package says so, with both numbers.
+# The heads share $E$ out between them, so $H$ must divide $E$.
 
 # %%
 try:
@@ -466,8 +466,7 @@ except ValueError as error:
 # ## Equal to torch's
 #
 # `nn.MultiheadAttention` packs the three projections into one matrix. Its masks are **the other way round**, True
-# hides, and it averages the weights over the heads unless it is told not to. (The random `probe` is for the
-# gradients: in a plain sum of the outputs, errors of opposite sign could cancel.)
+# hides, and it averages the weights over the heads unless it is told not to.
 
 # %%
 mine, theirs = MultiHead(E, H).double(), nn.MultiheadAttention(E, H, batch_first=True).double()
@@ -484,7 +483,7 @@ other, other_weights = theirs(x64, x64, x64, attn_mask=~mask, average_attn_weigh
 torch.testing.assert_close(ours, other)
 torch.testing.assert_close(our_weights, other_weights)
 
-probe = torch.randn_like(ours)  # a plain sum would hide what cancels
+probe = torch.randn_like(ours)  # in a plain sum, errors of opposite sign could cancel
 (ours * probe).sum().backward()
 (other * probe).sum().backward()
 torch.testing.assert_close(torch.cat([p.weight.grad for p in projections]), theirs.in_proj_weight.grad)
@@ -494,10 +493,9 @@ print("outputs, weights and gradients agree")
 # %% [markdown]
 # ## What heads cost
 #
-# At a fixed width, more heads cost no parameters and no multiplications in the matrix products. Each of the four
-# projections takes $LE^2$ multiply-adds; queries times keys, and weights times values, take $L^2E$ each, whatever $H$
-# is. (A multiply-add counts as two [**FLOPs**](../docs/glossary.md#f).) What grows is the number of attention
-# weights, and with it the work of the softmax, which this counter leaves out.
+# At a fixed width, what grows with the number of heads: the parameters, the multiplications in the matrix products, the
+# attention weights? (A multiply-add counts as two [**FLOPs**](../docs/glossary.md#f); the counter leaves the softmax
+# out. With `need_weights=True` the layer returns its weights, too.)
 
 # %%
 sentence = torch.randn(1, 6, 12)  # (B, L, E)
@@ -510,9 +508,13 @@ for num_heads in (1, 2, 4, 12):
 print(f"by hand: {2 * (4 * 6 * 12**2 + 2 * 6**2 * 12)} FLOPs")
 
 # %% [markdown]
+# Each of the four projections takes $LE^2$ multiply-adds; queries times keys, and weights times values, take $L^2E$
+# each, whatever $H$ is. Only the number of weights grows, and with it the work of the softmax.
+
+# %% [markdown]
 # ## Break it: no output projection
 #
-# What is $W^O$ for? Compute what each slice of the output loses if one head is set to 0.
+# What does $W^O$ change? Compute what each slice of the output loses if one head is set to 0.
 
 # %%
 effects = {"without out_proj": torch.zeros(H, H), "with out_proj": torch.zeros(H, H)}
@@ -524,14 +526,16 @@ for h in range(H):
         effects[name][:, h] = torch.linalg.vector_norm(lost.unflatten(-1, (H, D)), dim=(0, 1, 3))
 
 figure, axes = plt.subplots(1, 2, figsize=(7.0, 3.0), layout="constrained")
+top = max(effect.max().item() for effect in effects.values())  # one colour scale for both
 for ax, (name, effect) in zip(axes, effects.items(), strict=True):
-    plotting.heatmap(effect, title=name, xlabel="silenced head", ylabel="slice of the output", ax=ax)
+    plotting.heatmap(effect, title=name, xlabel="silenced head", ylabel="slice of the output", vmax=top, ax=ax)
 plotting.show("Two tables. Without the output projection only the diagonal is not 0; with it, no cell is.")
 
 
 # %% [markdown]
 # Without it, head $h$ writes into slice $h$ and nowhere else, so the heads don't meet within this layer. (A later
-# matrix may still mix them.) With this $W^O$, a random one, every head reaches every slice.
+# matrix may still mix them.) With this $W^O$, a random one, every head reaches every slice. Whether a model gains by
+# this is not measured here.
 
 # %% [markdown]
 # ## Train: two questions at once
@@ -545,7 +549,7 @@ plotting.show("Two tables. Without the output projection only the diagonal is no
 def questions(batch, generator, half=8):
     key, value = torch.randn(2, batch, 8, half, generator=generator)  # (B, S, half) each
     key = F.normalize(key, dim=-1) * half**0.5
-    # Items 0 and 1 are asked for. Attention without positions cannot profit from where they stand.
+    # Items 0 and 1 are asked for. The layer sums over the items, so their order changes nothing.
     query, target = key[:, :2].flatten(1)[:, None], value[:, :2].flatten(1)[:, None]  # (B, 1, E)
     return tuple(part.to(device) for part in (query, torch.cat([key, value], dim=-1), target))
 
@@ -573,7 +577,7 @@ class Finder(nn.Module):
 
 
 # %% [markdown]
-# The loop and its optimiser, Adam, are those of notebook 02. What is new is a schedule: `LinearLR` lowers the learning rate to
+# The loop and its optimiser, Adam, are those of notebook 02. A schedule is new: `LinearLR` lowers the learning rate to
 # 0 along the way, so that the last steps no longer jump about. The loss is the **mean squared error**. Values have
 # variance 1, so knowing nothing costs 1.
 
@@ -629,16 +633,20 @@ plotting.show(
 
 
 # %% [markdown]
-# For one head the theorem holds here too: its one value matrix treats all items alike, so both answers share its
-# channels. The first check below has the bound 0.48, to leave room for the scatter of the test items.
+# For one head the theorem holds here too, although its 16 channels would hold two answers of 8 numbers. The value
+# matrix $V$ does not know which item is asked for as *who*, so it writes both values, $s$ and $o$, into the same
+# channels. What arrives is $t V s + (1 - t) V o = V (t s + (1 - t) o)$, a function of their average alone. (Keys and
+# other items say nothing about the answers.)
 #
-# Your first prediction: **two heads** did best, each of their five runs better than any run of the others. For two of
-# the differences we ask whether they are more than chance. Runs with the same seed form a pair, so we subtract their
-# errors, seed by seed. The 95 % interval gives a range for the true mean difference (Student's t, which notebook 16
-# explains; the bars in the picture are standard errors).
+# Your first prediction: **two heads** did best, each of their five runs better than any run of the others. (One run
+# of four heads fell far behind its siblings.) Are the differences more than chance? Runs with the same seed share the
+# training data and, at equal width, the initial weights, so we subtract their errors pair by pair. The 95 % interval
+# (by Student's t, see notebook 16) is a range for the true mean difference. It covers the scatter of the seeds, not
+# that of the one test set. (The bars in the picture are **standard errors**: how far such a mean typically lies from
+# the true one. The bound of the first verdict is 0.48, to leave room for the scatter of the test items.)
 
 # %%
-def interval(differences):  # 2.776: the 97.5 % quantile of Student's t with 4 degrees of freedom
+def interval(differences):  # of five: 2.776 is the 97.5 % quantile of Student's t with 4 degrees of freedom
     d = torch.tensor(differences)
     half = 2.776 * d.std().item() / math.sqrt(len(d))
     return d.mean().item() - half, d.mean().item() + half
@@ -653,11 +661,11 @@ course.verdict("2 heads minus 1 head, upper end of the interval", difference((2,
 course.verdict("8 heads of 2 minus 2 heads of 8, lower end of the interval", difference((8, 2), (2, 8))[0], above=0)
 
 # %% [markdown]
-# So eight heads did worse than two, and, as the printed errors show, worse even than one. There are more of them, and
-# each is smaller: both changed together, so this comparison cannot tell which one matters.
+# So eight heads did worse than two, and even than one. There are more of them, and each is smaller: this comparison
+# cannot tell which one matters.
 #
-# A **control** keeps the size of a head, 8 features, and changes the number. (The width then changes, too: no single
-# experiment changes the number and nothing else.)
+# A **control** keeps the size of a head, 8 features, and changes the number. (The width and the number of parameters
+# then grow, too: no single experiment changes the number of heads and nothing else.)
 
 # %% tags=["nbval-ignore-output"]
 for num_heads in (4, 8):
@@ -674,7 +682,7 @@ for ax, (title, cases) in zip(axes, groups.items(), strict=True):
     ax.set_xlabel("heads × features of each")
 axes[0].get_legend().remove()
 plotting.show(
-    "Two panels. With the width fixed, the error rises with the number of heads; with the head size fixed, it does not."
+    "Two panels. At a fixed width, the error rises with the number of heads; at a fixed head size, it stays near 0."
 )
 
 # %%
@@ -682,21 +690,25 @@ course.verdict("8 heads: size 2 minus size 8, lower end of the interval", differ
 course.verdict("8 heads of 8 minus 2 heads of 8, upper end of the interval", difference((8, 8), (2, 8))[1], below=0.05)
 
 # %% [markdown]
-# Your second prediction: eight heads of 8 features answer both questions about as well as two; eight heads of 2 do
-# not. So from two heads on, the **size** matters more than the number, as far as this control carries: the width and the number of parameters grew with
-# it. And below two the number decides, by the theorem: one head of any size is left with half. So the task asks for two heads at least, each large enough.
-# (The verdict's bound of 0.05 is a tenth of what one head loses to two.)
+# Your second prediction: four and eight heads of 8 features answer both questions about as well as two. (The printed
+# intervals leave room for less than 0.01, too little for this picture.) Eight heads of 2 did not in 300 steps; whether
+# they cannot or are only slower, we have not measured.
+#
+# So in this task, from two heads on, the **size** mattered more than the number. But two heads of 8 are near 0 already,
+# so that more heads had no room to help, and the width grew with their number. Below two the number decides, by the
+# theorem: one head of any size is left with half. (The bound of 0.05 is a tenth of what one head loses to two.)
 #
 # Why could size matter? A head of 2 features has 2 numbers to tell 8 keys apart: the scores of many queries with
 # these keys form a matrix of rank 2 at most. [Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028) call this
-# the [**low-rank bottleneck**](../docs/glossary.md#l). Such a head also has only 2 numbers to hand over, but eight of them have 16, as many as the two answers
-# need. So that alone need not do the damage; what did, we have not measured.
+# the [**low-rank bottleneck**](../docs/glossary.md#l). Such a head also hands over only 2 numbers, but eight of them
+# hand over 16, as many as the two answers need. So these few outputs need not be the cause. What is, we have not
+# measured.
 
 # %% [markdown]
 # ## Look: who does what
 #
 # How much weight does each head give to the two items asked for, and to the six others together? We take the first of
-# the five runs with 1, 2 and 4 heads.
+# the five runs with 1, 2 and 4 heads. (For the eight heads of 2, add an 8 to the loop.)
 
 # %%
 names, rows = [], []
@@ -711,16 +723,17 @@ plotting.heatmap(
 plotting.show("Shares of weight on who, whom and the other items, for one, two and four heads.")
 
 # %% [markdown]
-# Two heads have shared the work, one question each, and nobody told them to. The single head gave itself to one
-# question; by the theorem, an even share would have cost no more. The four heads, which are smaller, share the
-# questions as well, but more of their weight leaks to the other items. This is a single run of each.
+# Two heads have shared the work, one question each: the loss rewards this, but does not say which head takes which
+# question. The single head gave itself to one question; by the theorem, the mean error would be the same with an even
+# share. The four heads, which are smaller, share the questions as well, but more of their weight leaks to the other
+# items. This is a single run of each.
 
 # %% [markdown]
 # ## Break it: the head-size trap
 #
 # The scale is $1/\sqrt{D}$ with the size of a **head**. Published code has used $1/\sqrt{E}$ ([vit-pytorch, issue
-# 65](https://github.com/lucidrains/vit-pytorch/issues/65), since mended). Then the scores' variance is $D/E = 1/H$
-# instead of 1.
+# 65](https://github.com/lucidrains/vit-pytorch/issues/65), since mended). What does $1/\sqrt E$ make of the scores'
+# variance? (The argument `scale` replaces the factor $1/\sqrt D$.)
 #
 # The **entropy** $-\sum_j w_j \ln w_j$ of a row of weights says how widely the row looks, in
 # [**nats**](../docs/glossary.md#n). It is largest for equal weights, and then $\ln 64$ on 64 keys.
@@ -738,7 +751,8 @@ for num_heads in (1, 2, 4, 8, 16):
         print(f"{num_heads:2} heads, {name:12}: variance {scores.var():.3f}, entropy {entropy:.2f}")
 
 # %% [markdown]
-# With the wrong scale, more heads mean blurrier heads.
+# With the wrong scale the variance is $D/E = 1/H$ instead of 1: more heads mean blurrier heads. (The entropy axis does
+# not start at 0.)
 
 # %%
 spread["an even look: ln 64"] = [(1, math.log(keys)), (16, math.log(keys))]
@@ -751,10 +765,11 @@ plotting.show(
 # %% [markdown]
 # ### What the trap costs in training
 #
-# The projections could learn to undo a constant factor. Is the wrong scale harmless, then? We make the task larger,
-# with keys and values of 32 numbers instead of 8, and train layers of width 64 with 2 and with 8 heads. To get the
-# wrong scale without touching your class, the queries are multiplied by $\sqrt{D/E} = 1/\sqrt H$. How many steps does
-# it take until the **running loss**, the mean of the last 10 steps, is under 0.5, half of what it starts with?
+# The projections could learn to undo a constant factor. Is the wrong scale harmless, then? We give keys and values 32
+# numbers instead of 8, and train layers of width 64 with 2 and with 8 heads. To get the wrong scale without touching
+# your class, the queries are multiplied by $\sqrt{D/E} = 1/\sqrt H$. How many steps does it take until the **running
+# loss**, the mean of the last 10 steps, is under 0.5, half of what knowing nothing costs? (One question answered
+# perfectly costs 0.5, too, so this may time the first question only.)
 
 # %%
 class Times(nn.Module):
@@ -796,15 +811,15 @@ course.verdict("8 heads: extra steps with the wrong scale, lower end of the inte
 plotting.seeds(
     {f"{n} heads\n{name}": values for (n, name), values in needed.items()},
     title="the wrong scale costs steps",
-    ylabel="steps to half the loss",
+    ylabel="steps until the loss is < 0.5",
 )
-plotting.show("Steps to half the loss for five seeds: with eight heads the wrong scale needs more of them.")
+plotting.show("Steps for five seeds: the wrong scale needs a few more with two heads, and many more with eight.")
 
 
 # %% [markdown]
 # So here the trap costs time: both intervals lie above 0. This is one task and one learning rate, and no scale larger
-# than $1/\sqrt D$ was tried, so the runs don't show that $1/\sqrt D$ is best. The printed losses at the end overlap
-# for 8 heads, so we say nothing about where the two scales would end up.
+# than $1/\sqrt D$ was tried, so $1/\sqrt D$ need not be the best. The printed losses at the end overlap for 8 heads, so
+# we say nothing about where the two scales would end up.
 #
 # With the right scale, too, eight heads needed more steps than two and ended at a higher loss. Heads of 8 features,
 # enough for keys of 8 numbers, now compare keys of 32. We have not measured whether that is the reason.
@@ -834,7 +849,7 @@ plotting.show("Steps to half the loss for five seeds: with eight heads the wrong
 #   In our task one head could not answer two questions, eight small heads did not learn to in 300 steps, and eight that
 #   kept their size did about as well as two.
 # - The scale belongs to the head's size. With the width's, the weights of random queries and keys were blurrier, and in
-#   our task the loss took more steps to halve.
+#   our task the loss took more steps to fall under 0.5.
 
 # %% [markdown]
 # ## Check yourself
@@ -853,8 +868,9 @@ plotting.show("Steps to half the loss for five seeds: with eight heads the wrong
 #
 # <details><summary>Answer</summary>
 #
-# More nouns than the head has channels. Some then share a channel, and what arrives there mixes the two answers.
-# (Exchanging her two nouns is not enough: with unequal scores, the two sentences still differ.)
+# More nouns than the head has channels. Some then share a channel, and what arrives there mixes the two answers, so
+# that no linear read-out recovers both. (Exchanging her two nouns is not enough: with unequal scores, the two sentences
+# still differ.)
 #
 # </details>
 #
@@ -898,7 +914,7 @@ class PositionBiasScore(nn.Module):
 
 
 # %% [markdown]
-# Both drop into the package's layer, and their rows stay proper: a bias changes the weights, never their sum.
+# Both drop into the package's layer: a bias changes the weights, but never the sum of a row.
 
 # %%
 recipes = {"in-context": KeyBiasScore, "constant": functools.partial(PositionBiasScore, max_length=L)}
@@ -908,7 +924,7 @@ for name, layer in layers.items():
     print(name, tuple(weights.shape), weights.sum(dim=-1).unique().round(decimals=3).unique().tolist())
 
 # %% [markdown]
-# Now shuffle the sentence. The in-context bias goes with its word; the constant one stays at its position.
+# Now shuffle the sentence. Which of the two biases goes with its word?
 
 # %%
 order = torch.tensor([5, 3, 0, 4, 1, 2])
@@ -919,8 +935,10 @@ for name, layer in layers.items():
     print(f"{name}: the weights follow the words: {follows}")
 
 # %% [markdown]
+# The in-context bias goes with its word; the constant one stays at its position.
+#
 # Torch's **fused** attention, `F.scaled_dot_product_attention`, computes scores, softmax and average in one call. A
-# key bias fits in: append it to the keys, as one extra feature, and a constant to the queries.
+# key bias fits in: append it to the keys, as one extra feature, and $\sqrt D$ to the queries.
 
 # %%
 q, k, v = torch.randn(3, 2, H, L, D).unbind()
@@ -932,7 +950,7 @@ fused = F.scaled_dot_product_attention(wide_q, wide_k, v, scale=D**-0.5)
 torch.testing.assert_close(fused, attend(score(q, k), v)[0])
 
 # %% [markdown]
-# There is a simpler way still. $q_i \cdot k_j/\sqrt{D} + w \cdot k_j = (q_i + \sqrt{D}\,w) \cdot k_j/\sqrt{D}$: a
+# More simply, $q_i \cdot k_j/\sqrt{D} + w \cdot k_j = (q_i + \sqrt{D}\,w) \cdot k_j/\sqrt{D}$: a
 # **linear** key bias is a shift of all queries, which the bias of `q_proj` already can learn. It is the vector $u$ of
 # Transformer-XL ([Dai et al. 2019](https://arxiv.org/abs/1901.02860), section 3.3).
 
@@ -941,9 +959,8 @@ shifted = dot_product_scores(q + math.sqrt(D) * score.weight, k)
 torch.testing.assert_close(shifted, score(q, k))
 
 # %% [markdown]
-# And a bias that depends on the **query** alone? It adds one number to a whole row, and the softmax divides it away.
-# The bias of `k_proj`, a vector $c$, is of this kind, although it sits with the keys: it adds $q_i \cdot c/\sqrt D$
-# to every score of row $i$. So it does nothing, and its gradient is 0. Notebook 09 meets this again.
+# And what does a bias do that depends on the **query** alone? Which bias gets no gradient, that of `q_proj` or that of
+# `k_proj`?
 
 # %%
 scores, query_bias = dot_product_scores(q, k), 3 * q.sum(dim=-1, keepdim=True)  # (B, H, L, 1)
@@ -952,9 +969,14 @@ for name, projection in [("q_proj", mine.q_proj), ("k_proj", mine.k_proj)]:
     print(f"{name}.bias gets no gradient: {projection.bias.grad.abs().max().item() < 1e-12}")
 
 # %% [markdown]
-# Does the key bias help? Small transformers were trained with it and without, ten runs each. On Shakespeare, where their projections have no
-# biases, the loss falls from 2.36 to 2.31. On digits, where `q_proj` has a bias that could do the same, the gain is below the
-# one point that this course calls a difference that matters ([all claims, measured](../docs/measured.md)).
+# Such a bias adds one number to a whole row, and the softmax divides it away. The bias of `k_proj`, a vector $c$, is
+# of this kind, although it sits with the keys: it adds $q_i \cdot c/\sqrt D$ to every score of row $i$. So it does
+# nothing, and its gradient is 0. Notebook 09 meets this again.
+#
+# Does the key bias help? In recorded runs, small transformers were trained with it and without, ten runs each. On
+# Shakespeare, where their projections have no biases, the loss falls from 2.36 to 2.31 (95 % interval of the gain:
+# 0.04 to 0.06). On digits, where `q_proj` has a bias that could do the same, the gain is below the one percentage
+# point of accuracy that this course calls a difference that matters ([all claims, measured](../docs/measured.md)).
 #
 # Why recipes? If one finished score were handed over, all layers would share its parameters. A recipe is called
 # afresh in each.
@@ -967,7 +989,8 @@ print("shared:", first.score.weight is second.score.weight)
 # %% [markdown]
 # ## More exercises
 #
-# The first wrong run shows what is wrong, the second names the mistake. Hints and a solution are folded away.
+# The first time your answer is wrong, the check shows what is wrong with its result; the second time it names the
+# mistake. Hints and a solution are folded away.
 #
 # ### Exercise 4 · easy · 5 minutes
 #
@@ -1165,14 +1188,14 @@ check.test_heads(test_heads)
 # </details>
 #
 # **3. (hard, 10 minutes)** The task asks three questions instead of two. What is one head's floor, and what is two
-# heads'? Change `questions` and measure. (Query and target then have 24 features, so the heads need $24/H$ features
-# each, and a token has to be filled up to 24.)
+# heads'? Change `questions`, draw `unseen, target` anew and measure. (Query and target then have 24 features, so the
+# heads need $24/H$ features each; `Finder` fills the tokens up.)
 #
 # <details><summary>Answer</summary>
 #
 # One average serves one of three independent answers, so the floor is 2/3; two heads give at most two averages, hence
 # 1/3. In general it is $1 - H/n$ for $H \le n$ heads and $n$ questions. Reaching it also takes heads wide enough to
-# carry a whole value. In `questions`, ask for `[:, :3]` and append `torch.zeros_like(key)` to key and value.
+# carry a whole value. In `questions`, replace both `[:, :2]` by `[:, :3]`.
 #
 # </details>
 

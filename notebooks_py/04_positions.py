@@ -11,7 +11,7 @@
 
 # %% [markdown]
 # *Dog bites man* is not news. *Man bites dog* is. The two headlines consist of the same three words; only their order
-# differs, and you understood both without thinking about order at all.
+# differs, and you understood both without thinking about order.
 #
 # A recurrent network reads one word after the other and gets the order for free. Attention looks at all words at once.
 # Can the attention that you have built so far tell the two headlines apart?
@@ -62,10 +62,10 @@ torch.manual_seed(0)
 device = "cuda" if torch.cuda.is_available() else "cpu"
 
 # %% [markdown]
-# **Predict**, and write your answers down. Each of them is settled below by a measurement.
+# **Predict**, and write your answers down. Each is settled below by a measurement.
 #
 # 1. *dog bites man* and *man bites dog* go through the same attention layer. For which of the three words does the
-#    output differ between the two sentences?
+#    output differ?
 # 2. A model reads 16 different tokens, and at each token it has to name the token that stands three positions earlier.
 #    It does not know the order. How often is it right: never, one time in 15, or half the time?
 # 3. Another model knows the order, and it was trained on this task until it was right nearly always, on sequences of
@@ -94,8 +94,8 @@ for i, word in enumerate(dog_first):  # the same word stands at 2 - i in the oth
     print(f"{word:5}  {one}  {two}  {'same' if one == two else 'different'}")
 
 # %% [markdown]
-# That settles prediction 1: for none of them. *dog* gets the same output whether it bites or is bitten. The weights
-# show why:
+# That settles prediction 1: for none of them. *dog* gets the same output whether it bites or is bitten. Compare the
+# weights of the two sentences: what has changed?
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.6), layout="constrained")
@@ -103,22 +103,25 @@ plotting.heatmap(weights[0, 0], rows=dog_first, columns=dog_first, title="dog bi
 plotting.heatmap(
     weights_shuffled[0, 0], rows=man_first, columns=man_first, title="man bites dog", colorbar=False, ax=axes[1]
 )
-plotting.show(
-    "Two heatmaps of weights with the same nine numbers; in the second, rows and columns are in reverse order."
-)
+plotting.show("Two heatmaps of three by three weights, one for each sentence, with the numbers in the cells.")
 
 # %% [markdown]
-# The same nine numbers stand in both pictures; rows and columns have moved, and nothing else. Write the shuffle as a
-# **permutation matrix** $P$, which has a single 1 in each row and in each column. With the shuffled words the queries
-# are $PQ$ and the keys $PK$, so the scores $S = QK^\top$ become $PQ\,(PK)^\top = P S P^\top$. Each row still holds the
-# same numbers, in another order, so the softmax gives the same weights in that order: $A$ becomes $P A P^\top$. With the
-# values $V$, the output is
+# Both pictures hold the same nine numbers; only rows and columns have moved. Let the rows of $X$ be the words, $A$ the
+# weights and $f(X) = AV$ the output. Write the shuffle as a **permutation matrix** $P$, which has a single 1 in each row
+# and column: $PX$ are the shuffled words. Their queries are $PQ$ and their keys $PK$, so the scores $S = QK^\top$ become
+# $PQ\,(PK)^\top = P S P^\top$. Each row holds the same numbers in another order, so the softmax gives the same weights in
+# that order: $A$ becomes $P A P^\top$. The values become $PV$, so the output is
 #
 # $$f(PX) = (P A P^\top)(P V) = P\,A V = P f(X), \qquad \text{since } P^\top P = I.$$
 #
 # This is called [**permutation equivariance**](../docs/glossary.md#p): shuffled inputs give the same outputs, shuffled
-# alike. Without a mask, attention sees a *bag* of words. More heads do not help, because all of them see the same bag. More layers do not
-# help either: a chain of equivariant steps is equivariant.
+# alike. Without a mask, attention sees a *bag* of words. Would more heads help, or more layers?
+#
+# <details><summary>Answer</summary>
+#
+# No. All heads see the same bag, and a chain of equivariant steps is equivariant.
+#
+# </details>
 
 # %%
 P = torch.tensor([[0, 0, 1], [0, 1, 0], [1, 0, 0]]).double()  # (L, L)
@@ -130,11 +133,11 @@ print("f(PX) = P f(X) holds to the last digit that we can expect")
 # %% [markdown]
 # ## Where the order can enter
 #
-# So the words, or the way they are compared, have to depend on where they stand. The diagram shows the three places in a
-# head where a position can come in. In the first, a vector for each position is
-# added to the token that stands there. The second is rotary ([Su et al. 2021](https://arxiv.org/abs/2104.09864)): queries
-# and keys are turned by an angle. The third lowers each score by the distance ([Press et al.
-# 2022](https://arxiv.org/abs/2108.12409)); notebook 07 is about it. The pink vectors are those of the next section.
+# So the words, or the way they are compared, have to depend on where they stand. The diagram shows three places in a head
+# where a position can come in. In the first, a vector for each position is added to the token there; those shown are from
+# the next section. The second is rotary ([Su et al. 2021](https://arxiv.org/abs/2104.09864)): queries and keys are turned
+# by an angle. The third lowers each score by the distance ([Press et al. 2022](https://arxiv.org/abs/2108.12409),
+# notebook 07).
 
 # %%
 tokens, positions = (x.float().round(decimals=1) + 0.0 for x in (embed(dog_first)[0], SinusoidalPositions(4, 3).table))
@@ -150,7 +153,7 @@ plotting.show(
 # Which vector? The first idea is to hand each token the number of its [**position**](../docs/glossary.md#p) $t$: 0, 1,
 # 2, and so on. That number has no upper bound, so far into a text it would drown the word. The second idea is to write
 # $t$ in binary digits: 000, 001, 010, 011. Digits are bounded, and they share the work: the last digit changes at every
-# step, the one before it at every second step, the next at every fourth.
+# step, the one before it at every second, the next at every fourth.
 #
 # Vaswani et al. (section 3.5) use smooth digits. Each pair of features is a sine and a cosine of the same frequency,
 # and each pair is slower than the one before:
@@ -221,15 +224,15 @@ ax.set_aspect("auto")
 plotting.show("Stripes: the columns on the left change colour at every few rows, those on the right keep one colour.")
 
 # %% [markdown]
-# Read the picture column by column. The columns on the left change colour every few rows, as the last binary digit
-# does; on the right, 64 positions are too few to see any change.
+# Read the picture column by column. The columns on the left change colour every few rows, like the last digits of a
+# binary number; on the right, 64 positions are too few to see any change.
 #
 # ### A row of clocks
 #
 # Each pair (sine, cosine) is the tip of a clock hand, and from one position to the next the hand of clock $i$ turns by
 # $\omega_i$. Fast hands tell neighbours apart, slow hands tell the beginning from the end, just as seconds and hours do.
-# Here are the first eight of the 16 clocks. Watch position $t$ and position $t + 3$ move on together, and write down
-# what you notice about the two hands of one clock.
+# Here are the first eight of the 16 clocks. Watch the positions $t$ and $t + 3$ move on together: what do you notice
+# about the two hands of one clock?
 
 # %%
 frequency = 10000.0 ** (-torch.arange(0, E, 2) / E)  # (E/2,)
@@ -247,7 +250,7 @@ plotting.animate(
     range(14),
     seconds=0.5,
     alt="Eight clocks with two hands each, one for position t and one for t + 3. As t grows both hands turn, fast in the"
-    " first clock and slowly in the last, and the angle between the two hands of a clock never changes.",
+    " first clock and slowly in the last.",
 )
 
 # %% [markdown]
@@ -260,14 +263,15 @@ plotting.animate(
 #
 # ### Why so many clocks?
 #
-# Suppose that there is a single clock, the fastest, whose hand turns by 1 radian a step. Which of the positions 1 to 63
-# does it take for position 0, nearly? Write them down, and keep your list: you will need it three times.
+# Suppose that there is a single clock, the fastest, whose hand turns by 1 radian a step. At which of the positions 1 to
+# 63 does it show the same as at position 0, to within a tenth of a turn? Keep your list: you will need it three times.
 #
 # <details><summary>Answer</summary>
 #
-# Those at which the hand has made a whole number of turns, nearly. A turn takes $2\pi \approx 6.28$ steps, so they are
-# 6, 13, 19, 25, 31, 38, 44, 50, 57 and 63, or a neighbour that is nearly as close, such as 32. The closest is 44: seven
-# turns take 43.98 steps. A second clock with another speed tells 44 from 0, and that is what the many frequencies are for.
+# Those at which the hand has made nearly a whole number of turns. A turn takes $2\pi \approx 6.28$ steps, so they are 6,
+# 13, 19, 25, 31, 38, 44, 50, 57 and 63, and the neighbours 12, 32 and 56. The closest is 44: seven turns take 43.98
+# steps. The second clock, at 32.2° a step, tells most of them from 0. At 44 it has made 3.94 turns, but the third, at
+# 18.1° a step, 2.21. That is what the many frequencies are for.
 #
 # </details>
 #
@@ -305,8 +309,8 @@ explore(
 )
 
 # %% [markdown]
-# A position is most like itself, and equally like its neighbours on the left and on the right. But what are the bumps
-# farther out? Measure their distances from the peak, and look at your list.
+# A position is most like itself, and equally like its neighbours on both sides. But what are the bumps farther out?
+# Measure their distances from the peak, and look at your list.
 
 # %%
 bumps = [d for d in range(1, length - 1) if by_distance[d - 1] < by_distance[d] > by_distance[d + 1]]
@@ -380,7 +384,7 @@ print(
 
 # %% [markdown]
 # Which matrix turns all hands *back* by $d$ steps? And with which $W^Q$ and $W^K$ does every position $t \ge 3$ give its
-# highest score to position $t - 3$, if there are no words but only positions?
+# highest score to position $t - 3$, if there are no words?
 #
 # <details><summary>Answer</summary>
 #
@@ -390,8 +394,7 @@ print(
 #
 # </details>
 #
-# The authors hoped that the waves would make this easy to learn (section 3.5); an optional section compares how fast
-# waves and learned vectors are learnt.
+# The authors hoped that the waves would make this easy to learn (section 3.5); an optional section puts that to the test.
 #
 # ## Added, once, in front
 #
@@ -430,19 +433,19 @@ attend_in_order = check.attend_in_order.use(attend_in_order)
 # </details>
 
 # %%
-p = sinusoidal_table(16, 4).double()  # in the next line, [0] leaves the weights out, and the batch of 1
+p = sinusoidal_table(16, 4).double()  # in the next line, the first [0] drops the weights, the second the batch of 1
 y_dog_first, y_man_first = (attend_in_order(embed(s), p, lambda x: attention(x)[0])[0] for s in (dog_first, man_first))
 for i, word in enumerate(dog_first):
     print(f"{word:5}  {y_dog_first[i].round(decimals=3).tolist()}  {y_man_first[2 - i].round(decimals=3).tolist()}")
 
 # %% [markdown]
-# Now all three words have two different outputs, and even *bites*, which stands in the middle of both sentences, is told
-# apart: its neighbours have changed places. The weights are still random; training has to make use of the difference.
+# Now all three words have two different outputs, even *bites*, in the middle of both sentences: its neighbours have
+# changed places. The weights are still random; training has to make use of the difference.
 #
 # ### Break it: added afterwards
 #
-# Does it matter that the positions come *before* the attention? Added afterwards they change the outputs, too, so that
-# the mistake is easy to overlook. Before you look: how will the two rows of *the* differ on the left, and on the right?
+# Do the positions have to come *before* the attention? Added afterwards they change the outputs, too, so the mistake is
+# easy to overlook. Before you look: how will the two rows of *the* differ on the left, and on the right?
 
 # %%
 words = ["the", "cat", "sat", "on", "the", "mat"]
@@ -450,24 +453,23 @@ _, before = attention(embed(words) + p[:6], need_weights=True)
 _, afterwards = attention(embed(words), need_weights=True)  # and then + p[:6], too late
 titles = ["positions added before", "positions added afterwards"]
 plotting.heads(torch.cat([before[0], afterwards[0]]), rows=words, columns=words, titles=titles, panel_width=4.4)
-plotting.show(
-    "Two heatmaps of weights for six words. On the left all rows differ; on the right both rows of 'the' are equal."
-)
+plotting.show("Two heatmaps of weights for six words, 'the' among them twice, with the numbers in the cells.")
 
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# On the left they differ. On the right both *the* look at the same words with the same weights, because the positions were
-# not yet there when the scores were computed.
+# On the left they differ. On the right both *the* have the same weights, because the positions were not yet there when
+# the scores were computed.
 #
 # </details>
 #
 # ## A vector for each position: learned
 #
 # The other choice is not to choose: the table is a parameter, and training finds it. These are [**learned
-# positions**](../docs/glossary.md#l) (Gehring et al. 2017, section 3.1). Here are both as modules. The waves are a
-# buffer: they move to the GPU with the model, and training does not change them.
+# positions**](../docs/glossary.md#l) (Gehring et al. 2017, section 3.1). Here are both as modules. The learned table
+# starts at random, with the standard deviation `size`. The waves are a buffer: they move to the GPU with the model, and
+# training does not change them.
 
 # %%
 class MySinusoidal(nn.Module):
@@ -496,8 +498,8 @@ course.assert_same_module(MyLearned(32, 64), LearnedPositions(32, 64), x)
 # %% [markdown]
 # ## Train: three back
 #
-# Time to put your positions to work. A sequence has 16 different tokens out of 32, and at position $t$ the model has to
-# name the token at position $t - 3$. The first three positions have no answer.
+# A sequence has 16 different tokens out of 32, and at position $t$ the model has to name the token at position $t - 3$.
+# The first three positions have no answer.
 
 # %%
 def sequences(count, length, seed):
@@ -531,8 +533,8 @@ class ThreeBack(nn.Module):
 
 # %% [markdown]
 # The [**optimiser**](../docs/glossary.md#o) is **Adam** ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)): it
-# averages each parameter's gradient over the last steps and divides by a running average of the gradient's size, so that
-# it hardly matters whether a parameter's gradients are large or small.
+# averages each parameter's gradient over the last steps and divides by the root of a running average of its square, so
+# that it hardly matters whether a parameter's gradients are large or small.
 
 # %%
 def train(model, seed, steps=250):
@@ -558,14 +560,15 @@ def by_position(model, tokens):  # share of right answers at positions 3, 4, ...
 #
 # <details><summary>Answer</summary>
 #
-# For each token it knows the 15 others, and each of them is equally likely to stand three positions earlier. Whichever of
-# them it names, it is right one time in 15, and it cannot do better.
+# Each of the 15 other tokens is equally likely to stand three positions earlier. Whichever of them it names, it is right
+# one time in 15, and it cannot do better.
 #
 # </details>
 #
 # We train four kinds of model with four [**seeds**](../docs/glossary.md#s) each; a seed decides the initial weights and
-# the order of the data. A later cell uses the **standard error** of a share $p$ of $n$ answers, $\sqrt{p(1-p)/n}$: how
-# far a measured share typically lies from the true one.
+# the order of the data. A later cell uses the **standard error** of a mean, its typical distance from the true one: the
+# standard deviation of $n$ independent values over $\sqrt n$. The 13 answers of a sequence are not independent, so there
+# is one value for each of the 1,000 sequences, its share of right answers.
 
 # %% tags=["nbval-ignore-output"]
 arms = {
@@ -587,18 +590,17 @@ for name, arm in arms.items():
 # %%
 course.verdict("sinusoidal: worst of four seeds", min(shares["sinusoidal"]), above=0.95)
 course.verdict("learned: worst of four seeds", min(shares["learned"]), above=0.95)
-error = math.sqrt(1 / 15 * 14 / 15 / 13_000)  # of a share of 1 in 15 among 13,000 answers
-blind = shares["none"] + shares["sinusoidal,\nadded afterwards"]
-course.verdict(
-    "no order: the largest distance from 1 in 15, in standard errors",
-    max(abs(s - 1 / 15) for s in blind) / error,
-    below=4,
-)
+blind = models["none"] + models["sinusoidal,\nadded afterwards"]
+with torch.no_grad():
+    right = torch.stack([model(test_set).argmax(dim=1)[:, 3:] == test_set[:, :-3] for model in blind])  # (models, N, 13)
+share = right.float().mean(dim=-1)  # (models, N): of each sequence
+off = (share.mean(dim=1) - 1 / 15).abs() / (share.std(dim=1) / math.sqrt(len(test_set)))  # (models,)
+course.verdict("no order: the largest distance from 1 in 15, in standard errors", off.max().item(), below=4)
 
 
 # %% [markdown]
-# That settles prediction 2: one time in 15, within one standard error of 13,000 test answers. Positions that arrive after
-# the attention are worth nothing for this task. With positions in front, both kinds solve it.
+# That settles prediction 2: one time in 15, as far as the standard errors can tell. Added after the attention, positions
+# are worth nothing for this task. In front, both kinds solve it.
 #
 # ## Look: what was learnt
 #
@@ -623,7 +625,13 @@ for name in ("sinusoidal", "learned"):
 
 # %% [markdown]
 # Both kinds have drawn a stripe three positions to the left of the diagonal: from row 3 on, the highest score of each row
-# is there. With the waves the stripe is broad, because neighbouring waves are alike.
+# is there. Why could the stripe of the waves be the broader one?
+#
+# <details><summary>Answer</summary>
+#
+# Neighbouring waves are alike, so neighbouring keys may get similar scores. No run here tests this.
+#
+# </details>
 #
 # ## Lengths never trained
 #
@@ -631,9 +639,8 @@ for name in ("sinusoidal", "learned"):
 # than it was trained on is called [**extrapolation**](../docs/glossary.md#e). The authors of the waves hoped that they
 # "may allow the model to extrapolate to sequence lengths longer than the ones encountered during training".
 #
-# Our tables have 64 rows, of which training has used the first 16. In sequences of length 64 tokens must repeat, so
-# even a model that does not know the order can do better than 1 in 32: it can name the token that occurs most often. The
-# bands in the picture are one standard error of the mean of the four seeds wide on each side.
+# Our tables have 64 rows, of which training has used the first 16. At length 64 tokens must repeat, so even a model that
+# does not know the order can do better than 1 in 32: it can name the most frequent token.
 
 # %% tags=["nbval-ignore-output"]
 long_set = torch.randint(32, (500, 64), generator=torch.Generator().manual_seed(2)).to(device)
@@ -658,8 +665,8 @@ def draw_far(shown):
 
 draw_far(far)
 plotting.show(
-    "The curve of the learned positions falls at position 16, where training ended; that of the waves dips before it already, "
-    "falls there, too, and comes back at a few islands further on."
+    "Learned positions: 1 up to position 15, near 0 from 16 on. Waves: near 0 at 3, near 1 from 5 to 14, near 0 from 17 on, "
+    "but for three peaks further on."
 )
 for name, share in far.items():
     fall = share[:, :13].mean(dim=1) - share[:, 13:].mean(dim=1)  # (seeds,)
@@ -669,18 +676,20 @@ for name, share in far.items():
 
 # %% [markdown]
 # That settles prediction 3: from nearly always right, the models with waves fall to 0.131 beyond position 15, where naming
-# the most frequent token gives 0.085, and those with learned positions fall below that. The formula of the waves reaches
-# any length; the trained weights do not. Two questions: why do the learned positions fail completely? And why do the waves
-# make mistakes at some positions *before* 16 as well?
+# the most frequent token gives 0.085, and those with learned positions fall below that. (The bands reach one standard
+# error of the four seeds' mean to each side.) The formula of the waves reaches any length; the trained weights do not.
+# Two questions: why do the learned positions fail completely? And what could mislead the waves *before* 16 as well?
 #
 # <details><summary>Answer</summary>
 #
-# Training never changed the learned rows 16 to 63. And no mask hides the 48 keys at positions that training never showed; that the models with waves never learned to turn away from those
-# keys would explain their mistakes before 16. (The learned rows beyond 16, which are nearly 0, seldom win against a trained one.)
+# Training never changed the learned rows 16 to 63. For the waves, two things are new at every position: tokens repeat, and
+# no mask hides the 48 new keys, from which the models perhaps never learned to turn away. (The learned rows beyond 16
+# are nearly 0 and seldom win.)
 #
 # </details>
 #
-# At a few islands far beyond 16 the waves are right again. Which key gets the highest score?
+# At three *islands* around 35, 40 and 59 the mean of the waves rises again, to about 0.54, 0.28 and 0.63; the wide bands
+# say that the seeds differ. Which key gets the highest score, by position alone?
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(9, 4.3), sharey=True, layout="constrained")
@@ -694,17 +703,24 @@ for name, ax in zip(far, axes, strict=True):
     ax.set(title=f"{name}: key with the highest score", xlabel="position of the query", ylabel="position of the key")
 axes[1].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 plotting.show(
-    "Dots for each query and seed. Up to 16 most of both kinds lie on the line three back. Beyond it the learned positions of a "
-    "seed choose the same few keys for all queries, and most dots of the waves lie in short rows that are parallel to the line."
+    "Dots for each query and seed. Up to 16 most of both kinds lie on the line three back. Beyond it the learned positions "
+    "have a few flat rows of dots, and the waves many short rows that are parallel to the line."
 )
 
 
 # %% [markdown]
-# Beyond 16, all learned positions of one seed take the same few keys: untrained rows are nearly 0, so little is left of a
-# query but the bias $b^Q$, which is the same for all. The waves are another matter. Some of their dots are scattered or in
-# flat rows, above all at the keys 55 to 58, but many lie in short rows parallel to the line. Where such a row lies on the
-# line, the curve above has an island. How many steps away from the right key are the other short rows? Read off one or two of those
-# at the bottom before you go on, and compare them with your list of the single clock.
+# Why do the learned positions of one seed choose the same few keys beyond 16? How many steps from the right key are the
+# short slanted rows of the waves at the bottom, and the dot at query 3? (There the four seeds cover each other, at key
+# 57.) Compare with your list of the single clock.
+#
+# <details><summary>Answers</summary>
+#
+# Untrained rows are nearly 0, so without words little is left of a query but the bias $b^Q$, the same for all. At query 3
+# the waves do fall for a new key: 57 is 57 steps from the right key, 0, or 9.07 turns. (The dips of the curve at 9 and 11
+# do not show here.) The next cell measures the short rows. Where one lies on the line, the curve has an island; why
+# there, stays open. Other dots are scattered or in flat rows, above all at the keys 55 to 58.
+#
+# </details>
 
 # %% tags=["nbval-ignore-output"]
 def wrong_steps(model):  # from the token three back to the key with the largest weight, where that is another one
@@ -725,17 +741,17 @@ for name, turned in back.items():
 
 # %%
 lead = min(back["sinusoidal"]) - max(back["learned"])
-course.verdict("whole turns: smallest share with waves minus largest with learned positions", lead, above=0)
+course.verdict("whole turns: smallest share with waves minus largest with learned positions", lead, above=0.1)
 
 # %% [markdown]
-# A tenth of a turn on either side is a fifth of the circle, so keys chosen blindly would give about 0.2. The learned
-# positions, which have no hands, give about that. With the waves the fastest hand is back at more of the wrong keys, with
-# each of the four seeds. In training, no key was ever more than 15 steps away from the right one, so nothing taught the models that a key 25 or 31 steps away, at which the fastest hand shows the same,
-# is wrong. The other wrong keys stay unexplained.
+# A *wrong key* has the largest weight and is not the right one. A tenth of a turn on either side is a fifth of the circle,
+# so blind choice would give about 0.2, as the learned positions do, which have no hands. With the waves the share is
+# larger for each of the four seeds. A guess that no run here tests: in training, no key was more than 15 steps from the
+# right one, so nothing taught the models that a farther key at which the fastest hand shows the same is wrong. The other
+# wrong keys stay unexplained.
 #
-# Are the waves to blame? The query could be $p_{t-3}$ itself, which is $p_t$ turned by the fixed rotation $R_3^\top$. Put
-# that query in by hand, for positions alone. The factor 5 makes the softmax sharp; in a model, large projections can do
-# the same.
+# Are the waves to blame? The query could be $p_t$ turned by the fixed rotation $R_3^\top$, or $p_{t-3}$. Put it in by
+# hand, for positions alone. The factor 5 makes the softmax sharp, as large projections could.
 
 # %%
 long_waves = sinusoidal_table(64, 64).float()  # (L, E)
@@ -746,9 +762,9 @@ course.verdict(
 
 
 # %% [markdown]
-# So as far as positions alone decide, there is a solution for all 64. Training on 16 does not ask for it, and the models
-# found other weights. Position vectors are **absolute**: each says where one token stands. The model has to find out by
-# itself that nothing counts here but the distance between two tokens, their **relative** position.
+# So by position alone there is a solution for all 64. Training on 16 does not ask for it, and the models found other
+# weights. Position vectors are **absolute**: each says where one token stands. The model has to find out by itself that
+# nothing counts here but how far one token stands before the other, their **relative** position.
 #
 # ## Rotary: turn the queries and the keys
 #
@@ -768,9 +784,9 @@ course.verdict(
 # </details>
 #
 # These are [**rotary positions**](../docs/glossary.md#r) (Su et al. 2021, section 3.2). The package's `rotate` computes
-# the same without the zeros of the matrix. In a head of width $D$ it pairs feature $i$ with $i + D/2$, the cosine first.
-# In your pairs the cosines are the odd features, so `halves` below takes these first. Which features form a pair does not
-# matter, because the projections in front are learned.
+# the same without the zeros of the matrix. In a head of width $D$ it pairs feature $i$ with $i + D/2$, and the first
+# plays the part of the cosine. In your pairs the second does. It has an odd index, so `halves` below lists the odd
+# features first. Which features form a pair does not matter, because the projections in front are learned.
 
 # %%
 def turn(x, R):  # (..., L, D), (L, D, D): row t is turned by R_t
@@ -802,12 +818,12 @@ spread = max((scores.diagonal(n).max() - scores.diagonal(n).min()).item() for n 
 course.verdict("largest difference along a diagonal", spread, below=1e-4)
 
 # %% [markdown]
-# Each diagonal has one colour. So if a rotary model has learnt to give one token a high score three positions after
-# another, it gives the two the same score everywhere. Does that cure the lengths? **Predict** two things: how often it is
-# right at length 64, and *which* keys it takes when it is wrong.
+# Each diagonal has one colour, and three back is not the same as three ahead. So if a rotary model has learnt to give one
+# token a high score three positions after another, it gives the two the same score everywhere. Does that cure the lengths?
+# **Predict** two things: how often it is right at length 64, and *which* wrong keys it takes.
 
 # %%
-R = rotations(64, 64).to(device)  # the model has one head, 64 wide
+R = rotations(64, 64).to(device)  # (64, 64, 64), a global that MyRotary reads; the model has one head, 64 wide
 
 
 class MyRotary(DotProductScore):
@@ -830,15 +846,15 @@ for first, last in ((3, 27), (28, 41), (42, 63)):
 
 # %%
 draw_far(far)
-plotting.show("The curve of rotary goes on past position 16 far above the two others.")
+plotting.show("The two curves of the earlier picture, and one for rotary.")
 gain = (far["rotary"] - far["sinusoidal"])[:, 13:].mean(dim=1)
 course.verdict("rotary minus sinusoidal at positions 16 to 63, smallest of four seeds", gain.min().item(), above=0.25)
 
 # %% [markdown]
-# Past position 16 the curve goes on as before. Rotary is not the only cure; an optional section trains absolute positions
-# from random starts. Nor is it perfect, not even before position 16, because distances above 15 are as new to it as to
-# the others. Which keys does it take when it is wrong? Here are the six most frequent steps from the right key to the
-# wrong one, with their shares among the wrong keys.
+# The curve of rotary goes on past position 16 as before, far above the others. Rotary is not the only cure; an optional
+# section trains absolute positions from random starts. Nor is it perfect: before 16 it is below the learned positions, and
+# from 5 to 14 mostly below the waves, perhaps because distances above 15 are as new to it as to the others. Here are the
+# six most frequent steps from the right key to a wrong one, with their shares among the wrong keys of all four seeds.
 
 # %% tags=["nbval-ignore-output"]
 steps = torch.cat([wrong_steps(model) for model in models["rotary"]])
@@ -849,25 +865,28 @@ by_turns = whole_turns(steps)
 course.verdict("rotary: share of the wrong keys at whole turns of the fastest hand", by_turns, above=0.9)
 
 # %% [markdown]
-# These distances are in the list of the single clock, but for 32, the neighbour of its 31: to within a tenth of a turn, the fastest hand
-# is back at nearly every wrong key. (Most of the wrong answers are those of two of the four models.) Two riddles are left.
+# These distances are all in the list of the single clock: to within a tenth of a turn, the fastest hand is back at nearly
+# every wrong key. (About 95 % of the wrong answers are those of seeds 1 and 3.) Two riddles are left.
 #
 # 1. Why 25 steps, four turns, so much more often than 44, and why are 6, 13 and 19 not among the six? Work out how far the
 #    *second* hand has turned by then. With 64 features it turns by $10000^{-2/64} \approx 0.75$ radians a step, faster than
 #    the one that you watched above, with 32.
-# 2. Of the three means printed below the seeds, that of the positions 28 to 41 is a little lower than the others. Why
-#    there, when 16 is long past?
+# 2. Why is the mean of the positions 28 to 41 a little lower than the two others printed, when 16 is long past?
 #
 # <details><summary>Answers</summary>
 #
-# 1. After 25 steps the second hand has turned by 18.75 radians, and three turns are 18.85: the two fastest hands are
-#    both back. After 6, 13, 19 and 44 steps the second hand has made 0.72, 1.55, 2.27 and 5.25 turns, so it shows the
-#    difference. (Of these, 44 is the one at which the third hand is back, after 3.94 turns; at 19 it has made 1.70.) Besides, fewer queries have a key 44 steps beside the right one than 25,
-#    and keys 6 or 13 steps beside it occur in training, which could teach the model to avoid them.
+# | turns after | 6 steps | 13 | 19 | 25 | 44 |
+# |---|---|---|---|---|---|
+# | second hand | 0.72 | 1.55 | 2.27 | 2.98 | 5.25 |
+# | third hand | 0.54 | 1.16 | 1.70 | 2.24 | 3.94 |
+#
+# 1. After 25 steps the second hand is back, too; after 44 steps the third is, but not the second. Besides, fewer queries
+#    have a key 44 steps beside the right one than 25, and keys 6 or 13 steps beside it occur in training, which could
+#    teach the model to avoid them.
 # 2. Most wrong keys stand 25 steps before the right one, that is at $t - 28$, or 25 steps after it, at $t + 22$. The first
-#    exists from position 28 on. The second exists up to position 41, because the sequence ends at 63. From 28 to 41 there
-#    are both. The wrong keys at 44 steps make the drop smaller: the one after the right key exists up to position 22, the one before it from position 47 on, and neither in between. The drop
-#    is also small beside the differences between the seeds.
+#    exists from position 28 on, the second up to position 41, because the sequence ends at 63. From 28 to 41 there are
+#    both. Keys 44 steps beside the right one exist up to position 22 and from 47 on. In between they are missing, which
+#    makes the drop smaller. The drop is also small beside the differences between the seeds.
 #
 # </details>
 
@@ -879,14 +898,14 @@ sides = {
     f"25 {side} the right key": (gaps == gap).float().mean(dim=1) for side, gap in (("before", -25), ("after", 25))
 }
 _, ax = plt.subplots(figsize=(9, 3.2), layout="constrained")
-title = "rotary: which wrong keys win"
-plotting.bands(sides, x=range(3, 64), xlabel="position", ylabel="share of answers", title=title, ax=ax)
+title = "rotary: where the largest weight is on a wrong key"
+plotting.bands(sides, x=range(3, 64), xlabel="position", ylabel="share of queries", title=title, ax=ax)
 ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-plotting.show("The keys 25 before the right one win from position 28 on, and those 25 after it up to position 41.")
+plotting.show("Keys 25 before the right one win from position 28 on, and those 25 after it up to position 41.")
 
 # %% [markdown]
-# So these rotary models look three back at every position, and where they take a wrong key, it nearly always stands a whole number of turns of the
-# fastest hand beside the right one.
+# So these rotary models are right about equally often at every position, some seeds more often than others. Their wrong
+# keys nearly always stand a whole number of turns of the fastest hand beside the right one.
 
 # %% [markdown]
 # ## Today
@@ -909,13 +928,14 @@ plotting.show("The keys 25 before the right one win from position 28 on, and tho
 # - Attention without positions and without a mask sees a bag of words: shuffled inputs give the same outputs, shuffled alike.
 # - Position vectors are added in front. Waves and learned vectors both solved the task at the trained length.
 # - The waves turn a shift into a rotation, but models trained on length 16 did not learn to use that beyond 16.
-# - A rotary score depends on the query, the key and their distance, and on no absolute position.
-# - When the models with waves or rotary were wrong on long sequences, they often looked a whole number of turns of the fastest
-#   hand beside the right key.
+# - A rotary score depends on the query, the key and the signed offset $t - u$, and on no absolute position.
+# - On long sequences, the wrong keys of waves and rotary often stood a whole number of turns of the fastest hand beside
+#   the right one.
 #
 # ## Check yourself
 #
-# 1. A model without positions and without a mask classifies reviews. Which mistake can it not avoid?
+# 1. A model without positions and without a mask classifies reviews by the mean of its outputs. Which mistake can it not
+#    avoid?
 # 2. Why does each frequency need a sine and a cosine?
 # 3. A finished model has learned positions, a table of 512 rows, all of them trained. You want to read texts of 600
 #    tokens. What are your options?
@@ -925,9 +945,9 @@ plotting.show("The keys 25 before the right one win from position 28 on, and tho
 # 1. It gives *good, not bad* and *bad, not good* the same answer: they are the same bag of words.
 # 2. The sine alone does not tell where the hand stands: the angles $a$ and $\pi - a$ have the same sine. Only with both is
 #    a shift a rotation of the pair, and the dot product a function of the distance alone.
-# 3. Rows 512 to 599 do not exist, and adding random ones does not help. Without training you can cut the text, or stretch
-#    the table, so that 600 positions fit between its 512 rows. With some more training on long texts, new rows or
-#    stretched ones can become useful. Or you train a new model, for instance with scores that depend on the distance.
+# 3. Rows 512 to 599 do not exist, and small random ones did not help above. Without training you can cut the text, or try
+#    to stretch the table, so that 600 positions fit between its 512 rows. With some more training on long texts, new rows
+#    or stretched ones can become useful. Or you train a new model, for instance with scores that depend on the distance.
 #
 # </details>
 #
@@ -953,9 +973,9 @@ plotting.show("The keys 25 before the right one win from position 28 on, and tho
 # %% [markdown]
 # ## Optional: are waves learnt faster than a table?
 #
-# The waves could have a head start, because they are there from the first step, while learned vectors have to be found
-# first. But compare the sizes. As $\sin^2 + \cos^2 = 1$, the waves have a root mean square of
-# $\sqrt{1/2} \approx 0.71$. The learned table starts at 0.02, as the weights of the first GPT did ([Radford et al.
+# The waves are there from the first step, while learned vectors have to be found first. But compare the sizes. As
+# $\sin^2 + \cos^2 = 1$, the waves have a root mean square of $\sqrt{1/2} \approx 0.71$. The learned table starts at 0.02,
+# as the weights of the first GPT did ([Radford et al.
 # 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf), section 4.1). So
 # we train two more kinds: a random table of size 0.71 that is learned, and one that is *never* trained. **Predict** which
 # of the four needs the fewest steps to halve its loss.
@@ -971,7 +991,10 @@ for name, trained in ((loud, True), (frozen, False)):
         losses[name].append(train(model.to(device), seed, steps=120))
 half = 0.5 * math.log(32)  # blind guessing among 32 tokens has a loss of log 32
 kinds = {"sinusoidal": "sinusoidal", "learned from 0.02": "learned", loud: loud, frozen: frozen}
-halfway = {kind: [sum(value > half for value in loss) for loss in losses[name]] for kind, name in kinds.items()}
+halfway = {
+    kind: [next((step for step, value in enumerate(loss) if value <= half), len(loss)) for loss in losses[name]]
+    for kind, name in kinds.items()
+}
 for kind, steps in halfway.items():
     print(f"{kind:30} steps until the loss is halved, seed by seed: {steps}")
 
@@ -988,9 +1011,9 @@ for kind, positions in (("waves", MySinusoidal(64, 16)), ("random table", MyLear
 
 # %% [markdown]
 # Size matters: of the two learned tables, the one that starts at 0.02 is much slower. Training the table matters little at
-# size 0.71: the one that is never trained is as fast. And it is faster than the waves, although both are fixed and of the
-# same size. So by this measure the waves do not make looking back easier. One possible reason is that neighbouring waves
-# are nearly alike, while random vectors are not; no run here changes that alone.
+# size 0.71: the one that is never trained is as fast, and faster than the waves, although both are fixed and of the same
+# size. So by this measure the waves do not make looking back easier, perhaps because neighbouring waves are nearly alike;
+# no run here tests that.
 
 # %% [markdown]
 # ## Optional: another cure, random starts
@@ -1033,15 +1056,16 @@ for name in ("sinusoidal", "learned"):
     course.verdict(f"{name}: gain at positions 16 to 63, smallest of four seeds", gain.min().item(), above=0.25)
 
 # %% [markdown]
-# Random starts help both kinds a great deal. Their range overlaps with that of the seeds of rotary above, so four seeds
-# do not tell which cure is better.
+# Random starts help both kinds a great deal. Their range overlaps with that of rotary above, so four seeds do not tell
+# which cure is better.
 
 # %% [markdown]
 # ## Optional: why add?
 #
-# Why are positions *added* to the words, where they might disturb them, and not put beside them? The next thing that
-# happens is a linear map, and $[x, p]\,W = x\,W_x + p\,W_p$: putting positions beside the words is the same as adding
-# them, after each has gone through a matrix of its own. Adding costs no width.
+# Why are positions *added* to the words, and not put beside them? A linear map follows, and $[x, p]\,W = x\,W_x + p\,W_p$:
+# putting positions beside the words is the same as adding them, after each has gone through a matrix of its own. Adding
+# first, as our models do, costs no width, but both share one matrix: they can disturb each other, unless training finds
+# embeddings that keep them apart.
 
 # %%
 x, W = embed(words)[0], torch.randn(8, 4, dtype=torch.float64)  # (L, E), (2E, E)
@@ -1054,9 +1078,9 @@ print("beside the words, or added through a matrix of their own: the same")
 #
 # <details><summary>Answer</summary>
 #
-# The part of a score in which two positions meet grows fourfold, the parts in which a word meets a position grow
-# twofold, and the part in which two words meet stays. So the positions weigh more. The paper does the reverse, and
-# multiplies the *words* by $\sqrt E$ (section 3.4).
+# The part of a score in which two positions meet grows fourfold, the parts in which a word meets a position twofold, and
+# the part in which two words meet stays. So the positions weigh more. The paper does the reverse: it multiplies the
+# *words* by $\sqrt E$ (section 3.4).
 #
 # </details>
 
@@ -1066,8 +1090,9 @@ print("beside the words, or added through a matrix of their own: the same")
 # Under a causal mask the word at position $t$ sees $t + 1$ words, so after a shuffle each word sees other words than
 # before. Let the first token carry a mark. If attention is uniform, for instance, the share of the mark at position $t$ is
 # $1/(t+1)$. So a causal model can *count* without any positions ([Haviv et al. 2022](https://arxiv.org/abs/2203.16634)
-# found this in language models). Here a model with one attention layer has to name the position of each token. Two linear
-# layers, which notebook 05 explains, can read the position off the attention's output.
+# found this in language models). Here a model (one seed) with one attention layer has to name the position of each token.
+# Two linear layers with `F.gelu` between them, a smooth max(x, 0), can read it off the attention's output; notebook 05
+# explains them.
 
 # %%
 class Counting(nn.Module):
@@ -1094,7 +1119,7 @@ for causal in (True, False):
     optimizer = torch.optim.Adam(counter.parameters(), lr=0.01)
     for step in range(300):
         batch = torch.arange(32 * step, 32 * step + 32) % 9000
-        optimizer.param_groups[0]["lr"] = 0.01 * (1 - step / 300)  # at a constant rate the last steps decide by chance
+        optimizer.param_groups[0]["lr"] = 0.01 * (1 - step / 300)  # smaller and smaller steps: large ones add noise
         optimizer.zero_grad()
         F.cross_entropy(counter(numbers[batch]), own[batch]).backward()
         optimizer.step()
@@ -1116,6 +1141,6 @@ course.verdict(
 # <details><summary>Answer</summary>
 #
 # It can tell only the start token from the others, and is right there. What it names for another token cannot depend on
-# where that token stands, so on average it is right at one position in 15. In all, that is 2 of 16.
+# where that token stands, so on average it is right at one of the other 15. In all, that is 2 of 16.
 #
 # </details>

@@ -10,21 +10,20 @@
 # Needs: notebook 03 · runs in about 60 s on two CPU cores · about 3 hours of study
 
 # %% [markdown]
-# In 2014 the best networks for images had about twenty layers. Everybody expected more layers to do better, and they
-# did worse: a plain network, one layer after the other, of 56 layers made more mistakes than one of 20, *even on the
-# pictures it was trained on* ([He et al. 2015](https://arxiv.org/abs/1512.03385), figure 1). So the deep network had
-# not memorised too much. It was harder to train. In the same paper, one small change, a shortcut around every few
-# layers, made a network of 152 layers trainable, and with it the authors won the ImageNet competition of 2015.
+# In 2014 the best networks for images had about twenty layers. More layers should have done better. They did worse: a
+# plain network of 56, one after the other, made more mistakes than one of 20, *even on the pictures it was trained on*
+# ([He et al. 2015](https://arxiv.org/abs/1512.03385), figure 1). So the deep network had not memorised too much. It was
+# harder to train. In the same paper, one small change, a shortcut around every few layers, made a network of 152 layers
+# trainable, and with it the authors won the ImageNet competition of 2015.
 #
-# Today's language models are about that deep; GPT-3 has 96 blocks ([Brown et al.
-# 2020](https://arxiv.org/abs/2005.14165), table 2.1). Attention makes up only a part of each block. This notebook
-# builds the rest: the residual connection of He et al., the layer norm of [Ba et al.
-# 2016](https://arxiv.org/abs/1607.06450), and the order of the two, which [Xiong et al.
-# 2020](https://arxiv.org/abs/2002.04745) found to matter.
+# Large language models are deep, too: GPT-3 has 96 blocks ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), table
+# 2.1). Attention makes up only a part of each block. This notebook builds the rest: the residual connection of He et
+# al., the layer norm of [Ba et al. 2016](https://arxiv.org/abs/1607.06450), and the order of the two, which [Xiong et
+# al. 2020](https://arxiv.org/abs/2002.04745) found to matter.
 #
 # After this notebook you can
 #
-# - show how a stack of nothing but attention makes all tokens alike, and what slows this down;
+# - measure what a stack of nothing but attention does to the differences between tokens, and explain why;
 # - build layer norm, the feed-forward network and the block;
 # - read a transformer as a stream of tokens to which every block adds something;
 # - train stacks of your own blocks, and say what the residual, the norm and their order are worth in them.
@@ -62,9 +61,10 @@ words = ["the", "cat", "sat", "on", "a", "mat"]
 #
 # 1. Six different tokens pass through twelve attention layers with random weights, one after the other and nothing in
 #    between. How much of the difference between the tokens is left at the end: most of it, half, a tenth, or nothing?
-# 2. Four stacks learn to read digits, ten classes, in 80 steps of 16 digits each: twelve blocks and two blocks, both
-#    with residual connections and without. A model that knows nothing has a loss of $\ln 10 \approx 2.30$. Put the four
-#    in order, the best one first, and guess which of them stay at 2.30.
+# 2. Four stacks are trained to read digits, ten classes, in 80 steps of 16 digits each: twelve blocks and two blocks,
+#    both with residual connections and without. A model that gives all classes the same probability has a loss
+#    (cross-entropy, notebook 02) of $\ln 10 \approx 2.30$. Put the four in order, the best one first, and guess which
+#    of them stay at 2.30.
 #
 # ## Attention alone is an average
 #
@@ -84,14 +84,13 @@ for layer in range(3):
 # <details><summary>Answer</summary>
 #
 # 3.9375, 4 and 4.0625: a layer with these weights divides the distances by four. A weighted average lies between the
-# smallest and the largest of its inputs, whatever its weights are, so the range from the smallest to the largest token
-# never grows. Softmax weights are all positive, and then every token gets a part of each end of the range: it shrinks
-# in every layer, here towards 0.
+# smallest and the largest of its inputs, whatever its weights are, so the range of the tokens never grows. Softmax
+# weights are all positive, so every token gets a part of each end of the range: it shrinks in every layer, here
+# towards 0.
 #
 # </details>
 #
-# To measure this for real tokens, subtract the mean token, and compare how large the rest is with how large the whole
-# was:
+# To measure this for real tokens, subtract the mean token, and compare the size of the rest with that of the whole:
 #
 # $$r(X) = \frac{\lVert X - \bar X \rVert}{\lVert X \rVert}$$
 #
@@ -102,7 +101,7 @@ for layer in range(3):
 # | $\lVert\,\cdot\,\rVert$, the length: the root of the sum of all squared entries | `.norm(…)`, torch's word for it | |
 #
 # $r$ is 0 if all tokens are the same, and never above 1. It has a weak point: one vector added to all tokens makes $r$
-# smaller, although it leaves the differences between them as they are.
+# smaller, although it leaves their differences as they are.
 
 # %%
 def variation(x):  # (..., L, E): one number for each sequence
@@ -117,8 +116,7 @@ def variation(x):  # (..., L, E): one number for each sequence
 # Now twelve layers of real attention with four heads each and random weights. Biases are left out, so that no vector is
 # added to all tokens; the value and output matrices are there, and treat all tokens alike. They also make the tokens
 # smaller, and small tokens get nearly equal weights, so `rescaled` brings the size back after each layer. The numbers
-# are in double precision, with about 16 digits. (`course.verdict` prints a measurement beside its bound, and stops if
-# it is out of bounds.)
+# have double precision, about 16 digits. (`course.verdict` prints a measurement and its bound, and stops outside it.)
 
 # %%
 def rescaled(x):
@@ -144,15 +142,14 @@ course.verdict("variation left after 12 layers", variation(attention_only[-1]).i
 # called [**rank collapse**](../docs/glossary.md#r): a matrix in which all rows are equal has rank 1, which means that
 # one row says everything.
 #
-# **Question.** By hand, each layer divided the differences by the same number. Look at the numbers above: what does a
-# layer do to them here?
+# **Question.** By hand, each layer divided the differences by the same number. What does a layer do to them here?
 #
 # <details><summary>Answer</summary>
 #
 # About what cubing does, and a little more: 0.2 cubed is 0.008, and 0.002 cubed is 8e-9. So the exponent of ten at
 # least triples. [Dong et al. 2021](https://arxiv.org/abs/2103.03404) proved such a cubic bound, up to a factor, and
-# call the decay *doubly exponential*. Here the weights depend on the tokens, too. Tokens that are alike have keys that
-# are alike, so their scores are nearly equal, and six equal weights would make all tokens equal at once.
+# call the decay *doubly exponential*. Here the weights depend on the tokens, too. Similar tokens have similar keys, so
+# their scores are nearly equal, and six equal weights would make all tokens equal at once.
 #
 # </details>
 #
@@ -164,9 +161,9 @@ course.verdict("variation left after 12 layers", variation(attention_only[-1]).i
 # $$y = x + f(x)$$
 #
 # This is the [**residual connection**](../docs/glossary.md#r). Watch the same twelve layers with it and without it.
-# Each dot is a word. Only its direction is drawn, so all dots lie inside a circle of radius 1. Of the 32 dimensions the
-# picture shows the two in which the words differ most at the start, so dots that meet here need not be equal (the
-# numbers above say that they are). The labels stand where the words begin, and the lines show their way.
+# Each dot is the direction of a word, so all lie inside a circle of radius 1. Of the 32 dimensions the picture shows
+# the two in which the words differ most at the start, so dots that meet here need not be equal (the numbers above say
+# that they are). The labels stand where the words begin, not where they end; the lines show the way.
 
 # %%
 with_residual = through(lambda layer, x: x + layer(x)[0], x)
@@ -196,7 +193,8 @@ plotting.animate(
 course.verdict("variation after 12 layers with the residual", variation(with_residual[-1]).item(), above=0.5)
 
 # %% [markdown]
-# A word of caution: fresh branches, whose weights are still random, add little. So this shows that the variation lasts for twelve layers, and not that it can never be lost.
+# A word of caution: fresh branches, whose weights are still random, add little. So this shows that the variation lasts
+# for twelve layers, and not that it can never be lost.
 #
 # The sum does something for training, too. By the sum rule the gradient of $y$ with respect to $x$ is $1 + f'(x)$, and
 # by the chain rule a stack of twelve layers multiplies twelve such factors. Without the residual connection the factors
@@ -308,7 +306,7 @@ course.assert_same_module(LayerNorm(32), nn.LayerNorm(32), x)
 # ### Break it: the wrong axis
 #
 # With `dim=-2` the shapes still fit, but mean and variance now run over the tokens. Change the last token only. Which
-# tokens notice? A tick marks each of the first 16 features that has changed.
+# tokens notice? A tick marks each of the first 16 features that has changed. (`plotting.heads` draws any tables.)
 
 # %%
 def standardise(x, dim):
@@ -325,14 +323,15 @@ plotting.show("Ticks where a feature of a token has changed. On the left only th
 
 # %% [markdown]
 # On the right every token knows that the last one has changed. In a language model that would leak the future past
-# every causal mask. (Over `dim=0`, the idea of He et al.'s **batch norm**, a token depends on the other sentences of
-# its batch.)
+# every causal mask. (He et al. used **batch norm**, of [Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167): its
+# mean and variance run over the batch, as with `dim=0`, and in images also over the positions. A token would then
+# depend on the other sentences of its batch.)
 #
 # ## The feed-forward
 #
 # Attention moves information between tokens. What can it do with a single token? The only weight is then 1, so an
-# attention layer is a linear map (biases aside), and linear maps one after the other are one linear map: no number of
-# them can ask a question such as "is this feature above zero?". Something has to *compute* with what has been gathered.
+# attention layer is a linear map (biases aside), and linear maps in a row are one linear map: no number of them can ask
+# a question such as "is this feature above zero?". Something has to *compute* with what has been gathered.
 # That is the job of the [**feed-forward network**](../docs/glossary.md#f), which works on each token alone: widen it to
 # the features of a **hidden layer**, bend it, narrow it. (All stacks below have one, so its worth is not measured
 # here.)
@@ -493,9 +492,9 @@ course.assert_same_module(PostNormBlock(32, 4), TransformerBlock(32, 4, norm_fir
 # %% [markdown]
 # ### The residual stream
 #
-# The thick line in the pictures below, which runs from block to block, is the [**residual
-# stream**](../docs/glossary.md#r): attention and the feed-forward network read from it and add to it. In pre-norm
-# nothing ever stands *on* the stream, so what leaves block $N$ is a plain sum that begins with the first tokens $x_0$:
+# The thick line in the picture below, from block to block, is the [**residual stream**](../docs/glossary.md#r):
+# attention and the feed-forward network read from it and add to it. In pre-norm nothing ever stands *on* the stream, so
+# what leaves block $N$ is a plain sum that begins with the first tokens $x_0$:
 #
 # $$x_N = x_0 + \text{attention}_1 + \text{feed-forward}_1 + \dots + \text{attention}_N + \text{feed-forward}_N$$
 #
@@ -518,23 +517,14 @@ plotting.show(
 
 
 # %% [markdown]
-# Read the sizes along the line. Post-norm brings them back to 1 after every sum. In pre-norm nothing holds them: they
-# grow a little in this one block (*Quieter branches* below measures 24). So a pre-norm model needs **one more norm
-# after its last block**, before the **read-out**, the linear map that turns tokens into an answer. Your stack below has
-# it for all kinds of block.
+# In post-norm the stream has size 1 after each norm (the sums are not labelled). In pre-norm nothing holds the size,
+# though it hardly grows in this one block (*Quieter branches* below measures 24). So a pre-norm model usually has **one
+# more norm after its last block**, before the **read-out**, the linear map that turns tokens into an answer. Your stack
+# below has it for all kinds of block.
 #
 # ## Break it: where the `x +` goes
 #
 # Here are two classic slips in a pre-norm block. Both run, and both give the right shapes.
-#
-# **Question.** Which single test would tell both from a correct block, without a second implementation to compare with?
-#
-# <details><summary>Answer</summary>
-#
-# The **silence test**: set the last layers of both branches to zero. A branch that adds nothing must leave nothing
-# behind, so a pre-norm block then has to return exactly $x$.
-#
-# </details>
 
 # %%
 class NoResidual(Block):
@@ -551,9 +541,17 @@ class NormInThePath(Block):
 
 
 # %% [markdown]
-# The answer is a **silence test**: with the last layers of both branches set to zero, a pre-norm block has to return
-# exactly its input. Carry it out. The input, `probe`, does not have mean 0 and variance 1, on purpose: a fresh norm
-# hardly changes tokens that have both already, so a norm in the wrong place might not be seen.
+# **Question.** Which single test would tell both from a correct block, without a second implementation to compare with?
+#
+# <details><summary>Answer</summary>
+#
+# The **silence test**: set the last layers of both branches to zero. A branch that adds nothing must leave nothing
+# behind, so a pre-norm block then has to return exactly $x$.
+#
+# </details>
+#
+# Now carry the test out. The input, `probe`, does not have mean 0 and variance 1, on purpose: a fresh norm hardly
+# changes tokens that have both, so a misplaced norm might not be seen.
 
 # %%
 def silence(block):
@@ -580,8 +578,9 @@ plotting.show(
 # ## A stack of blocks
 #
 # Now the question of the beginning, with your blocks. A digit of 28 × 28 pixels is cut into 16 squares, and each square
-# of 7 × 7 pixels becomes a token by `F.unfold` (notebook 06 is about that). The tokens pass through a stack of blocks,
-# an `nn.ModuleList`, and one last norm; their mean goes to the read-out.
+# of 7 × 7 pixels becomes a token by `F.unfold` (notebook 06 is about that). A learned vector for its position is added
+# (notebook 04). The tokens pass through a stack of blocks, an `nn.ModuleList`, and one last norm; their mean goes to
+# the read-out.
 
 # %%
 images, labels = mnist("train")
@@ -609,8 +608,8 @@ class Stack(nn.Module):
 # Four kinds of block: pre-norm, post-norm, the slip `NoResidual`, and one that keeps the residual connections and drops
 # the norms. First look at twelve blocks before any training, with four [**seeds**](../docs/glossary.md#s), the numbers
 # from which the random weights are drawn: how large is $r$, the variation between the 16 tokens of a digit, after each
-# block? (Lines are means of four seeds, and bands are one [**standard error**](../docs/glossary.md#s) wide on either
-# side, the usual distance of such a mean from the true one.)
+# block? (Lines are means, and bands are one [**standard error**](../docs/glossary.md#s) wide on either side, the usual
+# distance of such a mean from the true one.)
 #
 # **Predict**: attention alone collapsed. `NoResidual` has norms and feed-forward networks between its attention layers.
 # Will they save it?
@@ -646,7 +645,7 @@ left = {kind: torch.tensor([after_each_block(between_tokens, build(kind, 12, n))
 ax = plotting.bands(left, x=range(13), xlabel="after block", ylabel="variation left", title="16 tokens", styles=styles)
 ax.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.3))
 plotting.show(
-    "Without the residual the variation falls to zero within three blocks; the others fall slowly and keep about half."
+    "Without the residual the variation falls to zero within three blocks; the others fall slowly, to about 0.6."
 )
 course.verdict("no residual: largest variation after 12 blocks", left["no residual"][:, -1].max().item(), below=1e-5)
 for kind in ("pre-norm", "post-norm", "no norm"):
@@ -656,13 +655,13 @@ for kind in ("pre-norm", "post-norm", "no norm"):
 # %% [markdown]
 # They do not save it: up to rounding, the stack without residual connections makes one vector of all 16 tokens. What
 # works on each token alone does the same to equal tokens. With the residual connections more than half of $r$ is left
-# after twelve blocks, and the curves are still falling. (Biases may have a part in that: they add one vector to all
-# tokens.)
+# after twelve blocks, and the curves still fall. (Biases may have a part in that: they add one vector to all tokens.)
 #
-# And the gradient? The toy above had no norms, so a fifth stack has neither norms nor residual connections. We look at
-# the length of the gradient of `down`, the last matrix of each block. (The picture calls it its *norm*, which has only
-# the word in common with layer norm.) **Predict** which of the five stacks have lost their gradient, by many powers of
-# ten, when it reaches the first block.
+# And the gradient? The toy above had no norms, so the blocks of a fifth stack have neither norms nor residual
+# connections (its last norm stays). We look at the length of the gradient of `down`, the last matrix of each block. It
+# depends on the gradient that arrives there, as in the toy, and on the block's hidden features, too. (The picture calls
+# it the gradient's *norm*, which is not a layer norm.) **Predict** which of the five stacks have lost their gradient,
+# by many powers of ten, when it reaches the first block.
 
 # %%
 class Neither(Block):
@@ -692,21 +691,20 @@ course.verdict("block 1: mean of no residual over mean of post-norm", first["no 
 
 
 # %% [markdown]
-# Only `neither` has lost its gradient at block 1. The toy was right about this stack: on its way back each block divides
-# the gradient by about the same factor, a straight line on this axis. But with norms alone the gradient is not small at
-# all. (The bound of the verdict is generous: what
-# `neither` loses, it loses by many powers of ten.) A norm divides small tokens by their size, and in the backward pass
-# it divides the gradient by that size, too: what the layer before has shrunk is enlarged again. So in a fresh stack the
-# residual connection alone, or the norm alone, keeps the gradient from vanishing. He et al. (section 4.1) found the
-# same in their plain networks: thanks to batch norm the gradients were healthy, and yet the deeper network had the larger
-# training error.
+# Only `neither` has lost its gradient at block 1. The toy fits this stack: from block to block, backwards, the gradient
+# falls by about the same factor, a straight line on this axis. (The line of `no norm` covers post-norm's.) But with norms
+# alone the gradient is not small at all. (A lost gradient would miss the bound of the second verdict by many powers of
+# ten.) A norm divides small tokens by their size, and in the backward pass it divides the gradient by that size, too:
+# what the layer before has shrunk is enlarged again. So in these fresh stacks of twelve blocks the residual connection
+# alone, or the norm alone, keeps the gradient from vanishing. He et al. (section 4.1) found the same in their plain
+# networks: thanks to batch norm the gradients were healthy, and yet the deeper network had the larger training error.
 #
 # ## Train it: depth, with and without
 #
 # The [**optimiser**](../docs/glossary.md#o) is Adam: it divides each parameter's gradient by a running average of its
 # size, so that every parameter moves by about the [**learning rate**](../docs/glossary.md#l) in each step, however
 # large its gradient is. Only a gradient far below 10⁻⁸, a number that Adam adds to the divisor, hardly moves it.
-# (`fused=True` updates all parameters in one call, which is faster.)
+# (`neither`, whose first blocks start there, is not trained. `fused=True` updates all parameters in one call: faster.)
 
 # %%
 def train(model, seed, steps=80, lr=3e-3):
@@ -752,15 +750,16 @@ def curves(*names):
 
 curves(*runs)
 plotting.show(
-    "Twelve blocks without residual connections stay on the dotted line of ln 10, and the three other stacks fall"
-    " clearly below it. Two blocks of pre-norm fall furthest."
+    "Twelve blocks without residual connections stay just above the dotted line of ln 10, and the three other stacks"
+    " fall clearly below it. Two blocks of pre-norm fall furthest."
 )
 
 
 # %% [markdown]
-# Each point is the mean of ten steps. With the same seed, all stacks see the same batches, so the verdicts take the
-# differences seed by seed. `low_end` is the lower end of a 95 % interval for their mean (notebook 16 explains it);
-# where it is above 0, the difference is larger than the scatter of the four seeds explains.
+# Each point is the mean of ten steps; the printed losses, one for each seed, are means of the last 20. With the same
+# seed, all stacks see the same batches, so the verdicts take the differences seed by seed. `low_end` is the lower end
+# of a 95 % interval for their mean (notebook 16 explains it), if the differences are normally distributed. A value above
+# 0 speaks against chance; with four seeds and several such verdicts it is evidence, not proof.
 
 # %%
 def low_end(values, t=3.18):  # of a 95 % interval for the mean; t is Student's, for four values
@@ -782,15 +781,16 @@ worse("pre-norm", than="pre-norm, 2 blocks")
 # follow, and their losses overlap. Twelve blocks without residual connections come last, and they alone stay near the
 # dotted line. (To *learn* means here to end, on average, clearly below that line.)
 #
-# Did you expect the twelve to win? With a norm before each branch, the residual connection makes depth *possible*.
-# Whether depth pays is another question, and 1280 digits at one learning rate do not answer it.
+# Did you expect the twelve to win? With a norm before each branch, twelve blocks learned with residual connections and
+# did not without them. Whether depth *pays*, or another learning rate would help `no residual`, 1280 digits at one
+# learning rate do not tell.
 #
 # ### Is rank collapse the reason?
 #
 # Does the deep stack fail because its tokens become equal? The networks of He et al. had no attention, and failed all
-# the same. So take the attention out: twelve layers of norm and feed-forward network. Nothing mixes the tokens now. A
-# layer may still turn different tokens into nearly the same one, so we measure $r$ at the end, between the tokens of a
-# digit and between digits.
+# the same. So take the attention out: twelve layers of norm and feed-forward network. Nothing mixes the tokens now, but
+# a layer may still make different tokens nearly equal. So we measure $r$ at the end, between the tokens of a digit and
+# between digits.
 
 # %%
 class OnlyFeedForward(Block):
@@ -812,10 +812,9 @@ course.verdict("only feed-forward: smallest variation between tokens after 12 la
 course.verdict("only feed-forward: smallest variation between digits after 12 layers", digits, above=0.02)
 
 # %% [markdown]
-# Some difference is left between tokens and between digits, while of the difference between tokens `no residual` kept
-# none but rounding. **Predict**
-# whether this stack learns, and whether its **control** does, the stack to compare with: the same twelve layers *with*
-# the residual connection.
+# Some difference is left, between tokens and between digits. In `no residual` the tokens of a digit were equal up to
+# rounding. **Predict** whether this stack learns, and whether its **control** does, the stack to compare with: the same
+# twelve layers *with* the residual connection.
 
 # %% tags=["nbval-ignore-output"]
 compare(("only feed-forward", 12), ("feed-forward + residual", 12))
@@ -832,17 +831,17 @@ course.verdict("feed-forward: mean loss without the residual minus with it", gai
 
 
 # %% [markdown]
-# The control ends clearly below $\ln 10$ with every seed; without the residual connection most seeds stay there. So
-# equal tokens are not the only thing that keeps a deep stack from learning: the residual connection helps where no
-# attention is, too.
+# With every seed the control ends clearly below $\ln 10$; without the residual connection all four end higher, around
+# $\ln 10$. So equal tokens in a digit are not the only thing that keeps a deep stack from learning: the residual
+# connection helps where no attention is, too. (Too little difference between digits may be another: their $r$ was about
+# 0.1 in the lowest seed, and the control's was not measured.)
 #
 # ### How far can the gradient be trusted?
 #
 # The gradient of `no residual` was not small. But a gradient only tells which way the loss falls from *here*. Does it
 # still tell the way after a small step? Take a fresh model, make one step of Adam with a tenth of our learning rate,
-# and compute the gradient again on the same digits. If it has kept its direction, the step could be trusted. The
-# [**cosine similarity**](../docs/glossary.md#c) of both gradients tells: 1 is the same direction, 0 a right angle, and
-# −1 the opposite direction.
+# and compute the gradient again on the same digits. The [**cosine similarity**](../docs/glossary.md#c) of both tells
+# whether the direction was kept: 1 is the same direction, 0 a right angle, and −1 the opposite direction.
 
 # %%
 def kept(kind, depth, seed, lr=3e-4):
@@ -872,8 +871,8 @@ same = {name: [kept(name.split(",")[0], 2 if "2" in name else 12, seed) for seed
 colors = [styles[name]["color"] for name in names]
 dots(same, colors, title="after a step with learning rate 0.0003, four seeds", ylabel="cosine of both gradients")
 plotting.show(
-    "Dots for six stacks, four seeds each. The four that learn lie clearly above zero, most of them near one; the two"
-    " that do not learn lie around zero."
+    "Dots for six stacks, four seeds each. The four that learn lie clearly above zero: near one with two blocks, between"
+    " 0.3 and 1 with twelve. The two that do not learn lie around zero."
 )
 for deep, other in (("no residual", "pre-norm"), ("only feed-forward", "feed-forward + residual")):
     lower = low_end([a - b for a, b in zip(same[other], same[deep], strict=True)])
@@ -881,10 +880,11 @@ for deep, other in (("no residual", "pre-norm"), ("only feed-forward", "feed-for
 
 # %% [markdown]
 # In the two deep stacks without residual connections, one small step turns the gradient by about a right angle: the
-# next step is told something else. In the other four it keeps part of its direction, though how much does not follow
-# the loss. That is one size of step, on fresh weights, and proves no cause. Balduzzi et al.
-# ([2017](https://arxiv.org/abs/1702.08591)) describe a relative of it: in deep networks without residual connections,
-# even inputs close together have almost unrelated gradients. They call them **shattered gradients**.
+# next step is told something else. In the other four it keeps part of its direction, but a larger part does not mean a
+# lower loss: pre-norm keeps less than `feed-forward + residual`, and ends lower. That is one size of step, on fresh
+# weights, and proves no cause. Balduzzi et al. ([2017](https://arxiv.org/abs/1702.08591)) describe a relative of it,
+# **shattered gradients**: in deep networks without residual connections, even inputs close together have almost
+# unrelated gradients.
 #
 # ## What the order is worth
 #
@@ -896,7 +896,9 @@ compare(("post-norm", 12))
 
 # %%
 curves("pre-norm", "post-norm")
-plotting.show("Both curves fall below the dotted line of ln 10, pre-norm earlier and further than post-norm.")
+plotting.show(
+    "Both curves fall below the dotted line of ln 10 together. Then pre-norm falls further, and post-norm rises again."
+)
 worse("post-norm", than="pre-norm")
 
 # %% [markdown]
@@ -907,7 +909,7 @@ worse("post-norm", than="pre-norm")
 #
 # ### And without any norm?
 #
-# The last stack, `NoNorm`, keeps only the residual connections.
+# The blocks of the last stack, `NoNorm`, keep only the residual connections. The norm before the read-out stays.
 
 # %% tags=["nbval-ignore-output"]
 compare(("no norm", 12))
@@ -921,9 +923,9 @@ course.verdict("no norm minus pre-norm, smallest of four seeds", gap, above=0)
 # Every seed ends above pre-norm. The losses of post-norm and `no norm` overlap, so in these 80 steps the norms on the
 # stream bring no advantage that we can see. (A loss of `nan`, "not a number", would count as infinitely bad.)
 #
-# Compare both with `no residual`, too. They have the residual connection, and yet some of their seeds end near
-# $\ln 10$: seed by seed they are not clearly ahead. What learned well in our twelve blocks is the pair, a residual
-# connection *and* a norm before each branch.
+# Compare both with `no residual`, too. Despite the residual connection, some of their seeds end near $\ln 10$: seed by
+# seed they are not clearly ahead. What learned well in our twelve blocks is the pair, a residual connection *and* a norm
+# before each branch.
 #
 # Now look at the stream itself, after four steps with a larger learning rate, 0.01.
 
@@ -938,8 +940,8 @@ grown = {kind: torch.tensor([sizes_after_training(kind, n) for n in range(4)]) f
 title = "after four steps with learning rate 0.01"
 plotting.bands(grown, x=range(13), logy=True, xlabel="after block", ylabel="size", title=title, styles=styles)
 plotting.show(
-    "Size of the stream after each block on a logarithmic axis. Without norms it rises in a straight line over several"
-    " orders of magnitude; with pre-norm the curve flattens after a small rise."
+    "Size of the stream after each block on a logarithmic axis. Without norms it rises almost in a straight line, from"
+    " about one to a thousand; with pre-norm the curve flattens and stays below ten."
 )
 grows = (grown["no norm"] / grown["pre-norm"])[:, -1]
 course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_end(grows.log())), above=1)
@@ -962,10 +964,10 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 # - **The residual stream** is how large models are read now: every block adds to it, and parts of it can be followed
 #   from block to block ([Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)).
 # - **Pre-norm with a last norm** came with the language model GPT-2 in 2019 and is what GPT-3 has in its 96 blocks.
-#   BERT ([Devlin et al. 2018](https://arxiv.org/abs/1810.04805)), which fills in missing words, still had post-norm, as
-#   the first transformer had.
-# - [**RMS norm**](../docs/glossary.md#r) ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)) leaves out the
-#   mean and the shift. The language model Llama ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)) uses it.
+#   BERT ([Devlin et al. 2018](https://arxiv.org/abs/1810.04805)), which fills in missing words, still had post-norm,
+#   like the first transformer.
+# - [**RMS norm**](../docs/glossary.md#r) ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)) does not subtract
+#   the mean and has no shift. The language model Llama ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)) uses it.
 # - [**SwiGLU**](../docs/glossary.md#s) ([Shazeer 2020](https://arxiv.org/abs/2002.05202)) is the feed-forward network
 #   of Llama: two maps widen the token, and one of them, passed through a function much like GELU, multiplies the other.
 #
@@ -975,13 +977,14 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 #   lot; norms and feed-forward networks alone do not.
 # - Layer norm acts on each token by itself, over its features, and so does the feed-forward network. Only attention
 #   moves information between tokens.
-# - Pre-norm leaves the stream untouched from end to end and needs one norm after the last block; post-norm has the
-#   norms on the stream.
-# - Here, twelve blocks without residual connections hardly learned, with attention or without it. One small step turned
-#   their gradient by about a right angle. (With attention we measured its size, too; it was not small.)
-# - Here, twelve blocks of pre-norm learned, faster than post-norm, and two blocks learned faster still: the residual
-#   connection, with a norm before each branch, makes depth possible, and did not make it pay in 80 steps.
-# - Without norms each block multiplies what the one before has enlarged; with pre-norm it adds to it.
+# - Pre-norm leaves the stream untouched from end to end, and usually has one norm after the last block; post-norm has
+#   the norms on the stream.
+# - Here, at one learning rate, twelve blocks without residual connections hardly learned, with attention or without it.
+#   One small step turned their gradient by about a right angle. (With attention its size was not small.)
+# - Here, twelve blocks of pre-norm learned, and faster than post-norm. Two blocks learned faster still: depth did not pay
+#   in 80 steps.
+# - After four steps with a larger learning rate, each block without norms multiplied what the one before had enlarged;
+#   with pre-norm it added to it.
 #
 # ## Check yourself
 #
@@ -1107,7 +1110,7 @@ check.pre_norm_block(pre_norm_block)
 #
 # <details><summary>Two probes</summary>
 #
-# With `down` silent, `suspect` returns x: attention never reaches the stream, since the last line adds the block's
+# With `down` silent, `suspect` returns x: attention is never *added* to the stream, since the last line adds the block's
 # input and not the first sum. With `attention` silent, the feed-forward network should read norm_2(x); here it reads
 # norm_2(norm_1(x)), since the norm has overwritten what the first sum should carry. Two fresh layer norms would hide
 # this slip, because the second hardly changes what the first has normed: give `norm_1` a gain that is not 1 everywhere.
@@ -1119,8 +1122,10 @@ check.pre_norm_block(pre_norm_block)
 # ### The gradient of the last block
 #
 # Xiong et al. (section 3.3) derive upper bounds for the gradient of the last feed-forward network of a fresh stack: in
-# pre-norm the bound shrinks with the depth $N$ as $1/\sqrt N$, and in post-norm it does not depend on $N$. A bound is a ceiling and not a prediction. But if the gradients keep near their ceilings, they
-# behave alike: from 3 to 48 blocks pre-norm's falls to 1/4, which the first verdict tests to a factor of two, and post-norm's does not fall, which the second one tests. The dotted line is $1/\sqrt N$, from the first point of pre-norm on:
+# pre-norm the bound shrinks with the depth $N$ as $1/\sqrt N$, and in post-norm it does not depend on $N$. A bound is
+# only a ceiling. It becomes a prediction if we suppose that the gradients keep near it: from 3 to 48 blocks, pre-norm's
+# falls to 1/4 (the first verdict tests this to a factor of two), and post-norm's does not fall (the second one). The
+# dotted line is $1/\sqrt N$, from the first point of pre-norm on:
 
 # %%
 depths = (3, 12, 48)
@@ -1135,8 +1140,8 @@ ax.set_xscale("log")
 ax.set_xticks(depths, labels=depths, minor=False)
 ax.set_xticks([], minor=True)
 plotting.show(
-    "Gradient of the last block against the number of blocks, both axes logarithmic. Pre-norm falls along the dotted"
-    " line of one over the root of the depth; post-norm does not fall."
+    "Gradient of the last block against the number of blocks, both axes logarithmic. Pre-norm falls, a little more slowly"
+    " than the dotted line of one over the root of the depth; post-norm rises."
 )
 ratio = {kind: (norms[:, -1].mean() / norms[:, 0].mean()).item() for kind, norms in last.items()}
 course.verdict("pre-norm, 48 blocks over 3 (predicted: 0.25)", ratio["pre-norm"], above=0.125, below=0.5)
@@ -1144,16 +1149,17 @@ course.verdict("post-norm, 48 blocks over 3 (predicted: no decrease)", ratio["po
 
 
 # %% [markdown]
-# Pre-norm falls a little more slowly than the dotted line. Post-norm does not fall; at 48 blocks it is even larger, so at 3 blocks it was below its ceiling. At
-# 12 blocks, the depth that we trained, the two are about equal, so they do not explain the difference that we saw.
+# Pre-norm falls a little more slowly than the dotted line. Post-norm does not fall; at 48 blocks it is even larger, so
+# at 3 blocks it was below its ceiling. At 12 blocks, the depth that we trained, the two are about equal, so they do not
+# explain the difference that we saw.
 #
 # ### Quieter branches
 #
 # A stack of $N$ blocks adds $2N$ branches to the stream. If they are independent and each has the variance $v$, the
 # variances add up: a stream that starts with variance 1 ends with $1 + 2Nv$. Multiply each branch by $1/\sqrt{2N}$, the
 # variance of each falls to $v/2N$, and the stream ends with $1 + v$, however deep the stack is. In truth the branches
-# are not quite independent, because they all read the same stream; so measure. GPT-2 scales the last layer of each
-# branch by $1/\sqrt{2N}$ ([Radford et al.
+# are not quite independent, since all read the same stream; so measure. GPT-2 scales the last layer of each branch by
+# $1/\sqrt{2N}$ ([Radford et al.
 # 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), section
 # 2.3). If these layers start at zero, the whole stack starts by returning its input. Fixup ([Zhang et al.
 # 2019](https://arxiv.org/abs/1901.09321)) goes on from there and does without norms.
@@ -1191,7 +1197,8 @@ course.verdict("growth with zero, distance from 1", max(abs(ratio - 1) for ratio
 # <details><summary>Answer</summary>
 #
 # The dots lie around 3.2. From $\sqrt{1 + 48 v} = 3.2$ follows $v \approx 0.19$, and $\sqrt{1 + v} \approx 1.09$, which
-# is about where the scaled dots lie. (That the two fit does not prove that the branches are independent of one another: if they were not, the $v$ that we read off would contain it.)
+# is about where the scaled dots lie. (This does not prove that the branches are independent of one another: the scaling
+# shrinks their covariances by the same factor, so the $v$ that we read off would contain them.)
 #
 # </details>
 #
@@ -1280,8 +1287,9 @@ print("outputs and gradients agree in both orders")
 #
 # <details><summary>Answer</summary>
 #
-# By $\sqrt{(E - 1) / E}$: 0.866 for 4 and 0.999 for 512. The learned weight can absorb it, so training would not
-# notice. Loading somebody else's weights would: the outputs are then slightly wrong everywhere, and nothing complains.
+# By $\sqrt{(E - 1) / E}$: 0.866 for 4 and 0.999 for 512. The learned weight can absorb it, so training can reach the
+# same function, though by other steps. With somebody else's weights the outputs are slightly wrong everywhere, and
+# nothing complains.
 #
 # </details>
 #
@@ -1291,9 +1299,8 @@ print("outputs and gradients agree in both orders")
 # <details><summary>Answer</summary>
 #
 # It passes while the norm's bias is 0, as it is when fresh, because then norm(0) = 0. The path from end to end stays
-# untouched, as in pre-norm, and the size of what a branch adds is set by the norm's $g$ and $b$, whatever the weights
-# of $f$ are. Swin Transformer V2 uses it under the name res-post-norm ([Liu et al.
-# 2021](https://arxiv.org/abs/2111.09883)).
+# untouched, as in pre-norm, and the norm's $g$ and $b$ set the size of what a branch adds, whatever the weights of $f$.
+# Swin Transformer V2 uses it under the name res-post-norm ([Liu et al. 2021](https://arxiv.org/abs/2111.09883)).
 #
 # </details>
 #

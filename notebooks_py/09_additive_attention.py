@@ -10,14 +10,16 @@
 # Needs: notebooks 03 and 08 · runs in about 2 minutes on two CPU cores · about 2 hours of study
 
 # %% [markdown]
+# The translator of Bahdanau, Cho and Bengio (2015, [arXiv:1409.0473](https://arxiv.org/abs/1409.0473)) asked a small
+# network about each pair of words. A small step in the formula makes this much cheaper. **What is lost?**
+#
 # After this notebook you can
 #
 # - score a [query](../docs/glossary.md#q) against a [key](../docs/glossary.md#k) with a small network, say what that
 #   costs, and compute it in less memory;
-# - find out, and prove, that in a cheaper variant, the [separable score](../docs/glossary.md#s), the query has no
-#   effect on the weights;
-# - turn that into [attention](../docs/glossary.md#a) in linear time, and generate with a memory of constant size;
-# - say what a model whose queries have no effect still learns from, and where it fails.
+# - find out, and prove, what the query does in a cheaper variant, the [separable score](../docs/glossary.md#s);
+# - turn that into faster [attention](../docs/glossary.md#a), and generate with less memory;
+# - say what a model with this score can still learn, and where it fails.
 #
 # New against 08: the score is no [dot product](../docs/glossary.md#d).
 
@@ -59,19 +61,18 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% [markdown]
 # ## Predict first
 #
-# The score $w \cdot \tanh(q_i + k_j)$ adds before the tanh. Its cheaper variant adds after it:
+# The score $w \cdot \tanh(q_i + k_j)$, where $w$ is trained, adds before the tanh. Its cheaper variant adds after it:
 # $w \cdot \tanh(q_i) + w \cdot \tanh(k_j)$.
 #
 # 1. In the variant, *sat* gets another query. Which of its weights grow?
 # 2. To write [token](../docs/glossary.md#t) 1,001, how much of the 1,000 before must the variant keep?
-# 3. How much worse a [language model](../docs/glossary.md#l) does it make?
+# 3. Beside the dot product, how good a [language model](../docs/glossary.md#l) does it make?
 
 # %% [markdown]
 # ## Bahdanau's score
 #
-# The first attention was no dot product (Bahdanau, Cho and Bengio 2015,
-# [arXiv:1409.0473](https://arxiv.org/abs/1409.0473), appendix A.1.2): a network with one hidden layer looks at a query
-# and a key **together**. In a loop, on the toy sentence:
+# A network with one hidden layer looks at a query and a key **together** (appendix A.1.2 of the paper). In a loop, on
+# the toy sentence:
 
 # %%
 words = ["the", "cat", "sat", "on", "the", "mat"]
@@ -130,8 +131,8 @@ plotting.show(
 
 
 # %% [markdown]
-# Over the queries, rows no longer sum to 1. The last two have something odd in common: **all rows are alike**. We come
-# back to that. First to the price of the right one.
+# Over the queries, rows no longer sum to 1. What do the last two have in common? We come back to that. First to the price
+# of the right one.
 
 # %% [markdown]
 # ## What the hidden layer costs
@@ -162,7 +163,7 @@ course.verdict("numbers kept at 512 tokens, additive over dot product", ratios[-
 
 # %% [markdown]
 # The description of this mechanism that the course started from ([additive-attention-experiment](https://github.com/blindTissue/additive-attention-experiment)) reports "about 64 times" the memory. Presumably that is the head
-# dimension: where the dot product holds one score, this form holds D hidden [features](../docs/glossary.md#f). Both
+# dimension: where the dot product holds one score, Bahdanau's holds D hidden [features](../docs/glossary.md#f). Both
 # also keep the queries, keys and values, so the ratio is smaller in short texts.
 
 # %% [markdown]
@@ -192,9 +193,9 @@ course.verdict("numbers kept: whole over blocks", numbers_kept(readable(additive
 
 
 # %% [markdown]
-# The same numbers and gradients. What is *kept* for the backward pass is more than fifty times less. The peak falls by less, since at any time one block's hidden layer, (rows, S, D), is computed again:
-# with 64 of 512 queries, an eighth of the whole. The price is a second
-# forward pass. The package's [fast path](../docs/glossary.md#f) works in blocks too.
+# The same outputs and gradients, and 174 times fewer numbers *kept* for the backward pass. The peak falls by less: while
+# a block is computed, its hidden layer, (rows, S, D), is in memory, an eighth of the whole with 64 of 512 queries. The
+# price is a second forward pass. The package's [fast path](../docs/glossary.md#f) works in blocks too.
 #
 # ## The class
 
@@ -202,7 +203,7 @@ course.verdict("numbers kept: whole over blocks", numbers_kept(readable(additive
 class MyAdditive(nn.Module):
     def __init__(self, num_heads, head_dim):
         super().__init__()
-        gain = nn.init.calculate_gain("tanh")  # 5/3: scores start with a variance of about 1
+        gain = nn.init.calculate_gain("tanh")  # 5/3: for q and k of variance 1, scores start with about 1.4
         self.weight = nn.Parameter(torch.randn(num_heads, head_dim) * gain / head_dim**0.5)  # (H, D)
 
     def forward(self, query, key, *, attn_mask=None, query_offset=0):  # (B, H, L, D), (B, H, S, D)
@@ -257,8 +258,8 @@ plotting.show(
 
 
 # %% [markdown]
-# Three queries, and in the separable form one row of weights for all of them. Add what you like to every feature of
-# the query:
+# No weight grows: in the separable form three queries have one row of weights, like all rows of the last two slips. Add
+# what you like to every feature of the query, and look for the reason before you read on:
 
 # %%
 def change_the_query(change):
@@ -293,8 +294,9 @@ print("unmasked, one output at all positions:", torch.allclose(output, output[:,
 print("gradient of the query below 1e-12:     ", gradient.abs().max().item() < 1e-12)
 
 # %% [markdown]
-# So the query projection has E² parameters in each layer, for models of width E, that never learn from the loss. And "no tanh" above is the same slip, since
-# $w \cdot (q_i + k_j)$ separates too. In notebook 07 the term $-\lambda i$ cancelled for the same reason.
+# So the query projection, E² parameters in each layer of a model of width E, never learns from the loss. And "no tanh"
+# above is the same slip, since $w \cdot (q_i + k_j)$ separates too. In notebook 07 the term $-\lambda i$ cancelled for
+# the same reason.
 #
 # ## Causal: a running mean
 #
@@ -331,8 +333,7 @@ torch.testing.assert_close(with_prefix_sums(b, v), in_a_loop)
 # ### Break it: large and small weights
 #
 # The largest number of float32 is about $e^{88}$, and everything below about $e^{-103}$ becomes 0. Let the scores
-# spread by 120. To subtract the largest of **all** scores is no cure: at the first positions every
-# weight then rounds to 0, and the result is $0/0$.
+# spread by 120, and shift them all; on paper the means stay. **Predict** which of the three shifts below give NaN.
 
 # %%
 spread = torch.linspace(-60, 60, 64)  # (S,): each score is higher than the one before
@@ -345,9 +346,12 @@ print("running_mean of the package:", torch.allclose(running_mean(spread, values
 
 
 # %% [markdown]
-# A group of keys acts like **one** key, whose score is the logarithm of their summed weights and whose value is their
-# weighted mean. The package uses this: it takes a small softmax within each run of 16 keys, and then does the same
-# over the runs. It never takes the exponential of a number above 0, so nothing overflows.
+# From 0 to 120 the sums overflow: $\infty/\infty$. To subtract the largest of **all** scores is no cure: at the first
+# positions every weight rounds to 0, and the result is $0/0$.
+#
+# A group of keys acts like **one** key: if its score is the logarithm of their summed weights and its value their
+# weighted mean, it adds as much to both sums as they do. So the package takes a small softmax within each run of 16 keys, and then
+# does the same over the runs. It never takes the exponential of a number above 0, so nothing overflows.
 
 # %% [markdown]
 # ## How fast
@@ -379,8 +383,9 @@ plotting.show(
 course.verdict("time at 2048 tokens, readable over running mean", timed["readable"][-1] / timed["running mean"][-1], above=3)
 
 # %% [markdown]
-# The matrix grows with the square of the length. The running mean takes operations in proportion to the length, though at these lengths its measured time grows
-# unevenly. In short texts the matrix is as fast or faster, and the models below, in the quick profile, read 64 characters at a time. 
+# The matrix grows with the square of the length. The running mean takes operations in proportion to the length, though at
+# these lengths its measured times are uneven. In short texts the matrix is as fast or faster, so linear time can hardly
+# help the models below, which read 64 characters at a time in the quick profile.
 #
 # ## A memory of one token
 #
@@ -424,10 +429,10 @@ print("memories of the model:", {type(entry).__name__ for entry in memory.memori
 # %% [markdown]
 # ## Why does it still learn?
 #
-# The query has no effect. Yet the content of a token decides **how large its weight is** for every query, each head
-# has its own weights, and the [feed-forward](../docs/glossary.md#f) network sees the token itself beside what the
-# heads bring. And the weight can depend on **position**: if it grows along the text, the mean favours what is near, as
-# in notebook 07.
+# The query has no effect. What is left to learn from? The **weight** of a token can depend on its content, in each head
+# in another way, and on its **position**: if it grows along the text, the mean favours what is near, as in notebook 07.
+# And whatever the weights, the [feed-forward](../docs/glossary.md#f) network sees the token itself beside the mean of
+# the values. Which matters most? One model below has equal weights, so that only the last is left.
 
 # %% [markdown]
 # So let us measure: sinusoidal or [learned positions](../docs/glossary.md#l), each with the dot product and with the
@@ -435,8 +440,8 @@ print("memories of the model:", {type(entry).__name__ for entry in memory.memori
 # [Muon](../docs/glossary.md#m) (notebook 08), which gets further in few steps; the recorded ones use
 # [AdamW](../docs/glossary.md#a). In both, the [embeddings](../docs/glossary.md#e) start with features as large as
 # those of the sinusoids, about ±1, as in Vaswani et al. 2017 ([arXiv:1706.03762](https://arxiv.org/abs/1706.03762),
-# section 3.4). Embeddings of 0.02, as GPT-2 has them, would hardly be seen beside the sinusoids. Bahdanau's own score
-# is not among the arms; notebook 16 trains it.
+# section 3.4). With 0.02, as in GPT-2, they would hardly be seen beside the sinusoids. Bahdanau's own score is not among
+# the arms; notebook 16 trains it.
 #
 # As in notebook 08, the numbers to beat come from counting: how often did each character follow the one before it
 # (pairs), or the two before it (threes)?
@@ -503,20 +508,24 @@ course.verdict("loss of learned minus sinusoidal, mean of both scores", statisti
 
 # %% [markdown]
 # This is how the quick [profile](../docs/glossary.md#p) answers prediction 3: with sinusoids the separable model is a
-# little worse, with learned positions a little better than the dot product.
+# little worse, with learned positions a little better than the dot product. One [seed](../docs/glossary.md#s) cannot
+# show so small a difference; the recorded runs have more. Sinusoids are ahead of learned positions after so few steps.
 #
-# Why does it still learn? Look at the model in which **all keys have equal weights**, a plain running mean. It is already much better than counting pairs, and
-# better than both models with learned positions. So one can know that much of the next character from the token itself and from a mean of those before it.
-# With sinusoids and scores that learn, the loss falls by a further 0.07 if they are separable, and by 0.10 if they are dot products. (An arm with learned positions and equal weights is missing.)
+# Why does it still learn? Look at the model in which **all keys have equal weights**, a plain running mean. With the same
+# sinusoids it has about three quarters of the separable model's lead over counting pairs. So much can be learned from
+# the token itself and plain means of the values so far. (The values hold positions, too; through four layers such
+# means may carry some of the order.) Scores that learn lower the loss by a further 0.07 if they are separable, and by
+# 0.10 if they are dot products. The equal weights are ahead even of both models with learned positions, for which such
+# an arm is missing.
 #
-# But look at the other number to beat, too. No model is as good as counting threes, which knows exactly which two characters came last. So whatever these models
-# do with their scores, they use what is close by less well than a table does, and they do not show what a query is worth to a model that is better. Sinusoids are ahead of learned positions after so
-# few steps. One [seed](../docs/glossary.md#s) cannot show a small difference; the recorded runs have more.
+# But no model is as good as counting threes, which knows exactly which two characters came last. (The table has read the
+# whole training text, these models only a part.) So whatever they do with their scores, they use what is close by less
+# well than a table does, and they do not show what a query is worth to a model that is better.
 #
 # ### The recorded runs
 #
 # All four arms, with several seeds and more steps. The losses are measured on the whole validation text, on which
-# counting threes reaches 2.05 (notebook 08).
+# counting threes reaches 2.05 (notebook 08). Each arm has two lines, its last loss and its lowest.
 
 # %%
 for profile in ("quick", "full"):
@@ -535,39 +544,46 @@ for profile in ("quick", "full"):
 
 # %%
 _, recorded = records.recorded_curves(records.load_record("additive-2x2", "quick"), "validation loss")
-pairs = [(f"{kind}, separable", f"{kind}, dot") for kind in ("sinusoidal", "learned")]
-pairs += [(f"learned, {score}", f"sinusoidal, {score}") for score in ("dot", "separable")]
-for one, other in pairs:
+compared = [(f"{kind}, separable", f"{kind}, dot") for kind in ("sinusoidal", "learned")]
+compared += [(f"learned, {score}", f"sinusoidal, {score}") for score in ("dot", "separable")]
+for one, other in compared:
     mean, error = metrics.mean_and_error((recorded[one] - recorded[other])[:, -1].tolist())
     print(f"{one} minus {other}: {mean:+.3f} ± {error:.3f}")
 
 # %% [markdown]
-# Two claims were made for this design. The quick profile's [record](../docs/glossary.md#r) decides neither: it has
-# three seeds, and by the rule of the course (notebook 16) fewer than five decide nothing, however many [standard
-# errors](../docs/glossary.md#s) (±) a difference has. We can say what the three seeds show. *Separable attention is
-# feasible*: beside the dot product, the separable score has 0.031 more loss with sinusoids, and 0.071 less with learned
-# positions. But all four arms, from 2.08 to 2.26, are worse than counting threes, the dashed line. So this record does not show what separable attention costs a model that is better than counts. The bake-off of notebook 16 has
-# smaller models, trained further, with sinusoids and five seeds. There dot-product attention reaches 1.994, Bahdanau's 2.027 and the separable 2.039, all below counting threes: the separable score has 0.045 more loss than the dot product, with a 95 % interval from 0.036 to 0.054.
+# Two claims were made for this design. The three seeds of the quick profile's [record](../docs/glossary.md#r) decide
+# neither: by the rule of the course (notebook 16) it takes five, however many [standard
+# errors](../docs/glossary.md#s) (±) a difference has.
 #
-# On a task that is nothing but asking, the look-up of notebook 02 (which of eight values belongs to this key?), it costs everything. With the best of three learning
-# rates and of two sizes of queries and keys at the start, the separable score is right in 29.3 % of new sequences, about what naming the commonest of the eight values gives, and the dot product in 99.99 % (notebook 16, ten seeds). In the course's table of claims, "separable attention keeps up with the dot product" is **refuted** on both, the look-up and this text.
+# **First claim: separable attention is feasible.** Beside the dot product, the separable score has 0.031 more loss with
+# sinusoids here, and 0.071 less with learned positions. But all four arms, from 2.08 to 2.26, are worse than counting threes,
+# the dashed line. What does the separable score cost a better model? Two experiments of notebook 16 go further:
+#
+# - *This text*, with smaller models, trained further, sinusoids and five seeds. The dot product reaches 1.994, Bahdanau's
+#   score 2.027 and the separable 2.039, all below counting threes. The separable score has 0.045 more loss than the dot
+#   product, with a 95 % interval from 0.036 to 0.054. Little of that is due to the query: Bahdanau's score, which uses
+#   it, has only 0.012 less than the separable.
+# - *The look-up of notebook 02* (which of eight values belongs to this key?) is nothing but asking. With the best
+#   of three learning rates and of two sizes of queries and keys at the start, and ten seeds, the separable score is right
+#   in 29.3 % of new sequences, about what naming the commonest of the eight values gives, the dot product in 99.99 %.
+#
+# By these two, "separable attention keeps up with the dot product" is **refuted** in the course's table of claims.
 
 # %% [markdown]
-# The second claim, *sinusoidal and learned positions do equally well*: after that record's thousand steps, the loss with sinusoids is
-# lower by 0.175 for the dot product and by 0.074 for the separable score. The claims were made for five thousand steps
-# of a larger model, those of the full profile, which nobody has recorded yet.
+# **Second claim: sinusoidal and learned positions do equally well.** In the record above, after its thousand steps, the
+# loss with sinusoids is lower by 0.175 for the dot product and by 0.074 for the separable score.
+#
+# Both claims were made for five thousand steps of a larger model, the full profile, which nobody has recorded yet. The
+# description shows plots of one run each at that size. The lowest validation losses, as far as one can read them off:
+# with learned positions 1.486 for the dot product and 1.532 for the separable score, with sinusoids 1.481
+# and 1.504. These are far below counting threes, and the dot product is ahead with both kinds of positions, where in our
+# record it is ahead with one. Afterwards, in these plots, the dot product rises to 1.58 and the separable score does not.
 
 # %% [markdown]
-# The description of the mechanism shows plots of one run each at the full size. The lowest validation losses that one
-# can read off them, roughly: with learned positions 1.486 for the dot product and 1.532 for the separable score, with sinusoids
-# 1.481 and 1.504. These are far below counting threes, and there the dot product is ahead with both kinds of positions, where in our record it is ahead with one. Afterwards, according to these plots, the dot product overfits and rises to 1.58, and the separable
-# score does not.
-
-# %% [markdown]
-# If you come from [its code](https://github.com/blindTissue/additive-attention-experiment), `main.py` with two flags, here is what they are called in this
-# course. Each command trains one run of the published size and writes its losses, for training and validation, as `loss.png`
-# into a folder below `runs/`; on a GPU, since it is long on a CPU. `python -m sciformer record additive-2x2 --profile full` trains all four, with five
-# seeds each.
+# If you come from [its code](https://github.com/blindTissue/additive-attention-experiment), `main.py` with two flags, here
+# is what they are called in this course; its *additive* is our *separable*. Each command trains one run of the published
+# size (long on a CPU, so take a GPU) and writes its training and validation losses as `loss.png` into a folder below
+# `runs/`. `python -m sciformer record additive-2x2 --profile full` trains all four, with five seeds each.
 #
 # | its `--use_sinusoidal_pos_emb` | its `--use_additive_attention` | arm of `additive-2x2` | one run |
 # |---|---|---|---|
@@ -576,14 +592,14 @@ for one, other in pairs:
 # | `false` | `false` | learned, dot | `python -m sciformer train shakespeare --profile full --positions learned --score dot` |
 # | `false` | `true` | learned, separable | `python -m sciformer train shakespeare --profile full --positions learned --score separable` |
 #
-# Sizes, steps, batches, AdamW's learning rate and the dropout are the same. These are not: our feed-forward networks have GELU where its have ReLU, our layers
-# have no biases, our tokens start as large as the sinusoids, we clip long gradients, and we measure the loss on the whole validation text in place of random
-# pieces.
+# Sizes, steps, batches, AdamW's learning rate and the dropout are the same. These are not: our feed-forward networks have
+# GELU where its have ReLU, our layers have no biases, our tokens start as large as the sinusoids, we clip long gradients,
+# and we measure the loss on the whole validation text in place of random pieces.
 #
 # ### Which model memorises
 #
 # The published runs read their text 82 times. Here is a 25th of it, read 40 times without
-# [dropout](../docs/glossary.md#d). **Predict**: whose validation loss rises in the end?
+# [dropout](../docs/glossary.md#d). **Predict**: whose validation loss rises in the end, and whose rises most?
 
 # %%
 record = records.load_record("additive-2x2-little-text", "quick")
@@ -596,23 +612,27 @@ plotting.show(
 
 # %%
 rises = {arm: losses[:, -1] - losses.amin(dim=1) for arm, losses in often.items()}  # one a seed
+_, on_its_text = records.recorded_curves(record, "loss")  # the training loss, whose last 5 points are 50 steps
 for arm, rise in rises.items():
     mean, error = metrics.mean_and_error(rise.tolist())
-    print(f"{arm:21} lowest {often[arm].amin(dim=1).mean():.3f}, then up by {mean:.3f} ± {error:.3f}")
+    final = on_its_text[arm][:, -5:].mean()
+    print(f"{arm:21} lowest {often[arm].amin(dim=1).mean():.3f}, then up by {mean:.3f} ± {error:.3f}; training loss {final:.2f}")
 least = min(rises[f"{kind}, separable"].min().item() for kind in ("sinusoidal", "learned"))
 course.verdict("the least that a separable model's loss rises", least, above=0.2)
 
 # %% [markdown]
-# All of them rise: the separable form with sinusoids as far as the dot product. With learned positions it rises twice as far as the dot product,
-# which there reaches its lowest loss late and has less time left to rise. That all queries have the same weights did not keep these
-# models from overfitting their text. This speaks against what one may read off the published plots, that the separable score does not overfit, but three seeds do
-# not decide it. At the full size,
-# with its dropout, it may turn out otherwise; the list of recorded runs above says whether anybody has measured it.
+# All of them rise, while the training loss ends far below: this is [overfitting](../docs/glossary.md#o). With sinusoids
+# the separable form rises as far as the dot product, with learned positions twice as far. There the dot product reaches
+# its lowest validation loss late and ends with the highest training loss, so perhaps it is only behind.
+#
+# So the separable score did not keep these models from overfitting. This speaks against what one may read off the
+# published plots, but three seeds do not decide it, and at the full size, with dropout, it may turn out otherwise (see
+# the list of recorded runs above).
 #
 # ## Look: which keys have large weights
 #
 # A line of verse, read by the separable model with [sinusoidal positions](../docs/glossary.md#s): the weights at its
-# last character, for each head.
+# last character, for each head. (Above 0.3 the colour stays the same.)
 
 # %%
 verse = "But, soft! what light through yonder window breaks?"
@@ -631,12 +651,12 @@ plotting.show(
 )
 
 # %% [markdown]
-# What is bright has a large $e^{b_j}$, whichever character looks; how large its share is depends on what else that character sees. Does the weight depend on the position? The share of the
-# weight that falls on the last quarter of a chunk of text, by layer, at its last character; equal weights would give
-# 0.25.
+# What is bright has a large $e^{b_j}$, whichever character looks; how large its share is depends on what else that
+# character sees. Does the weight depend on the position? Here is the share of the weight that falls on the last quarter
+# of a chunk of text, at its last character, by layer. Equal weights would give 0.25.
 
 # %% tags=["nbval-ignore-output"]
-length = arms["learned, separable"].length
+length = arms["sinusoidal, separable"].length  # the arm of `model`
 chunks = held_out[: 64 * length].view(64, length)
 with torch.no_grad():
     maps = model.attention_weights(chunks)
@@ -648,9 +668,10 @@ course.verdict("share of the last quarter, mean of the layers", statistics.mean(
 
 
 # %% [markdown]
-# In the quick profile the last quarter has far more than a quarter of the weight in this model, the one with sinusoids, although the query has no say. At a chunk's
-# last character the running mean is mostly one over what is near, as under the causal [distance bias](../docs/glossary.md#d) of notebook 07. Whether the weights grow
-# steadily along the chunk, or only at its end, and whether they do with other seeds, was not measured.
+# In the quick profile most of the running mean at a chunk's last character is over the last 16 of 64 characters in this
+# model, the one with sinusoids, although the query has no say. It favours what is near, as the causal [distance
+# bias](../docs/glossary.md#d) of notebook 07 does. Whether the weights grow steadily along the chunk, or only at its end,
+# and with other seeds, was not measured.
 
 # %% [markdown]
 # ## Exercises
@@ -780,23 +801,23 @@ check.read_token(read_token)
 # - Take the sum out of the tanh, and the softmax cancels the query. What is left is a running mean: linear time, and a
 #   state of one token.
 # - A model can learn something about language although its queries have no effect. In the quick profile's three seeds
-#   its loss is within 0.1 of that of the dot product, but there both are worse than counting threes. In better models, in notebook 16, it is
-#   0.045 higher. On the look-up, whose task is to ask for the right key, a model without it only guesses.
+#   its loss is within 0.1 of that of the dot product, but both are worse than counting threes. In better models, in
+#   notebook 16, it is 0.045 higher. On the look-up, whose task is to ask for the right key, such a model only guesses.
 
 # %% [markdown]
 # ## Check yourself
 #
 # 1. A head scores with $w \cdot (q_i + k_j)$, then a ReLU on the whole score. Does the query cancel?
-# 2. Without a mask and without positions, what can one layer of separable attention add to a token?
+# 2. Without a mask, what can one layer of separable attention add to a token? Do positions change that?
 # 3. Could one subtract $\lambda|i - j|$ from the separable score, and keep the prefix sums?
 #
 # <details><summary>Answers</summary>
 #
-# 1. Not always. The ReLU cuts a score that is below 0, and the query decides which scores these are. In a row in which none is cut, the query
-#    cancels.
-# 2. The same vector to all tokens: a weighted mean of the whole text.
-# 3. Yes. Causal, −λi cancels and λj joins the key's score, as in notebook 07; without a mask it takes a second sum, from the other end. The spread of the scores
-#    grows with the length, so a stable sum is a must.
+# 1. Not always. The ReLU cuts a score that is below 0, and the query decides which scores these are. In a row in which
+#    none is cut, the query cancels.
+# 2. The same vector to all tokens: a weighted mean of the whole text. Positions may change it, but alike for all.
+# 3. Yes. Causal, −λi cancels and λj joins the key's score, as in notebook 07; without a mask it takes a second sum, from
+#    the other end. The spread of the scores grows with the length, so a stable sum is a must.
 #
 # </details>
 

@@ -33,6 +33,7 @@ if importlib.util.find_spec("sciformer") is None:
 
 # %%
 import copy
+import inspect
 import statistics
 import time
 
@@ -60,16 +61,16 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # sees a label.
 #
 # 1. A linear [classifier](../docs/glossary.md#c) that is given the pixels recognises nine digits in ten. If it is
-#    given this model's tokens instead, is it worse, the same, or better?
-# 2. And if it is given the tokens of the same model before training?
+#    given all of this model's tokens instead, side by side, is it worse, the same, or better? And given only their mean?
+# 2. And if it is given all tokens of the same model before training?
 # 3. The encoder leaves hidden patches out. At a quarter of the tokens, how many times faster is it?
 
 # %% [markdown]
 # ## Hide three quarters
 #
 # Every image gets random numbers of its own, one for each patch. The patches with the largest numbers stay visible.
-# (Those with the smallest would do as well, since the numbers are random; exercise 2 asks for that version, which is
-# the paper's.) By hand, for an image of four patches:
+# (Since the numbers are random, one may as well hide those with the largest; exercise 2 does.) By hand, for an image of
+# four patches:
 
 # %%
 tiny = torch.arange(16.0).view(1, 1, 4, 4)
@@ -257,7 +258,7 @@ print("restored alike:", torch.equal(packaged(painted, visible), packaged(images
 # %% [markdown]
 # ## Train it
 #
-# The setting that `python -m sciformer record masked-images` runs. Each image is hidden anew every time it is seen.
+# The setting that `python -m sciformer record masked-images` runs. Every time an image is seen, a new mask is drawn for it.
 
 # %%
 setting = experiments.MASKED_IMAGES[course.profile()]
@@ -276,7 +277,8 @@ loss = evaluate(model, test_batches, F.mse_loss)
 print(f"squared error of hidden pixels {loss:.4f} after {setting.train.steps} steps in {history.seconds:.0f} s")
 
 # %% [markdown]
-# Is that a good value? The plainest guess for a hidden pixel is the mean of this pixel over all training digits.
+# Is that a good value? The plainest guess for a hidden pixel is the mean of this pixel over all training digits. (Its line
+# in the plot is from test digits, the model's from training batches.)
 
 # %%
 train_images, train_labels = mnist("train")
@@ -298,7 +300,8 @@ plotting.show(
 
 # %% [markdown]
 # Digits from the [test set](../docs/glossary.md#t): original, what the encoder sees, restored. The visible patches are
-# drawn as they were. Move the slider to hide more or less: the model was trained with a share of 0.75 hidden, and no other.
+# drawn as they were. Which digits of the last row would you recognise? Move the slider: at 0.5, how much could you fill in
+# from the neighbouring patches alone? The model was trained with a share of 0.75 hidden, and no other.
 
 # %%
 def draw(hidden_share):
@@ -318,15 +321,16 @@ explore(
 # %% [markdown]
 # ## What did it learn? A linear probe
 #
-# To finish a stroke it helps to know what the stroke is part of. So one may hope that a model that restores pixels also learns a
-# useful representation. To see what is in it, freeze the encoder, show it whole digits, and fit **one linear layer**
-# on its tokens with labels. A linear layer adds little of its own: on new digits it can only tell apart what the [features](../docs/glossary.md#f) have made easy to tell apart.
+# To finish a stroke it helps to know what the stroke is part of. So a model that restores pixels may also learn a useful
+# representation. To see what is in it, freeze the encoder, show it whole digits, and fit **one linear layer** on its tokens
+# with labels. On new digits this layer can only tell apart what the [features](../docs/glossary.md#f) have made easy to
+# tell apart.
 
 # %% [markdown]
-# Two [baselines](../docs/glossary.md#b) take part: the same probe on the pixels, and on a copy of the same encoder from **before**
-# training, since the features of a random network can already be better to read than the pixels. Features are
-# standardised by the training digits, the penalty on large weights is chosen on some of those, and test digits are
-# used once. As a sketch, with a penalty that is not chosen:
+# Two [baselines](../docs/glossary.md#b) take part: the same probe on the pixels, and on a copy of the same encoder from
+# **before** training, for only a gain over this copy was learned. Features are standardised by the training digits, the
+# penalty on large weights is chosen on some of those, and test digits are used once. As a sketch, with a penalty that is
+# not chosen, on the mean of each digit's tokens:
 
 # %%
 def probe_by_hand(features, labels, test_features, test_labels, penalty=0.01):
@@ -351,9 +355,10 @@ with torch.no_grad():
 by_hand = probe_by_hand(means[0], few[1], means[1], labels)
 
 # %% [markdown]
-# The mean over tokens has 64 numbers for a digit, and mixes up what stood where. The package's `features`
-# are all tokens side by side; its probe, `metrics.probe_accuracy`, is the sketch with a choice of the penalty. All four
-# rows of the table use it, fitted here to 2,000 training digits. In the [recorded](../docs/glossary.md#r) runs below it is fitted to more: to 10,000 in the quick profile. "The same by the sketch" is the row of the mean token once more, without the choice of the penalty.
+# The mean over tokens, the **mean token**, has 64 features, and mixes up what stood where. The package's `features` are
+# all tokens side by side: 49 · 64 = 3,136. Its probe, `metrics.probe_accuracy`, is the sketch with a chosen penalty and
+# up to twice the iterations. The last row below is the sketch, on the same mean token as the row before. All probes are
+# fitted to 2,000 training digits; in the quick profile of the [recorded](../docs/glossary.md#r) runs it is 10,000.
 
 # %% tags=["nbval-ignore-output"]
 train, test = ([tensor.to(device) for tensor in pair] for pair in (few, (images, labels)))
@@ -370,45 +375,56 @@ for name in ("pixels", "untrained encoder"):
     course.verdict(f"probe accuracy, trained minus {name}", probes["trained encoder"] - probes[name], above=0.0, measured="quick")
 
 # %% [markdown]
-# Predictions 1 and 2, in this one run: the probe is a little better on all tokens of a random network, side by side, than on
-# the pixels, and better still after training. On the mean token alone, 64 features in place of 3,136, it is **worse** than on
-# pixels. So "given the model's tokens" needs saying which: side by side, or their mean. No label was needed until the last layer.
+# Predictions 1 and 2, in this one run: the probe is a little better on all tokens of a random network than on the pixels
+# (with 2,000 test digits an accuracy has a standard error of about 0.006, so this step may be luck), and better still after
+# training. On the mean token it is **worse** than on pixels. And the sketch reads 0.03 less from it than the package's
+# probe, about as much as separates trained encoder and pixels: compare features under the same probe only.
 #
 # ### The recorded runs
 #
 # Mean ± [standard error](../docs/glossary.md#s) over the [seeds](../docs/glossary.md#s), which change the model, and not the digits:
-# so pixels have no error. The accuracies are higher than above, since the probes are fitted to more digits. The long profile and the full
-# one train on all of MNIST's training digits; their probes see shifted copies of those, too (He et al. 2021, appendix
-# A.1).
+# so pixels have no error. These probes are judged on all 10,000 test digits. The long profile and the full one train on all
+# of MNIST's training digits; their probes see shifted copies of those, too (He et al. 2021, appendix A.1). The last two
+# lines compare seed by seed, with a 95 % interval (notebook 06).
 
 # %%
 probes = ("probe accuracy of pixels", "probe accuracy untrained", "probe accuracy")
 for profile in experiments.MASKED_IMAGES:
     for metric in probes:
         print(records.describe_record("masked-images", metric, profile))
+runs = [run["metrics"] for run in records.load_record("masked-images", "quick")["runs"]]
+for other in probes[:2]:
+    mean, error = metrics.mean_and_error([100 * (run["probe accuracy"] - run[other]) for run in runs])  # 2.776: Student's t for five
+    print(f"quick, trained minus {other}: {mean:+.2f} points [{mean - 2.776 * error:+.2f}, {mean + 2.776 * error:+.2f}]")
 
 # %%
 for profile in experiments.MASKED_IMAGES:
     record = records.load_record("masked-images", profile)
     if record:
-        groups = {metric.replace("probe accuracy", "").strip() or "trained": [run["metrics"][metric] for run in record["runs"]] for metric in probes}
+        groups = {metric.split()[-1].replace("accuracy", "trained"): [run["metrics"][metric] for run in record["runs"]] for metric in probes}
         ax = plotting.seeds(groups, ylabel="probe accuracy", title=f"masked-images, {profile} profile")
         ax.set(ylim=(min(map(min, groups.values())) - 0.01, 1))
         plotting.show(f"Probe accuracy, {profile} profile: pixels are lowest, the untrained encoder is in the middle, the trained encoder highest.")
 
 # %% [markdown]
-# The long profile has more digits, yet its probe of pixels is less accurate than the quick one's. One difference is
-# that it is also fitted to shifted copies, which a linear map of pixels can hardly make use of; whether that is the reason was not measured. (Its larger model cannot be: this probe sees only pixels.)
+# The long profile has more digits, yet its probe of pixels, which the larger model cannot affect, is less accurate than the
+# quick one's. It is also fitted to shifted copies, perhaps of little use to a linear map of pixels; whether that is the reason
+# was not measured.
 #
-# Does restoring hidden patches teach an encoder something? The rule of the course asks for five seeds and for a 95 % interval of the gain, seed by seed, that lies above 0 (notebook 16). The quick profile has them:
-# the probe reads 2.35 points more from the trained encoder than from the untrained one, with an interval from 2.04 to 2.65, and 4.03 more than from the pixels, from 3.73 to 4.33. That is **shown**. (The seeds do not
-# change the 10,000 test digits; the choice of these adds about 0.2 points of uncertainty.) Whether it takes *hidden* patches was not asked: no model was trained to restore what it sees. The long
-# profile has one run, which decides nothing.
-#
+# Does restoring hidden patches teach an encoder something? The rule of the course asks for five seeds and for a 95 % interval
+# of the gain, seed by seed, that lies above 0 (notebook 16). The quick profile has both, with a gain of 2.35 points over the
+# untrained encoder and of 4.03 over the pixels. For this model on MNIST that is **shown**. (The intervals leave out the
+# choice of the 10,000 test digits, which alone gives each accuracy a standard error of 0.2 to 0.3 points.) Whether it takes
+# *hidden* patches was not asked: no model was trained to restore what it sees. The long profile has one run, which decides
+# nothing.
+
+# %% [markdown]
 # ## What the encoder saves
 #
 # Prediction 3. Three encoder blocks, forward and back, on 256 tokens of width 64, and on the quarter that is visible. The
-# work of the [feed-forward](../docs/glossary.md#f) and of the projections falls by 4, that of attention's pairs by 16.
+# work of the [feed-forward](../docs/glossary.md#f) and of the projections falls by 4, that of attention's pairs by 16. At
+# 256 tokens the two parts are equal: for a token, a block multiplies 8 · 64² = 32,768 times in the first, 2 · 256 · 64 =
+# 32,768 times in the second. By how much does the work fall in all?
 
 # %%
 large = MaskedImageModel(64, 4, in_channels=1, **sizes)
@@ -425,21 +441,22 @@ def cost(visible):
 
 # %% tags=["nbval-ignore-output"]
 threads = torch.get_num_threads()
-torch.set_num_threads(1)  # on one core, by turns, and the fastest of each: what other programs hardly disturb
+torch.set_num_threads(1)  # one core, taking turns, the fastest of seven: other programs hardly disturb that
 turns = [(cost(None), cost(quarter)) for _ in range(7)]
 torch.set_num_threads(threads)
 (all_seconds, all_numbers), (seconds, numbers) = (min(steps) for steps in zip(*turns, strict=True))
-print(f"all tokens take {all_seconds / seconds:.1f} times the time of a quarter, and {all_numbers / numbers:.1f} times the memory")
+print(f"all tokens take {all_seconds / seconds:.1f} times the time of a quarter, and keep {all_numbers / numbers:.1f} times as many numbers")
 
 # %%
 course.verdict("time of all tokens over a quarter", all_seconds / seconds, above=1.8)
 course.verdict("numbers kept, all tokens over a quarter", all_numbers / numbers, above=3)
 
 # %% [markdown]
-# On one core the time falls about as the work does, by a factor of 4 and more. On several cores it may fall by less: every call into torch costs a
-# few microseconds, however small the tensor, and handing work to several cores costs more. The numbers kept for the backward pass fall by a little
-# less than 4, because some do not depend on the tokens that are left out: all tokens are embedded before most are left out, and weights are kept, too. The decoder works
-# on every position, and is kept small for this reason.
+# The multiplications fall to ½ · ¼ + ½ · 1/16 = 5/32, by a factor of 6.4; the time on one core falls by less, by 4 and a
+# little more. On several cores it may fall by less still: every call into torch costs a few microseconds, however small the
+# tensor, and handing work to several cores costs more. The numbers kept for the backward pass fall by a little less than 4:
+# attention weights are not among them, for they are computed once more (notebook 15), all tokens are embedded before most
+# are left out, and parameters are kept, too. The decoder works on every position, and is kept small for this reason.
 
 # %% [markdown]
 # ## A slide of tissue
@@ -448,7 +465,7 @@ course.verdict("numbers kept, all tokens over a quarter", all_numbers / numbers,
 # comes with one:
 
 # %%
-print(skimage.data.immunohistochemistry.__doc__.split("Returns")[0].strip())
+print(inspect.getdoc(skimage.data.immunohistochemistry).split("Returns")[0].strip())
 
 # %% [markdown]
 # DAB is brown, the counterstain blue. Training tiles are cut from the upper three quarters, anywhere, and turned and
@@ -545,13 +562,14 @@ plotting.show(
 
 # %% [markdown]
 # In this run the model has a smaller error than the mean colour, and the soap film a smaller one than the model, with a
-# hole as with scattered patches. A soap film continues what it sees at the border. In the picture of the hole, the model's patches have seams, so it has not
-# learned even that. The hole is a mask of a kind that it was never trained on, with three quarters visible; but scattered patches are what it was trained on, and there it is behind as well.
-# It had a single slide and less than a minute; whether more of either would do was not measured. All fillings blur: where several textures are possible, squared error rewards
-# their mean.
+# hole as with scattered patches. A soap film continues what it sees at the border; the model's patches do not even
+# continue each other: look at the seams in the last row. The model was never trained on holes, with three quarters visible;
+# but it was trained on scattered patches, and is behind there as well. It had a single slide and less than a minute;
+# whether more of either would do was not measured. All fillings blur: where several textures are possible, squared error
+# rewards their mean.
 
 # %% [markdown]
-# The same opponent on the digits, three quarters hidden, beside the model that was trained on them and the mean digit:
+# The same opponent on the digits, three quarters hidden, beside their model and the mean digit:
 
 # %% tags=["nbval-ignore-output"]
 some = images[:500]
@@ -568,16 +586,15 @@ course.verdict("digits: soap film over mean digit", on_digits["soap film"] / on_
 course.verdict("digits: model over the better of the two", on_digits["model"] / min(on_digits["soap film"], on_digits["mean digit"]), below=0.9, measured="quick")
 
 # %% [markdown]
-# On the digits the order is another one. The soap film is worse than the mean digit, which knows nothing of the single
-# image, and the model is better than both. A likely reason: with three quarters hidden, missing strokes can hardly be read off the
-# border of what is visible, and it helps to have seen many digits.
+# On the digits the order is another one. In this run the soap film is a little worse than the mean digit, which knows
+# nothing of the single image, and the model is better than both. A likely reason: with three quarters hidden, missing
+# strokes can hardly be read off the border of what is visible, and it helps to have seen many digits.
 
 # %% [markdown]
 # ### What the slide is made of
 #
-# Does the representation tell anything about the tissue, then? Move a window over the whole slide, and take the mean
-# token of each window. Four clusters by k-means, fitted on the upper part alone, the best of ten starts; the lower
-# windows join the nearest.
+# Does the representation tell anything about the tissue? Move a window over the slide, and take each window's mean token.
+# Four clusters by k-means, fitted on the upper part alone, the best of ten starts; the lower windows join the nearest.
 
 # %%
 windows = F.unfold(((slide - middle) / spread)[None], 32, stride=8)[0].T.view(-1, 3, 32, 32)  # (61 · 61, 3, 32, 32)
@@ -612,8 +629,9 @@ plotting.show(
 )
 
 # %% [markdown]
-# Most of what lies between the glands is one cluster; the glands are divided among the others. How much of the brown stain do
-# the clusters explain in the held-out part? The share of its variance that lies between them:
+# Most of what lies between the glands is one cluster; the glands are divided among the others. (In the table, ± is the
+# standard deviation over a cluster's windows.) How much of the brown stain do the clusters explain in the held-out part?
+# The share of its variance that lies between them:
 
 # %% tags=["nbval-ignore-output"]
 is_lower = torch.arange(61 * 61) // 61 * 8 >= 384
@@ -634,14 +652,15 @@ gap = explained(labels_of["mean colour"]) - explained(labels_of["model"])
 course.verdict("the same, clusters of mean colours minus the model's", gap, above=-0.05)
 
 # %% [markdown]
-# Nobody told the model what a stain is. But it saw the colours, a stain is a colour, and clusters of nothing but mean
-# colours explain as much or more, in this one run. (The stain is computed from the colours, which favours them.) Always compare with the plainest feature. Most of what is explained is probably the difference between gland and not gland:
-# the numbers above show how little two of the clusters differ in their brown.
+# Nobody told the model what a stain is. But a stain is a colour, and clusters of nothing but mean colours explain a little
+# more, in this one run. (The stain is computed from the colours, which favours them.) On the whole slide, by the table
+# above, nine tenths of the variance between the model's clusters is the difference between cluster 0 and the rest. Always
+# compare with the plainest feature.
 
 # %% [markdown]
 # ## Look at the mistakes
 #
-# Back to the digits: the ten that are restored worst, and how.
+# Back to the digits: the ten that are restored worst, and how. Which would you guess from the picture's middle row?
 
 # %% tags=["nbval-ignore-output"]
 seen = random_visible(500, model.num_tokens, generator=torch.Generator().manual_seed(2))
@@ -659,8 +678,9 @@ plotting.show(
 )
 
 # %% [markdown]
-# What is restored is mostly a grey blur, as a mean over several digits would be, and sometimes looks like a wrong guess. Of some digits hardly any ink is visible. But squared error also
-# grows with the ink that there is to miss, and most of these ten are bold; it does not show by itself that another digit would have fitted.
+# What is restored is mostly a grey blur, as a mean over several digits would be, and sometimes looks like a wrong guess. Of
+# some digits hardly any ink is visible. But a large error does not show by itself that the patches fit another digit, too:
+# squared error also grows with the ink that there is to miss, and most of these ten are bold.
 
 # %% [markdown]
 # ## Optional: missing, or wrong?
@@ -682,12 +702,11 @@ plotting.show(
 
 # %% [markdown]
 # **Predict.** The model is to restore the right pixels of these patches. In which of the three is its error smallest?
-# Noise is easily told from a digit. A swapped patch is a piece of the right digit, in a wrong place.
 #
-# Three models, trained alike; only the images differ. With wrong patches nothing is missing, so there are no mask tokens: the decoder has
-# an output at every position, and those of the wrong patches are compared with the right pixels. Neither encoder nor decoder is told which
-# these are. The record has five [seeds](../docs/glossary.md#s) of each, first by itself; then each model is compared with that of missing patches, seed by
-# seed, with a 95 % interval in brackets for the mean difference (notebook 16).
+# Three models, trained alike; only the images differ. With wrong patches nothing is missing, so there are no mask tokens:
+# the outputs at the wrong patches are compared with the right pixels, and the decoder is not told either which these are.
+# The record has five [seeds](../docs/glossary.md#s) of each; then each is compared with missing patches, seed by seed, with
+# a 95 % interval in brackets for the mean difference (notebook 16).
 
 # %%
 for metric in ("test loss", "probe accuracy untrained", "probe accuracy"):
@@ -705,9 +724,10 @@ for metric, unit in (("test loss", 1), ("probe accuracy", 100)):
 
 # %% [markdown]
 # Whether a patch is left out or full of noise makes no difference that five seeds could show, neither to the error nor to
-# the probe, although nobody says which patches are noise. Swapped patches are restored
-# **best**. Perhaps because their pixels are not lost, only misplaced: they still say how much ink there is, and which
-# pieces of strokes. Part of it may be that most patches are blank, so that a swap often changes nothing. But leaving the swapped patches as they are would not do:
+# the probe, although nobody says which patches are noise. (A gain of 0.6 points for noise would fit the interval, too.)
+# Swapped patches are restored **best**, perhaps because their pixels are not lost, only misplaced: they still say how much
+# ink there is, and which pieces of strokes. Blank patches that change places with blank ones may be part of it. But
+# leaving the swapped patches as they are would not do:
 
 # %% tags=["nbval-ignore-output"]
 dice = torch.Generator().manual_seed(3)
@@ -717,10 +737,11 @@ restored = statistics.fmean(run["test loss"] for run in of["swapped"])
 print(f"left as they are: {F.mse_loss(swapped[wrong], images[wrong]):.3f}; restored, by the record: {restored:.3f}")
 
 # %% [markdown]
-# But the probe reads less from that encoder, about 0.6 points more than from an untrained one, where the other two give more
-# than 2. So across *tasks* a smaller error on the pixels does not mean that more was learned that helps to recognise a digit. When two
-# tasks without labels compete, compare them on what you want them for. (The three were trained for the same number of steps, and not for the same
-# time: with wrong patches the encoder sees all 49 tokens in place of 12, in training as under the probe.)
+# But for the probe swapped patches are the worst task: training on them gains about 0.6 points over the untrained encoder,
+# the other two tasks more than 2. So across *tasks* a smaller error on the pixels does not mean that more was learned that
+# helps to recognise a digit. When two tasks without labels compete, compare them on what you want them for. (The three had
+# the same number of steps, not the same time: with wrong patches the encoder sees all 49 tokens in place of 12. Under the
+# probe each sees 49.)
 
 # %% [markdown]
 # ## What is refused
@@ -898,8 +919,9 @@ check.decoded_from_visible(decoded_from_visible)
 #
 # - The encoder sees visible tokens only, each with the embedding of its position; mask tokens join in the decoder. So
 #   hiding more makes the encoder cheaper.
-# - Restoring pixels needs no labels. In every one of our runs with hidden patches a linear layer read more from all tokens of the trained
-#   encoder, side by side, than from pixels or from the untrained encoder. But between tasks a smaller error on the pixels need not mean better features.
+# - Restoring pixels needs no labels. In every one of our runs on digits with hidden patches, a linear layer read more from
+#   all tokens of the trained encoder than from pixels or from the untrained encoder. But between tasks a smaller error on
+#   the pixels need not mean better features.
 # - Compare with the plainest thing: an untrained encoder, a soap film, a mean colour. Sometimes it wins.
 
 # %% [markdown]

@@ -53,8 +53,9 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% [markdown]
 # ## Predict first
 #
-# The ocean off Peru is warm in an El Niño. Some months later, CO₂ on Hawaii rises faster. A model reads two years of
-# both and forecasts CO₂ for the next twelve months.
+# In an El Niño the ocean off Peru is warm, and much tropical land is hot and dry, so that plants take up less carbon.
+# Some months later, CO₂ on Hawaii rises faster. A model reads two years of both and forecasts CO₂ for the next twelve
+# months.
 #
 # 1. Which wins: last year's season again, a line fitted by least squares, or attention?
 # 2. If the windows are split at random, not in time, does the measured error rise or fall?
@@ -80,8 +81,8 @@ plotting.show(
 )
 
 # %% [markdown]
-# Five months are filled in by a straight line, which knows the month after the gap: a small leak, all of it in what
-# will be the training part.
+# Five months are filled in by a straight line, which knows the month after the gap: a small leak, all in the training
+# years.
 #
 # ## Cut first
 #
@@ -119,9 +120,10 @@ plotting.show(
 
 
 # %% [markdown]
-# The warm seas of 1972, 1983 and 1997 are followed by peaks of CO₂'s growth; that of 1992 is not, the year after the eruption of Pinatubo. Bacastow described the connection in 1976
-# (Nature 261, 116; [doi:10.1038/261116a0](https://doi.org/10.1038/261116a0)). How many months later? The
-# **cross-correlation** over the training months: correlate today's growth with the sea's warmth $r$ months ago.
+# By eye, the warm seas of 1972, 1983 and 1997 are followed by peaks of CO₂'s growth; that of 1992 is not, the year
+# after the eruption of Pinatubo. Bacastow described the connection in 1976 (Nature 261, 116;
+# [doi:10.1038/261116a0](https://doi.org/10.1038/261116a0)). How many months later does growth peak? The
+# **cross-correlation** over the training months correlates today's growth with the sea's warmth $r$ months ago.
 
 # %%
 def correlation(lag, end=train_end):
@@ -152,10 +154,9 @@ past, future = windows(short, context=3, horizon=2)  # (N, C), (N, F)
 assert by_hand == list(zip(past.tolist(), future.tolist(), strict=True))
 
 # %% [markdown]
-# Neighbouring windows are nearly the same. That is what makes leaks so large.
+# Neighbouring windows are nearly the same, which makes leaks large.
 #
-# A part gets the windows whose **futures** lie wholly in it. Their pasts may reach back over the cut: by then, that is
-# known.
+# A part gets the windows whose **futures** lie wholly in it. Their pasts, known by then, may reach back over the cut.
 
 # %%
 C, H = 24, 12  # months to look at, months to forecast
@@ -174,13 +175,14 @@ print({name: f"{len(past)} windows" for name, (past, *_) in data.items()})
 
 
 # %% [markdown]
-# They overlap: the 275 windows of training stand on 310 months, less than 26 years.
+# The 275 windows of training overlap: they stand on 310 months, less than 26 years.
 #
 # ## Break it: three leaks
 #
-# Prediction 2. As a forecast we take the mean future of the two windows in training that are most like the one that asks. The questions are every second window of
-# validation. In the first run training ends before all of them. In the second it also has the windows in between: each begins a month before one question and a month after another, as happens
-# when windows are drawn at random.
+# Prediction 2. Every second window of validation is a question. Its forecast is the mean future of the two training
+# windows with the most similar past of CO₂. In the first run, training ends before all questions. In the second, it
+# also has the windows in between: each begins a month before one question and a month after another, as happens when
+# windows are drawn at random.
 
 # %%
 def error(forecast, future):
@@ -198,10 +200,12 @@ print(f"cut in time:               {nearest(data['train'], asked):.2f} ppm")
 print(f"with the windows between:  {nearest(leaky, asked):.2f} ppm")
 
 # %% [markdown]
-# The measured error falls by a fifth, on the same questions and by the same method, and nothing about the future has become clearer. A window one month away shares eleven of the twelve
-# months of the answer. With a split at random most questions have such neighbours in training.
+# On the same questions the measured error falls by a fifth. A window one month away shares eleven of the twelve months
+# of the answer. With a split at random most questions have such neighbours in training. (Not all of the fall need be a
+# leak: some of the 30 added windows end before a question's forecast begins, and a real forecaster would know those.)
 #
-# The second leak: windows made before the cut, and all of them used for training. How many of them begin before the cut and end behind it?
+# The second leak: windows are made first, and all that begin before the test are used for training. How many of them
+# reach into the test? Count, then run:
 
 # %%
 past, future = windows(torch.arange(len(own)), C, H)  # months by number
@@ -209,19 +213,21 @@ crossing = (past[:, 0] < val_end) & (future[:, -1] >= val_end)
 print("windows that cross one cut:", crossing.sum().item(), "of", len(past))
 
 # %% [markdown]
-# The third: means over everything. Here it is small, yet it is never in doubt which one is right.
+# The third: means over everything. How far do the usual temperatures move if the later years are counted, too?
 
 # %%
 shift = (usual(len(sea)) - usual(train_end)).abs()
-print(f"the usual temperatures, with the test years and without: up to {shift.max():.2f} °C apart")
+print(f"the usual temperatures, with the years after training and without: up to {shift.max():.2f} °C apart")
 
 
 # %% [markdown]
+# That is little beside swings of several degrees; its effect on a forecast was not measured.
+#
 # ## Baselines
 #
-# Every forecast has to beat these. **Seasonal naive**: the level of last year, so no growth. **Constant growth**: always the mean growth of
-# the training years. **With drift**: growth stays as it is now. **A line**: least squares on the last $p$ months of CO₂ and the last $q$ of the sea, one line for
-# each of the twelve months ahead.
+# Every forecast has to beat these. **Seasonal naive**: the level of last year, so no growth. **Constant growth**:
+# always the mean growth of the training years. **Persistence**: growth stays as it is now. **A line**: least squares
+# on the last $p$ months of CO₂ and the last $q$ of the sea, one line for each of the twelve months ahead.
 
 # %%
 def line(p, q, part):
@@ -242,7 +248,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# Validation chooses 24 months of CO₂ and, beside them, 12 of the sea. In every row some months of the sea help.
+# In every row some months of the sea help. Validation chooses:
 
 # %%
 best = divmod(grid.argmin().item(), len(choices))
@@ -255,7 +261,7 @@ print("CO₂ alone:    p =", choices[alone], f"error {grid[alone, 0]:.2f} ppm")
 def naive_forecasts(part):
     past, future, _ = data[part]
     none = (-own_mean / own_std).expand_as(future)  # a growth of 0, in standard units
-    return {"seasonal naive": none, "constant growth": torch.zeros_like(future), "with drift": past[:, -1:].expand_as(future)}
+    return {"seasonal naive": none, "constant growth": torch.zeros_like(future), "persistence": past[:, -1:].expand_as(future)}
 
 
 def baselines(part):
@@ -290,7 +296,7 @@ for i in range(2):
 # | $w_{ij} = \text{softmax}_j(q_i \cdot k_j / \sqrt D)$ | `weights` | (B, H, L, S) |
 # | $\sum_j w_{ij}\,v_j$ | `output` | (B, L, E) |
 #
-# The matrix need not be square: L months ahead, S months back.
+# The matrix need not be square: L months ahead (in the code `H` = 12, not the H heads of a shape), S months back (`C`).
 
 # %%
 scores = q @ k.T / math.sqrt(3)  # (L, S)
@@ -354,7 +360,7 @@ class CrossForecast(nn.Module):
 print(f"{sum(p.numel() for p in CrossForecast(C, H).parameters()):,} parameters")
 
 # %% [markdown]
-# Three arms (models that differ in one thing) are compared. They differ only in what they are given:
+# Three **arms** are compared, models that differ only in what they are given:
 #
 # | arm | marks on the keys | values |
 # |---|---|---|
@@ -383,7 +389,8 @@ def trained(arm, seed):
 # %% [markdown]
 # ## Train
 #
-# Five [seeds](../docs/glossary.md#s) of each arm, a second or two a run. Validation first:
+# Five [seeds](../docs/glossary.md#s) of each arm, a second or two a run. Validation first (± one standard error over
+# the seeds):
 
 # %%
 models = {arm: [trained(arm, seed) for seed in range(5)] for arm in arms}
@@ -404,12 +411,13 @@ print("validation chooses:", chosen)
 
 
 # %% [markdown]
-# With the sea, attention is about as good as the line with both. Validation puts *when and what* first by a hair. Our
-# rule was that validation chooses, so this is the arm that the test will judge; *when* is shown beside it.
+# With the sea, attention is here about as good as the line with both. Validation puts *when and what* first by a hair,
+# so the test will judge this arm; *when* is shown beside it.
 #
 # ## Where does it look?
 #
-# In the arm *when*, keys hold no data, so all windows have the same weights. Each row is one month ahead:
+# In the arm *when*, keys hold no data, so all windows have the same weights. (Those of *when and what* vary with the
+# window and are not shown.) Each row is one month ahead. What would you see if each looked nine months back?
 
 # %%
 def mean_weights(arm, part="validation"):
@@ -427,11 +435,11 @@ plotting.show(
 )
 
 # %% [markdown]
-# The first months ahead have most of their weight about half a year back; the later ones have it on the newest months.
-# A lag that is always the same would show as a slanted band, and a lag of nine months, from the tenth month ahead on, would ask for
-# months that are not known yet: the newest month is the nearest to it. There is no such band here; the weight goes over from one stripe to the other.
+# A lag that is always the same would show as a slanted band. From the tenth month ahead on, nine months back is not
+# known yet, and the newest month is the nearest to it. Here there are two stripes instead: the first months ahead have
+# their largest weights about half a year back, the later ones on the newest months.
 #
-# The same weights by lag, beside the cross-correlation:
+# The mean weight of all pairs of months at each lag, beside the cross-correlation:
 
 # %%
 lags = torch.arange(1, C + H)
@@ -442,7 +450,7 @@ ax = plotting.curves(lines, xlabel="lag in months", ylabel="highest = 1", title=
 ax.axhline(0, color="0.6")
 plotting.show(
     "Attention and cross-correlation against lag, each divided by its highest value. Both are highest between "
-    "lags of eight and ten months; after that attention is near 0 and the correlation falls below 0."
+    "lags of eight and ten months; from about fifteen on attention is near 0, and the correlation falls below 0."
 )
 
 # %%
@@ -450,14 +458,15 @@ course.verdict("lag at which attention is highest, in months", lags[profile.argm
 
 
 # %% [markdown]
-# Both peak at about the same lag. But the weights get there by averaging over the two stripes, so this does not show that the model knows a lag. (Growth is counted over twelve months, so its lag is half a year longer
-# than that of the rate at which CO₂ rises.) They do not measure the same: the correlation looks at each lag alone; the weights
-# of attention have to sum to 1, and the model's other part, the linear map beside it, already knows CO₂'s past.
+# Both peak at about the same lag. But the weights get there by averaging over two stripes, so this does not show that
+# the model knows a lag. (Growth is counted over twelve months, so its lag is half a year longer than that of the rate
+# at which CO₂ rises.) They do not measure the same: the correlation looks at each lag alone; the weights of attention
+# have to sum to 1, and the linear map beside it already knows CO₂'s past.
 #
 # ## Is the second signal used?
 #
-# Prediction 3: **take it away from a trained model.** Each window gets the sea of another window. If the error grows,
-# the model reads it. If the error stays, the model does not read it, or what it reads does not help.
+# Prediction 3: **take it away from a trained model.** The seas are shuffled among the windows, once. If the error
+# grows, the model reads the sea. If the error stays, the model does not read it, or what it reads does not help.
 
 # %%
 def without_the_sea(arm, part="validation"):
@@ -478,6 +487,9 @@ same = [after - before for before, after in zip(errors("own", "validation"), wit
 course.verdict("own: the largest change, which has no sea", max(map(abs, same)), below=1e-6)
 
 # %% [markdown]
+# Both arms with the sea read it; with a wrong one they even do worse than *own*, which has none. So the growth, about
+# 0.12 ppm, is not what the sea is worth: beside *own* that is about 0.06 ppm, on validation.
+#
 # ## The test, once
 #
 # All choices are made. 1991 to 2001:
@@ -495,7 +507,7 @@ shown = {name: value for name, value in fixed.items() if name != "seasonal naive
 plotting.seeds(on_test, lines=shown, ylabel="mean absolute error, ppm", title="test, 1991 to 2001")
 plotting.show(
     "The errors of three arms as dots, with four baselines as dashed lines. The line with both signals is "
-    "below all arms; constant growth and drift are above them."
+    "below all arms; constant growth and persistence are above them."
 )
 
 # %%
@@ -505,9 +517,9 @@ course.verdict("error of seasonal naive over that of the chosen arm", fixed["sea
 
 # %% [markdown]
 # Prediction 1: **the line has the lowest error**, the one that reads both signals. The arm that validation chose,
-# *when and what*, is hardly better than the line with CO₂ alone; *when*, which was not chosen, has a lower error on
-# the test. (The comparison is tilted towards attention: it was trained on the absolute error, by which all are judged,
-# and the line on the squared error.)
+# *when and what*, is hardly better than the line with CO₂ alone; *when*, not chosen, has a lower error. (Attention was
+# trained on the absolute error, by which all are judged, the line on the squared error. Yet *own*, which holds a line
+# on 24 months of CO₂, errs more than least squares on the same months. Validation chose among 36 lines and three arms.)
 #
 # [Error bars](../docs/glossary.md#e) over seeds say how well the mean over runs is known, not how much eleven years vary. The
 # difference year by year, its mean and its [standard error](../docs/glossary.md#s) over the years:
@@ -527,14 +539,15 @@ for name, forecast in baselines("test").items():
 
 
 # %% [markdown]
-# (An arm's forecast is the mean of its five models' here.) Only the seasonal naive forecast, the easiest opponent, is beaten clearly. All other differences are about two standard errors or less, and for
-# ten years a p-value of 0.05 needs 2.3 of them. Even that is too kind: the twelve windows of a year reach a year ahead, so that neighbouring years share months, and these standard errors are too small. So ten years do not decide the order of these methods. A decade holds
-# few El Niños, and no number of seeds makes more of them.
+# (An arm's forecast is the mean of its five models' here.) Only the seasonal naive forecast, the easiest opponent, is
+# beaten clearly. All other differences are about two standard errors or less, and for ten years a p-value of 0.05
+# needs 2.3 of them. These standard errors are probably too small, too: the windows of a year reach a year ahead, so
+# that neighbouring years share months. So ten years do not decide the order of these methods. A decade holds few El
+# Niños, and no number of seeds makes more of them.
 #
 # ### Why the line is so hard to beat
 #
-# In the arm *when*, weights do not depend on the data. What is left is a weighted mean of temperatures, **linear** in
-# them:
+# In the arm *when*, weights do not depend on the data. What kind of function of the temperatures is left? A test:
 
 # %%
 def from_the_sea(other):
@@ -547,9 +560,11 @@ print("two forecasts = forecast of the sum:", torch.allclose(from_the_sea(one) +
 
 
 # %% [markdown]
-# Whatever this arm can express, a line with 24 + 24 coefficients and a constant for each month ahead can express, too. Such a line can
-# do more: the weights of a head are positive and share one factor, while a line may subtract one month from another.
-# Least squares finds the one that fits the training years best at once. (That says why *when* has no head start. It does not say why *when and what*, which can express more, was no better.)
+# Apart from a constant it is a weighted mean of temperatures times a factor: **linear**. Whatever this arm can express,
+# a line with 24 + 24 coefficients and a constant for each month ahead can express, too. (That of the test has 24 + 12.)
+# A line can also subtract one month from another; the weights of a head are positive and share one factor. Least
+# squares finds the smallest squared error in the training years at once. (None of this says why *when and what*, which
+# can express more, was no better.)
 #
 # Zeng et al. 2022 ([arXiv:2205.13504](https://arxiv.org/abs/2205.13504)) found lines ahead of
 # [transformers](../docs/glossary.md#t) on nine common benchmarks.
@@ -557,8 +572,8 @@ print("two forecasts = forecast of the sum:", torch.allclose(from_the_sea(one) +
 # %% [markdown]
 # ## What the mechanism is for
 #
-# A second task is made up. Signal one is noise. Signal two is a mark: at one of 24 moments it has a peak. The answer
-# is the value of signal one **at that moment**. There are as many training windows as before:
+# A second task is made up. Signal one is noise. Signal two marks one of 24 moments with a peak. The answer is the value
+# of signal one **at that moment**. There are as many training windows as before:
 
 # %%
 def marked(count, seed):
@@ -617,29 +632,30 @@ course.verdict("network: error over that of always 0", ratio["network"], above=0
 course.verdict("four heads: error over that of always 0", ratio["cross-attention,\n4 heads"], below=0.2)
 
 # %% [markdown]
-# No line can do it: the answer is a sum over the moments of a **product**, mark times signal. A network would have to
-# learn one such product for each moment, from a dozen examples each. Attention learns *look where the mark is* once,
-# for all moments.
+# No line can do it: the answer is a sum over the moments of a **product**, mark times signal. This network would have
+# to learn one such product for each moment, from a dozen examples each. Attention, which is told that marks belong to
+# keys, learns *look where the mark is* once, for all moments.
 
 # %% [markdown]
-# With one head, some runs fail, and with four none did, in five runs each. One guess is that a head which at first looks away from
-# the mark brings back nothing useful, so that its gradient hardly points there, and that four heads have four starts;
-# this was not tested. The weights of a run with four heads:
+# With one head, some runs fail, and with four none did, in five runs each. An untested guess: a head that at first
+# looks away from the mark brings back nothing useful, so that its gradient hardly points there, and four heads have
+# four starts. The weights of a run with four heads for the window above (month 0 is moment 23):
 
 # %%
 model, _ = copiers["cross-attention,\n4 heads"][0]
 _, weights = model.look(marks.to(device), signal.to(device))  # (2, H, 1, S)
 heads = [f"head {n}" for n in range(4)]
 plotting.heatmap(weights[0, :, 0], rows=heads, ylabel="", xlabel="moment", vmax=1, colorbar=False, title=f"weights, dark 0, bright 1; the mark is at moment {marks[0].argmax().item()}")
-plotting.show("Four rows, one for each head, and a column for each moment; in the rows one column is bright.")
+plotting.show("Four rows, one for each head, and a column for each moment; all rows are bright in the same one column.")
 
 # %% [markdown]
-# So where the data decide *which* part of the past matters, attention can do what a line cannot. Where it may always be the same lag, try a line first.
+# Here all four heads look at the mark. So where the data decide *which* part of the past matters, attention can do what
+# a line cannot. Where it may always be the same lag, try a line first.
 
 # %% [markdown]
 # ## The mistakes
 #
-# Back to CO₂, with the arm *when*, which was better on the test than the chosen one, and is as linear as the line beside it. Move
+# Back to CO₂, with the arm *when*, better on the test than the chosen one, and as linear as the line beside it. Move
 # the month of the forecast through the test years. The dashed line is *now*, at first in the El Niño of 1997:
 
 # %%
@@ -675,14 +691,14 @@ plotting.curves(over_time, xlabel="first month of the forecast", ylabel="mean ab
 plotting.curves({name: values.mean(dim=0) for name, values in off.items()}, xlabel="months ahead", ylabel="", ax=axes[1])
 plotting.show(
     "Errors of when and of the line with both signals, by the first month of the forecast and by months "
-    "ahead. There, both grow with the months ahead, and the line stays below."
+    "ahead. In the right picture both grow with the months ahead, and the line stays below."
 )
 
 
 # %% [markdown]
-# Both err most between 1991 and 1995. In June 1991 Pinatubo had erupted, which may have changed more than the sea. After the El Niño of 1997 growth falls again: the line follows, while the error of
-# attention is large for most of a year. Perhaps that is because all its weights have the same sign, whereas a line may subtract one month from
-# another; this was not tested.
+# Both err most between 1991 and 1995. In June 1991 Pinatubo had erupted, which may have changed more than the sea.
+# After the El Niño of 1997 growth falls again: the line follows, while the error of attention is large for most of a
+# year. Perhaps the reason is that all its weights have the same sign; this was not tested.
 
 # %% [markdown]
 # ## Exercises
@@ -807,11 +823,12 @@ check.cross_lags(cross_lags)
 # %% [markdown]
 # ## Takeaways
 #
-# - Cross-attention: queries from one place, here the months to forecast, keys and values from another, the months of the sea; the weights need not be square.
-# - Cut in time first. With a random split, a training window that reaches over the cut, or a mean over everything, the forecast has already
-#   seen a part of its answer.
-# - On this signal a line with both signals had the lowest error, by less than ten years decide. Attention has its strength where the data decide which moment of the past
-#   matters, as in the copying task.
+# - Cross-attention: queries from one place, here the months to forecast, keys and values from another, the months of
+#   the sea; the weights need not be square.
+# - Cut in time first. With a random split, a training window that reaches over the cut, or a mean over everything, the
+#   forecast has seen a part of its answer.
+# - On this signal a line with both signals had the lowest error, but ten years do not decide. Attention has its
+#   strength where the data decide which moment of the past matters, as in the copying task.
 
 # %% [markdown]
 # ## Check yourself

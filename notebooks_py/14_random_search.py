@@ -74,9 +74,9 @@ _, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
 for ax, (name, points) in zip(axes, {"grid": grid, "random": drawn}.items(), strict=True):
     onto = points * torch.tensor([1.0, 0.0])
     plotting.plane(points, [""] * 9, moved=onto, legend=False, title=f"{name}: {len(onto.unique(dim=0))} different values", ax=ax)
-    ax.set(xlabel="the one that matters", ylabel="the other one", xlim=(0, 1), ylim=(-0.1, 1))
+    ax.set(xlabel="the one that matters", ylabel="the other one", xlim=(0, 1), ylim=(-0.1, 1.1))
 plotting.show(
-    "Two squares with nine points each, and arrows from each point down to the lower edge. Those of the grid "
+    "Two panels with nine points each, and arrows from each point down to the lower edge. Those of the grid "
     "end at three positions, the random ones at nine."
 )
 
@@ -85,7 +85,7 @@ plotting.show(
 # beforehand which one matters, a grid over that one would do. (Bergstra and Bengio 2012, [JMLR 13,
 # 281–305](https://jmlr.org/papers/v13/bergstra12a.html).)
 #
-# A peak of width 0.1 somewhere on that axis, 2,000 times. How near does each get?
+# Now a peak of height 1 and width 0.1 lies somewhere on that axis, 2,000 times. How high up is the best of nine?
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -117,10 +117,10 @@ plotting.show(
 # | hyper-parameter | drawn from |
 # |---|---|
 # | `tokens`, the sequence length | 1, 4, 16, 49, 196: squares of 28, 14, 7, 4, 2 pixels |
-# | `heads`, `head_dim` | 1 to 8, and 4 to 16; tokens are `heads * head_dim` wide |
-# | `blocks`, `expansion` | 1 to 4, and 1 to 4 times the width |
+# | `heads`, `head_dim` | 1, 2, 4, 8, and 4, 8, 16; tokens are `heads * head_dim` wide |
+# | `blocks`, `expansion` | 1, 2, 3, 4, and 1, 2, 4 times the width |
 # | `dropout` | anything from 0 to 0.3 |
-# | `bias` | no, yes |
+# | `bias`, whether the linear maps and norms add one | no, yes |
 # | `lr` | anything from 0.0001 to 0.03 |
 
 # %% [markdown]
@@ -181,7 +181,7 @@ course.verdict("difference between the two", abs(run.metrics["validation accurac
 #
 # - **A storage.** If the process is killed, everything is lost.
 # - **Several processes.** Two of them would not know of each other.
-# - **Pruning.** What fails from the start is trained to its end.
+# - **Pruning**, which is giving up early. What fails from the start is trained to its end.
 
 # %% [markdown]
 # ## With Optuna
@@ -208,15 +208,15 @@ print(len(study.trials), "trials, each with", list(study.best_params))
 course.verdict("decades from the best learning rate to 0.01", abs(math.log10(study.best_params["lr"]) + 2), below=0.4)
 
 # %% [markdown]
-# There are samplers that learn from earlier trials. Random draws are kept here: each is independent of all
-# others, so any number can run at once, and every trial counts equally when we ask what mattered.
+# Some samplers learn from earlier trials. Random draws are independent of each other: any number can run at once, and
+# every trial counts equally when we ask what mattered.
 
 # %% [markdown]
 # ## A storage that survives a crash
 #
 # `search.search` draws from such a space, in the quick [profile](../docs/glossary.md#p) without its slowest values
-# (196 [tokens](../docs/glossary.md#t), 8 heads, 4 blocks), and writes every step of a search into a journal, one line
-# each.
+# (196 [tokens](../docs/glossary.md#t), 8 heads, 4 blocks). Whatever happens to a trial (it begins, draws a value, is
+# evaluated, ends) becomes a line in a journal.
 
 # %%
 space = search.SPACE | {"tokens": (1, 4, 16, 49), "heads": (1, 2, 4), "blocks": (1, 2, 3)}
@@ -251,7 +251,7 @@ print(len(trials), "finished; was number 5 ever?", 5 in [trial.number for trial 
 # python -m sciformer search --trials 60 --workers 2 --storage runs/search.journal
 # ```
 #
-# Trial number $n$ draws the same hyper-parameters whoever runs it, so a search can be repeated.
+# Trial number $n$ draws the same hyper-parameters whoever runs it, so the draws of a search can be repeated.
 
 # %%
 again = search.search(live, 2, storage=storage.with_name("again.journal"), device=device)
@@ -260,9 +260,9 @@ print("drawn as before:", [trial.choice for trial in again] == [trial.choice for
 # %% [markdown]
 # ## Giving up early
 #
-# This is called pruning. Every trial is evaluated a few times on its way; we call each evaluation a look. The **median
-# rule**: give up a trial if its best accuracy so far is below the median, at the same look, of the trials that ran to
-# their end. The first few trials are never given up.
+# Every trial is evaluated a few times on its way; we call each evaluation a look. The **median rule**: give up a trial
+# if its best accuracy so far is below the median, at the same look, of the trials that ran to their end. The first few
+# (`free_trials`, four in the quick profile) are never given up. What share of the later ones will the rule give up?
 
 # %%
 plotting.trials([trial.looks for trial in trials], [trial.pruned for trial in trials], title="live search")
@@ -295,23 +295,26 @@ done = sum(trial.looks[-1][0] for trial in trials)
 print(f"{sum(trial.pruned for trial in trials)} of {len(trials)} given up; {100 * done / (steps * len(trials)):.0f} % of the steps were run")
 
 # %% [markdown]
-# This has a price: trials that start slowly are pruned before they can catch up. And those that ran to their end are a
-# **selection**. What all trials have, given up or not, is their first look, after equal numbers of steps. We will need
-# it for the question what mattered.
+# Far more than half of the later ones. The median is that of the trials that ran to their end, and a later trial joins
+# them only if it keeps up with it, so the bar tends to rise. The price: trials that start slowly are pruned before they
+# can catch up. And those that ran to their end are a **selection**. What all trials have is their first look, after
+# equal numbers of steps. We will use it to ask what mattered.
 
 # %% [markdown]
 # ## Look at the search
 #
-# A longer search than the quick profile's, over the whole space and each trial for three times as many steps, is
+# A longer search than the live one, over the whole space and with three times as many steps for each trial, is
 # recorded in `results/`. If it is missing, the live one is shown.
 
 # %%
 recorded = search.load_search("quick")
 shown, kind = (trials, "live") if recorded is None else (recorded[0], "recorded")
-print("search, quick profile:", "not recorded yet" if recorded is None else f"{len(shown)} trials on {recorded[1]['device']}")
+about = f"{len(shown)} trials, {sum(trial.pruned for trial in shown)} given up, first look after {shown[0].looks[0][0]} steps"
+print("recorded search:", "not recorded yet" if recorded is None else f"{about}, on {recorded[1]['device']}")
 
 # %% [markdown]
-# **Slices**: one panel for each hyper-parameter, everything else left to chance.
+# **Slices**: one panel for each hyper-parameter, everything else left to chance. The orange marks are group means with
+# their standard errors. In which panel do the dots clearly rise or fall?
 
 # %%
 choices, first = [trial.choice for trial in shown], [trial.first_look for trial in shown]
@@ -322,8 +325,9 @@ plotting.show(
 )
 
 # %% [markdown]
-# **Parallel coordinates**: one line for each trial. Where most bright lines meet, and few dark ones, good trials agree. Where both spread alike, that
-# hyper-parameter by itself hardly matters. (Where there are only two or three values, lines meet in any case.)
+# **Parallel coordinates**: one line for each trial. Where most bright lines meet, and few dark ones, good trials agree.
+# Where both spread alike, that hyper-parameter by itself hardly matters. (Where there are only two or three values,
+# lines meet in any case.)
 
 # %%
 plotting.parallel_coordinates(choices, first, log=["lr"], title=f"{kind}, first look", label="accuracy")
@@ -348,9 +352,10 @@ plotting.show(
 )
 
 # %% [markdown]
-# This staircase is one of many: in another order the same trials would give another one. Their mean, over 300 orders,
-# says what a search of $n$ trials is worth (Dodge et al. 2019, [arXiv:1909.03004](https://arxiv.org/abs/1909.03004),
-# have a formula; see exercise 3).
+# In another order the same trials would give another staircase. The mean over 300 orders estimates how high the best of
+# $n$ trials is on validation (Dodge et al. 2019, [arXiv:1909.03004](https://arxiv.org/abs/1909.03004), have a formula;
+# see exercise 3). It ignores that the order also decides which trials are given up. At the right end all orders hold
+# the same trials, so the curves must meet there. After how many trials does one more hardly help?
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -366,8 +371,8 @@ plotting.show(
 # %% [markdown]
 # ## Break it: the winner's curse
 #
-# Prediction 3. Take 200 models that are **all alike**: each is right on 95 % of all digits. Each is measured on 500,
-# and the highest wins.
+# Prediction 3. Take 200 models that are **all alike**: each is right on 95 % of all digits. Each is measured on 500
+# digits of its own, and the highest wins. (Line: mean of 50 such searches; band: one standard error.)
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -383,9 +388,10 @@ plotting.show(
 print(f"the winner of 200 on validation: {100 * winner[:, -1].mean():.0f} %, on new digits: 95 %")
 
 # %% [markdown]
-# Nobody cheated. The largest of many noisy numbers is too large, the more so the more there are and the fewer digits
-# they are measured on. This is called the winner's curse. So the winner is measured once more, on digits that chose
-# nothing: the test digits. They choose nothing afterwards, either.
+# Nobody cheated. The largest of many noisy numbers is too large: the more numbers, the more so, and fewer digits mean
+# more noise. This is the **winner's curse**. (In a real search all models see the same digits and tend to miss the same
+# ones, which makes it smaller.) So the winner is measured once more, on digits that chose nothing: the test digits.
+# They choose nothing afterwards, either.
 
 # %% [markdown]
 # ## What mattered?
@@ -450,9 +456,10 @@ plotting.show(
 
 # %% [markdown]
 # The bars are one error long on either side. A true share is never below 0, and yet three of the recorded ones
-# (`bias`, `expansion`, `dropout`) lie below 0 with their whole bar. The correction for chance can take off more than is there, down to a floor a little below 0, where these three are. One error is
-# a short bar, too: a bar that just clears 0 on the right proves little. Of the recorded shares, only that of `tokens` is several errors above 0.
-# How long must one search? Move the slider:
+# (`bias`, `expansion`, `dropout`) lie below 0 with their whole bar. The correction for chance can take off more than is
+# there: if all groups have the same mean, it leaves $1 - \frac{n-1}{n-k}$, a little below 0, and these three are near
+# that floor. One error is a short bar, too: a bar that just clears 0 on the right proves little. Of the recorded
+# shares, only that of `tokens` is several errors above 0. How many trials did that take? Move the slider:
 
 # %%
 def with_trials(n):
@@ -464,17 +471,18 @@ explore(with_trials, alt=alt, n=ipywidgets.IntSlider(len(shown), 10, len(shown),
 
 # %% [markdown]
 # Prediction 2: in the recorded search it is the sequence length, by far. No other share is sure to be above 0, not
-# even that of the learning rate. The shares count each hyper-parameter by itself; what two do together is in none of them. They belong to **this space** and to **this
-# look**: drawn from a narrower range, a hyper-parameter has less to explain; after more steps, a small learning rate
-# has had time.
+# even that of the learning rate; and in the live search, with its few trials, none was when this page was made. The
+# shares count each hyper-parameter by itself; what two do together is in none of them. They belong to **this space**
+# and to **this look**: drawn from a narrower range, a hyper-parameter has less to explain; after more steps, a small
+# learning rate has had time.
 
 # %% [markdown]
 # ## The claims, at equal steps
 #
 # The description of the image [transformer](../docs/glossary.md#t) that the course started from claims that accuracy
 # rises with heads, head dimension and sequence length, in that order, and that more blocks always help. A [random
-# search](../docs/glossary.md#r) is badly suited to test single claims. So we change **one** thing at a time around one
-# setting, with the same steps and three [seeds](../docs/glossary.md#s).
+# search](../docs/glossary.md#r) is badly suited to test single claims, because everything changes at once. So we change
+# **one** thing at a time around one setting, with the same steps and three [seeds](../docs/glossary.md#s).
 
 # %% [markdown]
 # More heads of the same dimension make a larger model. Two series are therefore also run at **equal size**: more heads
@@ -484,6 +492,7 @@ explore(with_trials, alt=alt, n=ipywidgets.IntSlider(len(shown), 10, len(shown),
 content = records.load_record("search-claims", "quick")
 for arm in ("base", "heads 8", "head dimension 16", "tokens 1", "tokens 4", "tokens 196", "blocks 8", "heads 8, same size", "blocks 8, same size"):
     print(records.describe_record("search-claims", "validation accuracy", "quick", arm=arm))
+print("steps of every run:", content["config"]["base"]["train"]["steps"] if content else "not recorded yet")
 
 # %%
 measured = {}
@@ -536,16 +545,19 @@ for name, values in slopes.items():
 
 # %% [markdown]
 # Three seeds decide nothing yet, by the rule of the course (notebook 16); here is what they show. In the quick profile
-# accuracy rises with heads and with head dimension, both of which make the model wider. At equal width, too, it rises with heads, although each head has a smaller dimension then. The slope is steeper for heads
-# than for head dimension, but only by 2.2 [standard errors](../docs/glossary.md#s), and with three seeds a difference
-# that large or larger comes up by chance with probability 0.16 (notebook 16 has the formula). With sequence length
-# accuracy falls on the whole, the opposite of what is claimed. (It is not the size: with 4 and with 196 tokens the models have as many parameters, 23,914.) **One token and four tokens have the highest means**, close to 93 and
-# 94 %; the base with 49 tokens is at 81 %, and 196 tokens are far behind. With one token the
-# [attention](../docs/glossary.md#a) has nothing to choose from: its only weight is 1. So after these few steps a model
-# without any attention between tokens has a higher mean than every longer sequence but four tokens. What attention is
-# worth on this task, this budget cannot show.
+# accuracy rises with heads and with head dimension, both of which make the model wider, and with heads at equal width,
+# too, although each head is smaller then. The slope is steeper for heads than for head dimension, but only by 2.2
+# [standard errors](../docs/glossary.md#s), and with three seeds a difference that large or larger comes up by chance
+# with probability 0.16 (notebook 16 has the formula).
 #
-# *Always*, for the blocks, means every doubling, at either kind of budget:
+# With sequence length accuracy falls on the whole, the opposite of what is claimed. **One token and four tokens have
+# the highest means**, close to 93 and 94 %; the base with 49 tokens is at 81 %, and 196 tokens are far behind. Size does
+# not explain why 196 tokens do worse than 4: both models have 23,914 parameters. But the model with one token is the
+# largest of its series, with 42,634. Its [attention](../docs/glossary.md#a) has nothing to choose from: the only weight
+# is 1. So after these few steps a model without any attention between tokens has a higher mean than every longer
+# sequence but four tokens. What attention is worth on this task, this budget cannot show.
+#
+# *Always*, for the blocks, means every doubling, of the growing models and of those of equal size:
 
 # %%
 for kind in ("blocks", "blocks, same size"):
@@ -558,17 +570,16 @@ for kind in ("blocks", "blocks, same size"):
         print(f"{kind:18} {fewer} → {more}: {found}")
 
 # %% [markdown]
-# Only one doubling has a mean gain above 0, the first of those that make a larger model, and its standard error is far
-# larger than the gain. With all other doublings the mean accuracy falls: after so few steps, the deep stacks have
-# learned less than the shallow ones. That speaks against *always*, but three seeds do not decide it, and with more
-# steps the order may change.
+# Only one doubling has a mean gain above 0, the first of the growing models, and its standard error is far larger than
+# the gain. With all others the mean accuracy falls. That speaks against *always*, but three seeds do not decide it, and
+# with more steps the order may change.
 #
 # One caution: every arm has the base's learning rate, and for a wider or deeper model another one may be best.
 #
 # ## The winner
 #
-# The live search's best choice is trained once more with as many steps as in the search, and once with four times as
-# many, and each is tested. Only the first pair of numbers, at equal steps, bears on the winner's curse:
+# Is a real winner cursed, too? The live search's best choice is trained again, once for as many steps as in the search
+# and once for four times as many, and tested. Only the pair at equal steps bears on the curse:
 
 # %%
 best = max(trials, key=lambda trial: trial.accuracy)
@@ -592,13 +603,14 @@ plotting.show("A table of the mistakes by digit and by what it was taken for, wi
 
 
 # %% [markdown]
-# Read the list of what won. If `tokens` is 1, as it was when this page was made, then the best choice
-# of a search over transformers is a model in which attention has nothing to choose: each image is one token. That is no failure of the search. In this one search of 18 short trials, of which few were trained to the end,
-# a network that is given the whole image at once was as good as any; in the recorded runs above, four tokens have a higher mean.
+# Read the list of what won. If `tokens` is 1, as it was when this page was made, then the winner among transformers is
+# one whose attention has nothing to choose: each image is one token. That is no failure of the search. In 18 short
+# trials, few of them trained to the end, a network that is given the whole image at once was as good as any; in the
+# recorded runs above, four tokens have a higher mean.
 #
-# The test accuracy at equal steps need not be below that of the search. The 500 validation digits have an error of
-# their own, about 1.5 points at this accuracy, so a single pair of numbers cannot show the winner's curse; the 50
-# simulated searches above do, for models that are all equally good, where it is largest.
+# One pair of numbers cannot show the winner's curse: the 500 validation digits alone have an error of about 1.5 points
+# at this accuracy. The 50 simulated searches above do, for models that are all equally good, each on digits of its own;
+# both make it larger.
 
 # %% [markdown]
 # ## Exercises

@@ -120,8 +120,10 @@ print(f"{matrices:.0f} matrices at a time")
 #
 # ## Four ways around it
 #
-# Three of the four ways to come, beside the readable form: torch's own fused kernel, called SDPA; query blocks; prefix sums. The fourth, FlexAttention, has a kernel written for the score at hand, with tiles too.
-# Of 12 × 12 scores, black is what each holds at one moment:
+# A kernel is a program for the processor, and it is fused if it does several operations in one. The first way is
+# torch's own fused kernel, SDPA (scaled dot-product attention); the others are query blocks, prefix sums (running
+# sums, as in notebook 09) and FlexAttention, a kernel written for the score at hand. The picture has the first three
+# beside the readable form; FlexAttention, compiled, would look like SDPA. Of 12 × 12 scores, black is what each holds at one moment:
 
 # %%
 held = torch.zeros(4, 1, 12, 12)
@@ -189,7 +191,7 @@ print("off without fading by more than 0.1:", abs(lines["without"][-1] - exact.i
 
 
 # %% [markdown]
-# What a key has added is too large or too small by one factor only, which later keys decide, and the fading corrects it. Now for all queries at once, a block of keys at a time:
+# When the maximum grows, everything added before is too large by the same factor, and the fading corrects it. Now for all queries at once, a block of keys at a time:
 
 # %%
 def key_blocks(query, key, value, size=64):  # (..., L, D), (..., S, D), (..., S, D)
@@ -342,7 +344,8 @@ same(prefix_sums, lambda *inputs: separable(*inputs, need_weights=True))
 same(separable, prefix_sums)
 
 # %% [markdown]
-# It is the only form whose **time** is linear, but it is another score, one in which the query has no effect.
+# It is the only form whose number of operations, and so in the long run its **time**, is linear in the length. But it is
+# another score, one in which the query has no effect.
 # (`0 * query` gives the query the gradient 0 that it has. These plain sums overflow for large scores; the package's do
 # not, see 09.)
 
@@ -433,20 +436,24 @@ for name in ("SDPA", "query blocks", "prefix sums"):
 
 # %% [markdown]
 # Prediction 2: the memory of the readable form grows with the square of the length, that of the others at most with
-# the length. ([SDPA](../docs/glossary.md#s)'s slope is well below 1 here: on a CPU a fixed work space for each thread
-# is a good part of its memory at these lengths. For longer texts it comes nearer to 1, as the table below counts.) The
+# the length. (On a CPU [SDPA](../docs/glossary.md#s)'s slope is well below 1 at these lengths, since a fixed work space
+# for each thread is a good part of its memory. For longer texts it comes nearer to 1, as the table below counts.) The
 # time does not become linear: three of the forms still compute every pair of tokens, which is a slope of 2 in the long
-# run. Which is quickest depends on the machine; on yours:
+# run; that of the prefix sums is 1. Which is quickest depends on the machine and on the length: look where the dots of two
+# forms change places. At the longest length, on your machine:
 
 # %% tags=["nbval-ignore-output"]
 for name in forms:
     print(f"{name:14} {longest:6,} tokens: {1000 * dict(seconds[name])[longest]:8.1f} ms, slope of time {slope(seconds[name]):.2f}")
 
 # %% [markdown]
-# The arithmetic of the first three is similar; query blocks compute the forward pass twice. They may also differ in
-# the time spent waiting for memory, and for Python between two blocks, which was not measured apart. Read times and their slopes with care: caches and a
-# busy machine change them, the lengths from 4,096 to 8,192 (in the full profile, to 32,768) were timed once, and the four longest lengths of the prefix sums are other ones than those of the rest.
-# Memory is counted and not timed, so it is the same from run to run.
+# The arithmetic of the first three is similar; in the backward pass query blocks repeat the forward pass, and SDPA
+# its scores. The forms may also differ in the time spent waiting for memory, and query blocks spend time in Python
+# between two blocks; neither was measured apart. Read times and slopes with care. Caches and a busy machine change
+# them, so a slope over four lengths may come out above or below that of the long run. The lengths 4,096 and 8,192 (in the
+# full profile, up to 32,768) were timed once, so one dot may stand far from the others. The four longest lengths of
+# the prefix sums are other ones than those of the rest.
+# Memory is counted and not timed, so on one machine, with as many threads, it is the same from run to run.
 
 # %% [markdown]
 # ## How near to the limit
@@ -457,7 +464,8 @@ for name in forms:
 # computation rises above: a slope where data arrives too slowly to keep the processor busy, and a ceiling where the
 # processor is the limit.
 #
-# Your machine's measured roof, and three forms below it:
+# Bytes come faster from the caches than from memory, so your machine has two measured roofs. Here they are, with three
+# forms; the percentages are explained after the picture:
 
 # %%
 machine = roofline.measure_machine(device)
@@ -487,11 +495,17 @@ for name, share in shares.items():
 
 
 # %% [markdown]
-# The distance from a point up to the roof is what could be gained at most, if moving bytes and computing went on side by side all the time. The percentages compare with a stricter
-# limit: each operation of torch has a limit of its own, and some only move bytes, so that meanwhile nothing is computed. Their sum is a longer time than the roof's, and so a percentage may be above what the picture shows.
-# The readable form and query blocks stand further to the left: they write and read their matrices, so they compute less for each byte. SDPA
-# is one operation here, which reads its inputs and writes its output; what it moves within the caches is not counted. None reaches the ceiling. This count
-# leaves the exponentials of the softmax out, which take time, too; whether they are the reason was not measured.
+# Look at the roofs straight above each point. Where both are flat, the processor is the limit; where both slope,
+# it is the bytes. The distance up to a roof is what could be gained at most, if moving bytes and computing went on
+# side by side all the time. The percentages compare with a stricter limit: each operation of torch has a limit of its
+# own, and some only move bytes, so that meanwhile nothing is computed. The sum of these limits is a longer time than
+# the roof's, and so a percentage may be above what the picture shows. This is how bytes can cost time even under a
+# flat roof.
+#
+# The readable form and query blocks stand further to the left: they write and read their matrices, so they compute
+# less for each byte. SDPA is one operation here, which reads its inputs and writes its output; what it moves within
+# the caches is not counted. A form may stay below the ceiling because this count leaves the exponentials of the
+# softmax out, which take time, too; whether they are the reason was not measured.
 
 # %% [markdown]
 # ## Before you run out
@@ -519,7 +533,8 @@ for name, counted in expected_bytes(longest).items():
 
 
 # %% [markdown]
-# In the quick [profile](../docs/glossary.md#p), on a CPU, the counts agree with what was measured at the longest length, within the bounds that the verdicts print. (In short texts the work space is smaller, and the count too high.)
+# In the quick [profile](../docs/glossary.md#p), on a CPU, the counts agree with what was measured at the longest
+# length, within the bounds that the verdicts print. (In short texts the work space is smaller, and the count too high.)
 # To all of them come the queries, keys and values themselves and their gradients, $6HTD$ numbers. Move length and heads;
 # the dashed line is a small laptop's 2 GB:
 
@@ -547,9 +562,10 @@ for name in all_bytes(1):
     print(f"{name:14} one head, 2 GB: {fits:9,} tokens")
 
 # %% [markdown]
-# More than a million tokens *fit* into one pass of attention; a model holds more. That does not make them practical: the time of SDPA grows with the
-# square of the length, and 1,420,288 tokens are 173 times 8,192, so one pass takes about 30,000 times as long as at 8,192 tokens. Multiply that with
-# the time that was measured above: on a CPU it comes to hours.
+# With SDPA or prefix sums more than a million tokens *fit* into one pass of attention; a model holds more. That does
+# not make them practical: the time of SDPA grows with the square of the length, and 1,420,288 tokens are 173 times
+# 8,192, so one pass takes about 30,000 times as long as at 8,192 tokens. Each tenth of a second there becomes 50
+# minutes. How many tenths your machine took stands above.
 #
 # ## What a GPU changes
 #
@@ -607,7 +623,7 @@ print("with shares of 2 and 6:", torch.allclose(sum(uneven) / 2, whole, rtol=0, 
 
 # %% [markdown]
 # That is why the package refuses a batch that the processes do not divide. The averaging is torch's
-# `DistributedDataParallel`: by gloo on CPUs, by NCCL on GPUs. The program stays the same; `torchrun` starts it as
+# `DistributedDataParallel`: with the libraries gloo on CPUs and NCCL on GPUs. The program stays the same; `torchrun` starts it as
 # often as you say:
 #
 # ```sh
@@ -818,8 +834,8 @@ check.gradients_by_hand(gradients_by_hand)
 #
 # - The output does not need the matrix of weights. A running maximum lets a softmax be taken in one pass; blocks of queries serve any
 #   score; some scores need no pairs at all.
-# - Exact forms change memory from T² to T. Their time stays T², unless the score itself is simpler.
-# - Slopes on logarithmic axes tell how it grows, and counting tells beforehand what fits. Several processes that share each
+# - The exact forms without the matrix change memory from T² to T. Their time stays T², unless the score itself is simpler.
+# - Slopes on logarithmic axes tell how time and memory grow, and counting tells beforehand what fits. Several processes that share each
 #   batch learn the same as one, up to rounding.
 
 # %% [markdown]

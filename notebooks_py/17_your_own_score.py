@@ -56,15 +56,16 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # The [dot product](../docs/glossary.md#d) grows with the lengths of its vectors. The
 # **[cosine](../docs/glossary.md#c)** does not: it is at most 1.
 #
-# 1. Attention by cosine over 49 [keys](../docs/glossary.md#k), one of which is equal to the
-#    [query](../docs/glossary.md#q): how large is the weight of that key?
+# 1. Attention by cosine over 49 [keys](../docs/glossary.md#k): one is equal to the [query](../docs/glossary.md#q), the others are random. How large is
+#    the weight of that key?
 # 2. Three scores are broken. One sees the future, one divides 0 by 0, one cannot learn its only parameter. Whose
 #    training loss falls?
 
 # %% [markdown]
 # ## By hand
 #
-# Six words as vectors. *cat* points where *mat* does and is five times as long. The cosine of every two, in a loop:
+# Six words as vectors; *cat* points where *mat* does and is five times as long. Guess: with which word has *sat* the largest dot product, with which the
+# largest cosine? The cosine of every two words, in a loop:
 
 # %%
 words = ["the", "cat", "sat", "on", "the", "mat"]
@@ -91,8 +92,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# Under the dot product a long vector, as *cat* is, has large products with all that do not stand at a right angle to it. Under the cosine only
-# directions count.
+# By its length *cat* wins: its dot product with *sat* is twice that of *sat* with itself. Under the cosine only directions count.
 #
 # In one line: divide each vector by its length, then multiply.
 
@@ -114,9 +114,9 @@ for temperature in (1.0, 0.3, 0.1, 0.03):
 
 
 # %% [markdown]
-# With scores between -1 and 1 no weight of the [softmax](../docs/glossary.md#s) can be more than $e^2 = 7.4$ times another, whatever is learned. Dividing by
-# a **[temperature](../docs/glossary.md#t)** τ below 1 spreads the scores out. How sharp the attention of a
-# [head](../docs/glossary.md#h) should be, the head can learn.
+# With τ = 1 the equal key gets 0.05; equal shares would be 0.02. With scores between -1 and 1 no weight of the
+# [softmax](../docs/glossary.md#s) can be more than $e^2 = 7.4$ times another, whatever is learned. Dividing by a **[temperature](../docs/glossary.md#t)** τ
+# below 1 spreads them out, and each [head](../docs/glossary.md#h) can learn its own. Can you make *cat* look at itself alone?
 
 # %%
 def weights_of_cat(temperature):
@@ -131,6 +131,8 @@ explore(
 )
 
 # %% [markdown]
+# No: *mat* has the same cosine, and so the same weight.
+#
 # ## The formula
 #
 # $$s_{ij} = \frac{1}{\tau_h} \frac{q_i \cdot k_j}{|q_i|\,|k_j|}$$
@@ -139,7 +141,7 @@ explore(
 # |---|---|---|
 # | $q_i / \lvert q_i\rvert$ | `F.normalize(query, dim=-1)` | (B, H, L, D) |
 # | $k_j / \lvert k_j\rvert$ | `F.normalize(key, dim=-1)` | (B, H, S, D) |
-# | $1/\tau_h$; it is cut at 100 | `log_scale.exp()` | (H,) |
+# | $1/\tau_h$, cut at 100 | `log_scale.exp().clamp(max=100.0)` | (H,) |
 # | $s_{ij}$ | `scores` | (B, H, L, S) |
 #
 # Scaled cosine attention: Liu et al. 2021 (Swin Transformer V2, [arXiv:2111.09883](https://arxiv.org/abs/2111.09883)),
@@ -157,13 +159,15 @@ print("F.normalize:", F.normalize(zeros, dim=-1))
 
 
 # %% [markdown]
-# `F.normalize` divides by 10⁻¹² at least. A NaN that is used spreads to all that is computed from it. (Finite is not yet harmless: the *gradient* at a vector
-# of zeros is multiplied by 10¹². Behind a learned map with a bias that is not 0 a key is hardly ever exactly 0; where it may be, give `F.normalize` a larger `eps`.)
+# `F.normalize` divides by 10⁻¹² at least. A NaN that is used spreads to all that is computed from it. (Finite is not yet harmless: the *gradient* at a
+# vector of zeros is multiplied by 10¹². Behind a learned map with a bias that is not 0 a key is hardly ever exactly 0; where it may be, give a larger `eps`.)
 #
 # ## The module
 #
-# A score is any module with this signature. It computes all that comes before the softmax. The logarithm of 1/τ is
-# learned: so τ stays above 0, and one step changes it by a share of itself.
+# A score is any module with this signature; the layer applies mask and softmax. `attn_mask` (True where a query may attend) is for formulas that run
+# over all keys, `query_offset` (the first query's position) for those that compare positions. The layer takes a *recipe*, here the class, and calls it
+# with the number of heads and their size. The logarithm of 1/τ is learned: so τ stays above 0, and a step changes it by a percentage. (Beyond the cut,
+# no gradient arrives.)
 
 # %%
 class CosineScore(nn.Module):
@@ -182,7 +186,8 @@ print("output:", tuple(output.shape), " weights:", tuple(weights.shape))
 
 # %% [markdown]
 # Is it right? torchvision has Swin V2's attention. A window as large as the whole image, no shift, no bias of
-# [position](../docs/glossary.md#p): then it must be ours. The four matrices are those of our layer.
+# [position](../docs/glossary.md#p): then it must be ours. The four matrices are those of our layer. (All heads have τ = 0.1 here: that each may have its
+# own is not checked, nor is the cut.)
 
 # %%
 image = torch.randn(2, 4, 4, 32)  # (B, rows, columns, E)
@@ -195,8 +200,8 @@ theirs = shifted_window_attention(
 torch.testing.assert_close(layer(image.flatten(1, 2))[0], theirs.flatten(1, 2))
 
 # %% [markdown]
-# And it has a relative in the package. `NormalizedScore` gives the dot product vectors of length $\sqrt D$: so it is
-# the cosine with $\tau = 1/\sqrt D$, fixed.
+# It has a relative in the package: `NormalizedScore` brings queries and keys to length $\sqrt D$ before the scaled dot product, so it is the cosine with
+# $\tau = 1/\sqrt D$, fixed.
 
 # %%
 query, key = torch.randn(2, 3, 5, 16), torch.randn(2, 3, 7, 16)
@@ -223,7 +228,8 @@ print("a later key matters:", leaks)
 # %% [markdown]
 # The package asks every score of the course this and more, in float64, on the readable and on the [fast
 # path](../docs/glossary.md#f), under six kinds of [masks](../docs/glossary.md#m). The last two promises are about
-# GPUs, and need none: torch can compute shapes, dtypes and devices without any numbers. (A torch built without CUDA, or one before 2.10, cannot; then these two are not asked.)
+# GPUs, and need none: torch can compute shapes, dtypes and devices without any numbers, if it was built with CUDA. (If not, or before 2.10 without a
+# GPU, these two are not asked.)
 
 # %%
 for name, prop in properties.PROPERTIES.items():
@@ -240,8 +246,8 @@ assert report.holds
 # %% [markdown]
 # ## Three broken scores
 #
-# A test that never fails says nothing. Here are three slips that are easy to make. The first divides by the spread of each row, so that
-# all rows are spread about alike, unless one is nearly flat:
+# A test that never fails says nothing. Here are three slips that are easy to make. Which promises does each of them break? The first divides each row by
+# the root of 1 + its variance, so that all rows but nearly flat ones are spread about alike:
 
 # %%
 class LeakingScore(CosineScore):
@@ -280,17 +286,16 @@ for name, fall in falls.items():
     course.verdict(f"{name}: change of the training loss", fall, below=-0.5)
 
 # %% [markdown]
-# The loss of all of them falls, by about as much as that of the right score. So a falling loss does not prove that the code is right. (In so short a training it could hardly tell: the dividing score, for instance, is the very
-# same function wherever no vector is zero.) Now the [property](../docs/glossary.md#p) suite:
+# All four losses fall, from 4.17 to 2.88. So a falling loss does not prove that the code is right. (No training could tell the dividing score from the
+# right one as long as no vector is zero and 1/τ is below 100.) Now the [property](../docs/glossary.md#p) suite:
 
 # %% tags=["nbval-ignore-output"]
 print(report := properties.examine(LeakingScore))
 assert report.broken == ["hides the future", "hidden keys have no say", "decoding is the whole pass"]
 
 # %% [markdown]
-# The variance of a row is taken over all its keys, including future ones. Divided by it, even the scores of visible
-# keys depend on the hidden ones. (In notebook 10 the divisor of a well leaked in the same way.) The cure is to take
-# the variance over the keys that `attn_mask` allows.
+# The variance of a row is taken over all its keys, including future ones, and changes the scores of visible keys. (In notebook 10 the divisor of a well
+# leaked in the same way.) The cure is to take it over the keys that `attn_mask` allows.
 
 # %% tags=["nbval-ignore-output"]
 print(report := properties.examine(DividingScore))
@@ -301,13 +306,12 @@ print(report := properties.examine(DeafScore))
 assert report.broken == ["gradients arrive", "gradients are right"]
 
 # %% [markdown]
-# `.data` leaves the graph of the gradients: the model was trained with a temperature that never changed.
+# `.data` leaves the graph of the gradients: the model was trained with a temperature that stayed at its start.
 #
 # ## One call
 #
-# Everything at once: the suite; the cost beside every built-in score; digits and text, three
-# [seeds](../docs/glossary.md#s) each, against three rivals with the same model, [batches](../docs/glossary.md#b) and
-# steps; and the attention maps.
+# Everything at once: the suite; the cost beside every built-in score; digits and text, three [seeds](../docs/glossary.md#s) each, with the same model,
+# [batches](../docs/glossary.md#b) and steps as the dot product, *distance* (notebook 07) and *gaussian_well* (10); and the attention maps.
 
 # %% tags=["nbval-ignore-output"]
 outcome = capstone.report(CosineScore, device=device)
@@ -315,13 +319,14 @@ outcome = capstone.report(CosineScore, device=device)
 # %% [markdown]
 # How to read it:
 #
-# - **Cost**: compare readable paths. A fast path is one you would have to write (`sciformer/fast/`). Memory counts
-#   only what a forward pass keeps for the [backward pass](../docs/glossary.md#b). A fast path may keep little
-#   and compute the rest again; the memory that it needs while it runs is not in this
-#   column, so a small number there does not mean that little memory is needed.
-# - **±**: the [standard error](../docs/glossary.md#s) over seeds. *Ahead* and *behind* are more than two of them, of
-#   the differences seed by seed. With three seeds and the quick [profile](../docs/glossary.md#p)'s few steps even that
-#   is a hint and no verdict: fewer than five seeds decide nothing (notebook 16). `seeds=` and `steps=` ask for more.
+# - **Cost**: compare readable paths; a fast path is one you would have to write (`sciformer/fast/`). Times waver from
+#   run to run. Memory is what a forward pass keeps for the [backward pass](../docs/glossary.md#b). A fast path
+#   may keep little and compute the rest again; what it needs meanwhile is not counted.
+# - **Pictures**: the bands are one standard error, the maps those of the first seed's last block, averaged over heads. On the digit *distance* looks along the
+#   row. Why not up and down? (To it the patches are one long line: the patch below is 7 steps away.)
+# - **±**: the [standard error](../docs/glossary.md#s) over seeds. *Ahead* and *behind* mean that the difference, seed by seed, is more than two of its
+#   standard errors from 0, however small. With three seeds and the quick [profile](../docs/glossary.md#p)'s few steps even that is a hint and no
+#   verdict: fewer than five seeds decide nothing (notebook 16). `seeds=` and `steps=` ask for more.
 
 # %%
 _, memory = outcome.cost.readable["CosineScore"]
@@ -333,7 +338,8 @@ course.verdict("text: highest validation loss", max(measured["text"]), below=3.0
 
 # %% [markdown]
 # On digits one score may be far ahead of the others, as the cosine is here. Before you believe it: is it the cosine, or is it the temperature?
-# An attention is **sharp** where the largest weight of a row is many times the average weight. Before any training, in four scores, two of them sharp:
+# An attention is **sharp** where the largest weight of a row is many times the average. Which of these four are sharp before any training (last block,
+# 20 digits)?
 
 # %%
 class SharpDot(DotProductScore):
@@ -356,9 +362,9 @@ for name, (score, bounds) in four.items():
     course.verdict(f"{name}: largest weight over the average", sharpness, **bounds)
 
 # %% [markdown]
-# The dot product starts with nearly uniform attention and has to learn to prefer some keys. The cosine with τ = 0.1
-# prefers some keys from the start. So the comparison above exchanged two things at once, and two controls take them apart: a flat cosine and a sharp dot product.
-# Guess first: which of the two has the lead?
+# The dot product starts nearly uniform and has to learn to prefer some keys. The cosine with τ = 0.1 prefers some from the start, as does the dot product
+# times 7. So the comparison above changed two things at once, and two controls take them apart: a flat cosine and a sharp dot product. Guess first:
+# which of the two has the lead?
 
 # %% tags=["nbval-ignore-output"]
 learned = {"dot": "dot", "cosine, τ = 1": None, "dot times 7": None, "cosine, τ = 0.1": "CosineScore"}
@@ -369,11 +375,13 @@ for name, known in learned.items():
         print(f"{name:16} {task:7} {metric.describe([run.metrics[metric.name] for run in own])}")
 
 # %% [markdown]
-# On digits both sharp scores are about twenty points ahead of both flat ones, and within each pair the cosine and the dot product are within a few points. So what looked like a gain of the
-# cosine goes with the **sharpness** that we gave it and did not give its rivals. (Three seeds are a hint and no verdict, by the rule of five, even where the gap is so large.) On text all four agree to a few
-# thousandths. Perhaps they get next to nothing from looking at contents after 60 steps; in any case this task does not tell these four apart. (Multiplying scores also
-# multiplies the gradients of queries and keys, so "sharp at the start" and "quick to learn" are still one thing here.) Whether the lead on digits lasts was not measured; runs with `steps=400` would show that. A temperature is a
-# choice, and so a fair rival gets one, too: in notebook 16's bake-off each score has the choice between a flatter and a sharper start, on all tasks but the pixels.
+# On digits both sharp scores are 20 to 23 points ahead of both flat ones; within each pair the cosine and the dot product differ by less than
+# three points. So what looked like a gain of the cosine goes with the **sharpness** that we gave it and not its rivals. (Three seeds are a hint, even with so
+# large a gap. And multiplying scores multiplies the gradients of queries and keys, too: "sharp at the start" and "quick to learn" are still one thing here.)
+#
+# On text all four agree to about 0.001: this task does not tell them apart. (Do contents help at all after 60 steps? A score of zeros would tell.)
+# Whether the lead on digits lasts was not measured; `steps=400` would show that. A temperature is a choice, and so a fair rival gets one, too: in notebook
+# 16's bake-off each score chooses a flatter or a sharper start, on all tasks but the pixels.
 
 # %% [markdown]
 # Each part can be called by itself: `properties.examine`, `capstone.cost`, `capstone.learn`, `capstone.looks_at_a_digit`,
@@ -386,7 +394,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# How did the temperatures of the heads change in training? They started at 0.1.
+# How far did training move the temperatures of the heads? They started at 0.1. Guess first.
 
 # %% tags=["nbval-ignore-output"]
 for task, runs in outcome.runs.items():
@@ -397,23 +405,25 @@ for task, runs in outcome.runs.items():
 
 
 # %% [markdown]
+# After 60 steps each τ (of one seed) is still within about a seventh of 0.1, so nearly the one that *we* chose.
+#
 # ## Scores to try
 #
 # | idea | score |
 # |---|---|
 # | low rank: compare in fewer directions | $(A_h^T q_i) \cdot (C_h^T k_j) / \sqrt R$ |
 # | polynomial: strong agreement counts more than linearly, and so does strong disagreement | $(1 + q_i \cdot k_j / \sqrt D)^2$ |
-# | a width for each direction | $-\sum_d a_{hd}\,(q_{id} - k_{jd})^2$ with $a = e^\beta$ |
+# | a width for each direction | $-\sum_d a_{hd}\,(q_{id} - k_{jd})^2$ with $a = e^\beta$, β learned |
 # | taxi distance | $-\alpha_h \sum_d \lvert q_{id} - k_{jd} \rvert$ |
 # | important keys | $q_i \cdot k_j / \sqrt D + u_h \cdot k_j$ |
 # | cosine, and near is better | $\cos(q_i, k_j)/\tau_h - \lambda_h \lvert i - j \rvert$: say `compares_positions = True` |
 #
-# Start each so that in the untrained model its scores have about the standard deviation of a rival's, and say so: you have just seen what a start can do.
+# Start each so that its attention in the untrained model is about as sharp as a rival's (the cell of `SharpDot` measures it), and say so.
 
 # %% [markdown]
 # ## Your own
 #
-# Fill in and run both cells; a minute later you know whether it keeps its promises, and have a first hint of what it is worth.
+# Fill in and run both cells; a minute later you know whether the suite finds a broken promise, and have a first hint of what it is worth.
 
 # %%
 class MyScore(nn.Module):
@@ -554,8 +564,8 @@ check.is_pairwise(is_pairwise)
 # ## Takeaways
 #
 # - A mechanism is a score: one formula before the softmax, one small module around it.
-# - A falling loss does not prove that the code is right. Properties ask more: each is one question that every score must answer. They do not know your formula,
-#   so compare with an independent implementation as well.
+# - A falling loss does not prove that the code is right. Properties ask more, of every score. They do not know your formula, so compare with an
+#   independent implementation as well.
 # - Change one thing at a time. The cosine's lead on digits went with the sharpness of its start, which a dot product can have as well.
 # - A comparison is the same model, data and steps, several seeds, and an [error bar](../docs/glossary.md#e). A verdict
 #   takes five seeds at least.
@@ -571,9 +581,9 @@ check.is_pairwise(is_pairwise)
 #
 # 1. That the future is hidden, that hidden keys have no say, and so that decoding is the whole pass: the largest entry
 #    may stand at a hidden key. (Where the largest entry may be 0, it is not finite either.)
-# 2. Multiplied, it is a temperature. Added, the softmax cancels it, and no gradient arrives: the suite says so.
-# 3. What you measured, with the numbers, the seeds and the setting; that it is undecided, since fewer than five seeds
-#    decide nothing; and which settings you did not try.
+# 2. Multiplied, it is 1/τ (unless it is negative). Added, the softmax cancels it, and no gradient arrives: the suite says so.
+# 3. What you measured, with the numbers, the seeds and the setting; that it is undecided, since it is less than two standard
+#    errors, and fewer than five seeds decide nothing anyway; and which settings you did not try.
 #
 # </details>
 
@@ -583,14 +593,13 @@ check.is_pairwise(is_pairwise)
 # | you built | and found |
 # |---|---|
 # | weighted sums, then queries, keys and values (00–03) | one matrix of weights, rows that sum to 1; the scale is √D of the head |
-# | positions, blocks, an image transformer (04–06) | without positions attention is a set; residuals make depth trainable |
+# | positions, blocks, an image transformer (04–06) | without positions attention cannot see the order; residuals make depth trainable |
 # | distance, additive, wells (07, 09, 10) | other scores, each with a theorem of its own: a half-turn, a cancelled query, a moat |
 # | a character model, encoder and decoder, masked images, series (08, 11–13) | one mechanism, four ways to wire it |
 # | searches, fast paths, comparisons (14–16) | what is claimed, and what is left of it when it is measured |
 #
 # Every mechanism of the course is the same three lines, a score, a softmax and a weighted sum, and only the first line
-# differs. So far you have built mechanisms and trained them. The last notebook goes the other way: it takes a trained
-# model apart, and asks what its heads have learned to do.
+# differs. So far you have built mechanisms and trained them. The last notebook takes a trained model apart.
 
 # %% [markdown]
 # **To read**: Liu et al. 2021 ([arXiv:2111.09883](https://arxiv.org/abs/2111.09883)), section 3.2, for the cosine;
@@ -598,7 +607,6 @@ check.is_pairwise(is_pairwise)
 # [kernel](../docs/glossary.md#k), for more scores; Dao et al. 2022
 # ([arXiv:2205.14135](https://arxiv.org/abs/2205.14135)), why fast paths are about memory.
 #
-# A question of your own fits here: take a claim from a paper that you like, write its score, hold it to the suite, and
-# give it five seeds against the dot product (`seeds=5`).
+# A question of your own fits here: write the score of a paper that you like, hold it to the suite, and give it five seeds against the dot product.
 #
 # **Next**: 18, heads that copy: how can a model whose weights are frozen learn from its prompt?

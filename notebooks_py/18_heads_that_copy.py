@@ -69,11 +69,11 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 #
 # ## Sequences that can only be copied
 #
-# We want a task on which nothing helps but the context. Each sequence is a block of 12 to 32 distinct random tokens, repeated until 65 tokens
-# are there. The length of the block is its **period**. Inside the first block the next token is random, and only those already read are ruled
-# out. After the last token of the block the first one returns, and nobody can foresee exactly when. As soon as a token is read for the second time, whoever
-# remembers the first block knows every next token. No pair of tokens is more
-# frequent than another, so there is nothing to memorise, and the period varies, so that it does not help to look a fixed number of steps back.
+# We want a task on which nothing helps but the context. Each sequence is a block of 12 to 32 distinct random tokens, repeated until 65 tokens are
+# there. The length of the block is its **period**. Inside the first block the next token is random, and only those already read are ruled out.
+# After the last token of the block the first one returns, and nobody can foresee exactly when. As soon as a token is read for the second time,
+# whoever remembers the first block knows every next token. No pair of tokens is more frequent than another, so there is nothing to memorise, and
+# the period varies, so that it helps little to look a fixed number of steps back.
 #
 # How long we train depends on the [profile](../docs/glossary.md#p), the size of the experiments: the *quick* profile, made for two CPU cores,
 # takes 600 steps, as many as the recorded trainings that we compare with below.
@@ -212,8 +212,8 @@ print("same: logits, and the weights of both layers")
 #
 # The embeddings start with a standard deviation of 0.02, as learned positions do; notebook 04 showed that otherwise one drowns the other. The
 # optimiser is AdamW (notebook 08) with a warm-up. In every step we keep two losses apart: after the first 12 tokens, which stand in the first block
-# of every sequence, and after tokens 32 to 63, which are repetitions in every sequence. The tokens between them are trained on as well, but enter
-# neither of the two losses, since they are repetitions in some sequences only. Every ten steps we keep a copy of the parameters, for later.
+# of every sequence, and after tokens 32 to 63, which are repetitions in every sequence. The tokens between them are trained on, too, but enter
+# neither loss: they are repetitions in some sequences only. Every ten steps we keep a copy of the parameters, for later.
 
 # %%
 def train(num_layers, steps, embed_dim=E, num_heads=H):
@@ -258,9 +258,9 @@ course.verdict("two layers: share right on what can be copied", share_right(mode
 # Your first prediction: nearly at one moment. The loss on repeated tokens sinks slowly for about 200 steps, and then drops within some fifty. A
 # drop of this kind is called a **phase change**; Olsson et al. saw one in every model with two or more layers that they trained.
 #
-# The two dotted lines are the two losses printed above the picture: the upper one is a guess among all tokens, the lower one a guess among those
-# that have not been read. (The lower one neglects that a block of 12 ends with the twelfth token, and that the first token then returns.) The loss on
-# the first tokens stays a little above the upper line: our model does not rule out what it has read, and around the drop it gets even worse.
+# The dotted lines are the two guesses printed above the picture: the upper one among all tokens, the lower one among those that have not been read.
+# (The lower one neglects that after a block of 12 the first token returns.) The loss on the first tokens stays a little above the upper line: our
+# model does not rule out what it has read, and around the drop it gets even worse.
 
 # %% [markdown]
 # ## Look at the maps
@@ -272,7 +272,7 @@ course.verdict("two layers: share right on what can be copied", share_right(mode
 maps = model(inputs, need_weights=True)[1]  # (B, H, L, L) for each layer
 one = int((period == 20).nonzero()[0])  # a sequence that repeats after 20 tokens
 plotting.heads(maps[0][one], titles=[f"layer 1, head {h}" for h in range(H)])
-plotting.show("Layer 1: in all four heads a line runs just below the diagonal, where the previous token is; it is bright in the first.")
+plotting.show("Layer 1: in head 0 a line just below the diagonal, at the previous token; in heads 1 to 3 a paler band from the diagonal on.")
 
 # %%
 plotting.heads(maps[1][one], titles=[f"layer 2, head {h}" for h in range(H)])
@@ -280,15 +280,14 @@ plotting.show("Layer 2: until the block repeats, the first columns are bright; t
 
 
 # %% [markdown]
-# In layer 1 all four heads have a band near the diagonal: they look at the tokens just before. That of head 0 is sharp down to query 30 or so, and fades
-# below, where a faint cloud over the first keys appears. In layer 2, lines parallel to the diagonal begin where the block begins to repeat. The second
-# line lies one period further to the left: there, the token has stood twice before, and the head also looks after the older of the two copies. As
-# long as there is nothing to copy, all four heads look mainly at the first two or three tokens.
+# In layer 1, head 0 has a line at the previous token. It is sharp down to query 30 or so, and fades below, where a faint cloud over the first keys
+# appears. The bands of the other heads are wider, and include the token itself. In layer 2, lines parallel to the diagonal begin where the block begins
+# to repeat. The second line lies one period further to the left: there, the token has stood twice before, and the head also looks after the older of
+# the two copies. As long as there is nothing to copy, all four heads look mainly at the first two or three tokens.
 #
-# Pictures persuade easily, and cannot tell 19 columns from 20. Let us turn both observations into numbers. The field calls each of them a
-# *score* too; this has nothing to do with attention scores. To see whether a score is high, we compare it with that of **uniform weights**, of a
-# head that looks alike at all tokens up to its own. The bounds of our verdicts, such as twice or ten times this value, are set by hand, unless a theorem
-# gives them.
+# Pictures persuade easily, and cannot tell 19 columns from 20. We turn both observations into numbers. The field calls them *scores* too; they have
+# nothing to do with attention scores. To see whether a score is high, we compare it with that of **uniform weights**, of a head that looks alike at
+# all tokens up to its own. The bounds of our verdicts, such as twice or ten times this value, are set by hand, unless a theorem gives them.
 #
 # ## A head that looks one token back
 #
@@ -338,6 +337,7 @@ course.verdict("layer 1, highest previous-token score over that of uniform weigh
 
 # %% [markdown]
 # Each head of layer 1 puts between 22 and 39 % of its weight on the token before, about four to seven times as much as with uniform weights (0.06).
+# (Heads 1 to 3 give the token itself still more.)
 #
 # ## A head that looks at the token after the earlier copy
 #
@@ -427,8 +427,8 @@ course.verdict("the lowest of these shares", shares.min().item(), above=10 / V, 
 
 
 # %% [markdown]
-# By chance the share would be 1 in 48. All four heads of layer 2 match prefixes, and copy most tokens, one of them nearly all: they are induction
-# heads.
+# By chance the share would be 1 in 48. All four heads of layer 2 match prefixes, and copy between half of the tokens and nearly all of them: they are
+# induction heads.
 #
 # ### When do they form?
 #
@@ -466,19 +466,18 @@ course.verdict("steps between the first and the last of three half-way points", 
 
 
 # %% [markdown]
-# In this one training both scores begin at the values of uniform weights, 0.06 and 0.03, and rise a little during the slow decline: prefix matching to 0.05
-# between steps 60 and 120, the previous-token score to about 0.1 from step 110 on. Both rise most in the steps in which the loss drops. Their half-way points lie
-# one look at the parameters apart, ten steps; so which of the two comes first, this training does not tell, nor whether the heads *cause* the drop.
+# In this one training both scores begin at the values of uniform weights, 0.06 and 0.03, and rise a little during the slow decline: prefix matching
+# to 0.05 between steps 60 and 120, the previous-token score to about 0.1 from step 110 on. Both rise most in the steps in which the loss drops.
+# Their half-way points lie one look at the parameters apart, ten steps; so this training does not tell which of the two comes first.
 #
 # ## Does the trained model copy by these heads?
 #
-# To learn whether the heads cause the drop, one has to change the training, as Olsson et al. did, who moved the drop to another time. We ask
-# something else, of the trained model: does it need these heads in order to copy? A head that looks the right way might still not matter. The test is to
-# take it away. A **[hook](../docs/glossary.md#h)** is a function that torch
-# calls on what goes into a module (a *pre*-hook, which gets a tuple) or comes out of it; what it returns, if anything, takes that place. In our
-# attention the
-# outputs of all heads stand side by side in front of `out_proj`. Our hook replaces those of the chosen heads by their mean over all sequences and
-# positions, so that they say nothing any more about the sequence that is read. This is **[ablation](../docs/glossary.md#a)**.
+# Whether the heads *cause* the drop, only a changed training can tell: Olsson et al. moved the drop to another time. We ask something else: does
+# the trained model need these heads in order to copy? A head that looks the right way might still not matter. The test is to take it away. A
+# **[hook](../docs/glossary.md#h)** is a function that torch calls on what goes into a module (a *pre*-hook, which gets a tuple) or comes out of it;
+# what it returns, if anything, takes that place. In our attention the outputs of all heads stand side by side in front of `out_proj`. Our hook
+# replaces those of the chosen heads by their mean over all sequences and positions, so that they say nothing any more about the sequence that is
+# read. This is **[ablation](../docs/glossary.md#a)**.
 #
 # ### Exercise 4 · middle · 8 minutes
 #
@@ -555,28 +554,28 @@ for layer in (0, 1):
 names = [f"layer {layer + 1}, head {head}" for layer, head in units]
 _, ax = plt.subplots(figsize=(7.2, 5.6), layout="constrained")
 plotting.heatmap(pairs, rows=names, columns=names, title="share right without two heads (diagonal: without one)", xlabel="", ylabel="", vmax=1, ax=ax)
-plotting.show("A symmetric table of shares for all pairs of eight heads: low for some pairs within layer 1, high nearly everywhere else.")
+plotting.show("A symmetric table of shares for all pairs of eight heads: low where head 0 of layer 1 is silent, lowest with a second head of layer 1.")
 for layer in (1, 2):
     course.verdict(f"share right without the heads of layer {layer}", without[layer - 1], below=0.25)
 
 # %% [markdown]
 # Without the heads of either layer hardly anything is right. Without any single head most still is, and without most pairs, too: the heads of a
-# layer share the work, and one makes up for another. In the run shown here one head stands out: head 0 of layer 1, which has by far the highest
-# previous-token score. The seven pairs that contain it cost more than all 21 others, those across the two layers (0.64 to 0.70 right) like those within layer 1.
+# layer make up for one another. In the run shown here head 0 of layer 1 stands out, which has by far the highest previous-token score. The seven
+# pairs that contain it cost more than all 21 others. With head 0 alone silent, 0.72 is right; with a head of layer 2 as well, a little less (0.64
+# to 0.70); with another head of layer 1, much less (0.31 to 0.59).
 #
-# So the answer to the question is **no**. The best two of layer 1 are the third costliest of the 28 pairs: without head 0 together with head 1 or 3,
-# still less is right. The best two of layer 2 cost least of all pairs. A high score has told us only that head 0 matters; among heads whose
-# scores are nearly equal, it told nothing. And whether the model needs layer 1 *for looking one token back*, this experiment cannot show.
+# So the answer to the question is **no**. The best two of layer 1 are the third costliest of the 28 pairs, and the best two of layer 2 cost least
+# of all. A high score has told us only that head 0 matters; among heads whose scores are nearly equal, it told nothing. And whether the model needs
+# layer 1 *for looking one token back*, this experiment cannot show.
 #
 # ### Only what it sees of the previous token
 #
-# Silence takes all that a head says, also what it has found elsewhere than on the previous token. So we now take from the heads of layer 1 one thing
-# only. A mask hides from every query the key that stands one position before it. The softmax then divides by what is left: the other weights grow, and
-# the row still sums to 1.
+# Silence takes all that a head says. So we now take one thing only from the heads of layer 1: a mask hides from every query the key that stands one
+# position before it. The softmax then divides by what is left: the other weights grow, and the row still sums to 1.
 #
-# A control has to change the heads as much, elsewhere. So a second mask hides **all older tokens**, from two positions back on, and we print how much weight
-# each mask takes away. A third hides the token itself (but never the first of a sequence, which has nothing else to look at). **Predict**: which of
-# them will cost most?
+# Any change of this size might do damage. So a control has to change the heads at least as much, elsewhere: a second mask hides **all older
+# tokens**, from two positions back on, and we print how much weight each mask takes away. A third hides the token itself (but never the first of a
+# sequence, which has nothing else to look at). **Predict**: which of them will cost most?
 
 # %%
 back = torch.arange(L)[:, None] - torch.arange(L)  # (L, L): how far the key stands before the query
@@ -607,20 +606,20 @@ print("previous token hidden from two heads, from the costliest:", *(f"{pair} {s
 # %%
 _, ax = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
 plotting.heatmap(torch.tensor([list(shares.values()) for shares in hidden.values()]), rows=list(hidden), columns=list(groups), title="share right, by what is done to which heads of layer 1", xlabel="", ylabel="", vmax=1, ax=ax)
-plotting.show("Four rows: without the previous token, the best two and all heads lose nearly everything; without older tokens, less than a tenth; without the token itself, all heads lose most.")
+plotting.show("Four rows. Previous token hidden: low for head 0, the best two and all. All older hidden: high throughout. Silent or token itself hidden: low for all.")
 course.verdict("share right, the previous token hidden from all heads of layer 1", hidden["previous token hidden"]["all"], below=0.25)
 course.verdict("share right, all older tokens hidden from all of them", hidden["all older hidden"]["all"], above=0.75)
 
 # %% [markdown]
 # Hide the previous token from all heads of layer 1, and hardly one answer in a hundred is right, although each head keeps everything else that it
 # sees. Hide all older tokens instead, and nine in ten stay right, although this takes **more** weight from every head. So the amount of weight
-# alone does not do the damage: the model needs layer 1 for looking **one token back**. It needs the token itself there, too: without it, one answer in seven
-# is right. The story so far does not explain that. All the others it can do without.
+# alone does not do the damage: the model needs layer 1 for looking **one token back**, and hardly for looking further. It needs the token itself there,
+# too: without it, one answer in seven is right. The story so far does not explain that.
 #
-# Of single heads, head 0 does most of this work, as its score says, and the three pairs that contain it cost nearly everything. But hiding the previous
-# token costs even more than silence, and leaves fewer right answers (0.007) than guessing would, one in 48. Do the heads now write *wrong* notes? A token
-# that cannot see the previous one may note that it comes after the one two or three back. Then the model should answer, in place of the right token,
-# one that stands a little further on.
+# Of single heads, head 0 does most of this work, as its score says. Hide the previous token from it, from a pair that contains it or from all four,
+# and even less is right than if the same heads are silent; elsewhere hiding costs about as much as silence, or less. Hidden from all four, it
+# leaves fewer right answers (0.007) than guessing would, one in 48. Do the heads now write *wrong* notes? A token that cannot see the previous one
+# may note that it comes after the one two or three back. **Predict**: after *A B C D A*, what would the model then answer in place of *B*?
 
 # %% tags=["nbval-ignore-output"]
 hook = hide("previous token", range(H))
@@ -632,8 +631,9 @@ for further, name in ((-1, "the token just read"), (0, "the right token"), (1, "
     print(f"{name:20} {(answers == near)[counted].float().mean():.3f}")
 
 # %% [markdown]
-# So it does: nearly two thirds of the answers are the token after the right one or the next, and a fifth repeat the token just read. Where several heads lose the previous token, or head 0 does, a wrong note does
-# more harm than none.
+# If *C* and *D* note that they come after *A*, which stands two or three back, the model should answer *C* or *D*, one or two after the right token. So it
+# does in nearly two thirds of the cases. A fifth repeat the token just read; perhaps a token that sees more of itself notes itself. Where all four heads
+# lose the previous token, a wrong note does more harm than none.
 #
 # All of this is one trained model. Here is a second one, which starts from other random parameters. Does it show the same, and is it the same head?
 
@@ -656,7 +656,7 @@ course.verdict("second model, all older tokens hidden from all of them", of_seco
 
 # %% [markdown]
 # The pattern is the same, and clearer: without the previous token hardly anything is right, without all older ones nearly everything. The heads are not
-# the same. Here two heads share the work, 0 and 2; hidden from the other two, which look back less, the previous token is not missed (0.998 right; in the
+# the same. Here two heads share the work, 0 and 2; hidden from the other two, which look back less, the previous token is not missed (0.995 right; in the
 # first model it was 0.90), but the token itself is. So both models need the same two tokens in layer 1, and which of its heads look at them differs.
 #
 # ### Along which path?
@@ -668,7 +668,7 @@ course.verdict("second model, all older tokens hidden from all of them", of_seco
 #    makes the queries (`q_proj`), the keys (`k_proj`) or the values (`v_proj`).
 # 2. Run the intact model, but give the damaged tensor to that one projection.
 #
-# We do this with the first model, for its best two heads (0 and 2) and for all four, and with all four of the second model. Guess before you run it, with the
+# We do this with the first model, for its best two heads (0 and 2) and for all four, and with all four of the second model. **Predict**, with the
 # picture of the five letters in mind: which projection costs most?
 
 # %%
@@ -694,21 +694,21 @@ worst = min(keys - max(queries, values) for queries, keys, values in (lost["firs
 course.verdict("lost through the keys minus lost through queries or values, the lower of two models", worst, above=0.1)
 
 # %% [markdown]
-# Most of it is lost through the **keys**. This fits the mechanism: each key must say which token stood before it, and it is layer 1 that has written
-# this down. (The three losses need not add up to the whole: damage to two projections at once is not the sum of both, and layer 2 is not the only one
-# to read what layer 1 has written; the read-out does, too.) [TransformerLens](https://transformerlensorg.github.io/TransformerLens/) gives such places the same
-# names in many published models, so that the same hooks work in all of them.
+# Most of it is lost through the **keys**. This fits the mechanism: each key must say which token stood before it, and it is layer 1 that has
+# written this down. (The three losses need not add up to the whole: damage to two projections at once is not the sum of both, and the read-out,
+# too, reads what layer 1 has written.) [TransformerLens](https://transformerlensorg.github.io/TransformerLens/) gives such places the same names in
+# many published models, so that the same hooks work in all of them.
 #
 # ## Take away the first step: one layer
 #
-# The way that we have found needs two things: a note, which an earlier layer writes, and a query that chooses by it. We take away each in turn, and train without
-# it. First the note: the same training with one layer. Perhaps one layer is only slower, or too small? So we train it for twice as many steps, and look
-# at it half-way and at the end; and we train one of twice the width, with 128 features and 8 heads.
+# The way that we have found needs a note, which an earlier layer writes, and a query that chooses by it. We train without each in turn. First the
+# note: the same training with one layer. Perhaps one layer is only slower, or too small? So we train it for twice as many steps, and look at it
+# half-way and at the end; and we train one of twice the width, with 128 features and 8 heads.
 #
-# Below the curves we print what a **[record](../docs/glossary.md#r)** says, a file with the results of trainings that were run before, with several seeds.
-# Each kind of model in a record is called an *arm*, like the groups of a clinical trial: the arm *dot* is our model of two layers with the dot
-# product, and *one layer* is the same model with one. To compare with, we also print what a rule without any training gets: always answer
-# with the token that stands a fixed number of positions back, the number that is best on these sequences.
+# Below the curves we print what a **[record](../docs/glossary.md#r)** says, a file with the results of earlier trainings, with several seeds. Each
+# kind of model in a record is called an *arm*, like the groups of a clinical trial: the arm *dot* is our model of two layers with the dot product,
+# and *one layer* is the same model with one. To compare with, we print what a rule without training gets: always answer with the token a fixed
+# number of positions back, the number that is best on these sequences. Which should it be?
 
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
@@ -729,7 +729,7 @@ print(f"always the token {rule.argmax()} back: share right {rule.max():.3f}")
 # %%
 parts = {"two layers": losses, "one layer, twice as long": losses_of_longer, "one layer, twice as wide": losses_of_wider}
 plotting.curves({name: part[:, 1].tolist() for name, part in parts.items()}, smooth=5, ylabel="loss on repeated tokens", title="one layer falls a little, and levels off")
-plotting.show("The curve of two layers drops to nearly 0; those of one layer, trained for longer or twice as wide, fall to about 3 and level off.")
+plotting.show("The curve of two layers drops to nearly 0; those of one layer, trained for longer or twice as wide, fall a little below 3 and level off.")
 course.verdict("the best share right of the three with one layer", max(list(shares.values())[1:]), below=0.25)
 record = records.load_record("induction", "quick")
 for arm in ("dot", "one layer"):
@@ -737,8 +737,9 @@ for arm in ("dot", "one layer"):
 
 
 # %% [markdown]
-# One layer stays at the loss of guessing, 3.87, for eighty steps or more, falls to about 3 by step 200 or a little later, and slowly from then on. For a while the wide
-# one is even ahead of two layers; but no drop follows.
+# One layer stays at the loss of guessing, 3.87, for eighty steps or more. The wide model falls to 3 by about step 200, for a while even ahead of
+# two layers, the other by about step 400; no drop follows. A loss of about 3 needs no induction head: the right token always stands 11 to 31
+# positions back, and a guess shared among these 21 places has a loss of at most ln 21 = 3.04.
 #
 # One training is one training. The record holds five seeds of each, with 600 steps (± is the standard error). We compare seed by seed, as in
 # notebook 16: the mean of the differences, and its 95 % confidence interval by Student's t (2.776 for five seeds).
@@ -758,11 +759,12 @@ course.verdict("share right with one layer, the best of five seeds", max(right["
 
 
 # %% [markdown]
-# Your second prediction: one time in ten. The head of a single layer has keys that are made of tokens and positions alone, and none of them says
-# which token stood before. So no head of it can find *B* by the *A* before it. Twice the steps or twice the width, with which it has more parameters
-# than our model of two layers, did not help: all three are right on 11 % in our trainings, as many as by the rule that always answers with the token 23 back.
-# (In the record it is 10 %. The recorded loop differs from ours in details: it clips large gradients, for instance. So we compare the arms of the record
-# with each other.) That no single layer, however wide, could do the task in another way, this does not prove.
+# Your second prediction: one time in ten. The keys of a single layer are made of tokens and positions alone, and none says which token stood
+# before. So no head of it can find *B* by the *A* before it. Twice the steps did not help, nor did twice the width, although the wide model has
+# more parameters than ours of two layers: all three are right on 11 %, as often as the rule that always answers with the token 23 back. (That is
+# right for period 24, and for period 12 from the third block on. In the record one layer gets 10 %. Its loop differs from ours in details: it clips
+# large gradients, for instance. So we compare its arms with each other.) This does not prove that no single layer, however wide, could do the task
+# in another way.
 #
 # ## Take away the choice: weights without the query
 #
@@ -795,8 +797,9 @@ drawn = prefix_matching_score(scores.softmax(dim=-1).expand(len(period), -1, -1,
 print(f"weights without the query: at most {most:.3f}; random separable heads: at most {drawn.max():.3f}")
 
 # %% [markdown]
-# The record has models of two layers with several attention scores, all trained alike. Which of them form induction heads? We look at the best head of
-# each trained model, in whichever layer it is. The dashed line is the ceiling that we have just computed.
+# The record has models of two layers with several attention scores, all trained alike. Which of them form induction heads, judged by prefix
+# matching alone? We look at the best head of each trained model, in whichever layer it is. The dashed line is the ceiling that we have just
+# computed.
 
 # %%
 heads_of = {arm: records.recorded_metric(record, "prefix-matching score", arm) for arm in record["arms"]}
@@ -814,13 +817,13 @@ course.verdict("distance: lowest prefix-matching score", min(heads_of["distance"
 course.verdict("separable: highest prefix-matching score", max(heads_of["separable"]), below=most)
 
 # %% [markdown]
-# Your third prediction: not in these trainings. Models with the separable score are right on 22 % after 600 steps. But their heads stay below the ceiling, as they
-# must, and no higher than our random ones: they are no induction heads. That 22 % is more than one layer gets, and that models with Bahdanau's
-# additive score (*additive*) get a third, shows that some of the task can be done in other ways.
+# Your third prediction: not in these trainings. Models with the separable score are right on 22 % after 600 steps. But their heads stay below the
+# ceiling, as they must, and no higher than our random ones: they are no induction heads. That 22 % is more than one layer gets: some of the task
+# can be done in other ways. Models with Bahdanau's additive score (*additive*) get a third.
 #
 # The dot product and the distance-biased score (*distance*, notebook 07) form induction heads in every seed: their best heads have scores above 0.5. With the
 # Gaussian energy well (`gaussian_well`, notebook 10) four of five seeds have best heads above 0.4, and the fifth has none above the line. The additive score is
-# not bound by the line, since its weights *do* depend on the query; but after 600 steps, at one learning rate for all, its best heads lie near it.
+# not bound by the line, since its weights *do* depend on the query; but after 600 steps, at one learning rate for all, its best heads have 0.03 to 0.08.
 
 # %% [markdown]
 # ## Today
@@ -840,8 +843,8 @@ course.verdict("separable: highest prefix-matching score", max(heads_of["separab
 # - In our training the scores of both kinds rose most in the steps in which the loss dropped.
 # - A map is an observation, a score is a measurement, ablation and path patching are experiments. An experiment needs a control: hiding the previous
 #   token destroyed the copying, and hiding all older ones, with more weight on them, did not.
-# - One layer did not do it in any of five recorded trainings, nor when it was trained twice as long or was twice as wide. Heads whose weights do not
-#   depend on the query cannot be induction heads.
+# - One layer did not do it in any of five recorded trainings, nor when it was trained twice as long or made twice as wide. Heads whose weights do
+#   not depend on the query cannot be induction heads.
 #
 # ## Check yourself
 #
@@ -907,4 +910,4 @@ course.verdict("what having read the passage before saves, upper end of the inte
 # %% [markdown]
 # The highest of the 25 scores, 0.020, is above uniform weights, but not above the ceiling of heads that cannot choose. This alone does not show that there is no
 # induction head: the score looks one period back, and in a play the same letter often stands in between. But having read the passage before saves
-# nothing that we could measure, and at most 0.02 of a loss of 1.49; a model that copied would save most of it. So this writer does not copy from its prompt.
+# nothing that we could measure, and at most 0.02 of a loss of 1.49; a model that copied would save most of it. So this writer does not copy such passages.

@@ -18,7 +18,7 @@ from PIL import Image
 SMALL_PICTURES = {
     "00": ('title="who looks at whom"', "a matrix of attention weights: which word looks at which word"),
     "01": (
-        'title="no new word leaves the hull"',
+        'title="old words, new words, and the hull"',
         "the words as points, and their convex hull; every average lies inside it",
     ),
     "02": ('title="causal: nobody looks ahead"', "attention weights under a causal mask, zero above the diagonal"),
