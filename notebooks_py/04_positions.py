@@ -717,7 +717,7 @@ plotting.show(
 #
 # Untrained rows are nearly 0, so without words little is left of a query but the bias $b^Q$, the same for all. At query 3
 # the waves do fall for a new key: 57 is 57 steps from the right key, 0, or 9.07 turns. (The dips of the curve at 9 and 11
-# do not show here.) The next cell measures the short rows. Where one lies on the line, the curve has an island; why
+# do not show here.) The next cell counts all wrong keys at such steps. Where one lies on the line, the curve has an island; why
 # there, stays open. Other dots are scattered or in flat rows, above all at the keys 55 to 58.
 #
 # </details>

@@ -100,7 +100,7 @@ for layer in range(3):
 # | $\bar X$, the mean token in every row | `x.mean(dim=-2, keepdim=True)` | (…, 1, E), repeated L times |
 # | $\lVert\,\cdot\,\rVert$, the length: the root of the sum of all squared entries | `.norm(…)`, torch's word for it | |
 #
-# $r$ is 0 if all tokens are the same, and never above 1. It has a weak point: one vector added to all tokens makes $r$
+# $r$ is 0 if all tokens are the same, and never above 1. It has a weak point: one vector added to all tokens can make $r$
 # smaller, although it leaves their differences as they are.
 
 # %%
@@ -701,9 +701,9 @@ course.verdict("block 1: mean of no residual over mean of post-norm", first["no 
 #
 # ## Train it: depth, with and without
 #
-# The [**optimiser**](../docs/glossary.md#o) is Adam: it divides each parameter's gradient by a running average of its
-# size, so that every parameter moves by about the [**learning rate**](../docs/glossary.md#l) in each step, however
-# large its gradient is. Only a gradient far below 10⁻⁸, a number that Adam adds to the divisor, hardly moves it.
+# The [**optimiser**](../docs/glossary.md#o) is Adam: it divides each parameter's gradient by the usual size of
+# the last ones, so that at first a parameter moves by about the [**learning rate**](../docs/glossary.md#l) in each
+# step, however large its gradient is. Only a gradient far below 10⁻⁸, a number that Adam adds to the divisor, hardly moves it.
 # (`neither`, whose first blocks start there, is not trained. `fused=True` updates all parameters in one call: faster.)
 
 # %%

@@ -920,7 +920,8 @@ for arm, runs in groups.items():
 # %% [markdown]
 # By the means, the hand-set grid moves from the third place to the first, and our other arms keep their order. And what do five seeds decide? By the rule of
 # notebook 16, a gain is **shown** if its interval lies above 0, **refuted** if it lies below the smallest gain that counts (for accuracies one point), and
-# else **undecided**. *No worse* is shown above a loss of one point and refuted below it. Several conditions make the rule stricter.
+# else **undecided**. *No worse* is shown if the interval excludes a loss of more than one point, and refuted if it excludes a smaller one. Where a
+# claim makes several comparisons, each has to pass a stricter test (Holm's).
 
 # %%
 for claim in claims.CLAIMS:

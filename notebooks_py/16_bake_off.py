@@ -54,8 +54,8 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # *Our attention is 0.4 points better*, says a paper, over three [seeds](../docs/glossary.md#s). Would it be better
 # with other seeds, too? Student, who brewed for Guinness, answered such questions for small samples in 1908.
 #
-# Two equally good models are trained with three seeds each. You call a difference real if it is larger than two
-# [standard errors](../docs/glossary.md#s).
+# Two equally good models are trained with the same three seeds. You take the difference seed by seed, and call it real
+# if its mean is larger than two [standard errors](../docs/glossary.md#s).
 #
 # 1. How often do you call a difference real that is only chance: in 1 of 100 such comparisons, 1 of 20, or 1 of 5?
 # 2. Of the eight scores, which learns digits best? Which text?
@@ -97,8 +97,8 @@ for n in (3, 10, 100):
 # A seed decides the order of the data and how the weights start, for both models alike. What makes one seed easier
 # may make it easier for both. So compare seed by seed: subtract first, then take the standard error of the differences.
 # This is a **[paired comparison](../docs/glossary.md#p)**. Where the two models share their luck, the differences scatter less than the models do, as in this toy.
-# Where they do not, as in some of the records below, pairing gains nothing, but the error of the differences is still
-# right.
+# Where they do not, as in some of the records below, pairing gains nothing, and may even cost a little, but the error
+# of the differences is still right.
 
 # %%
 luck = torch.tensor([0.00, 0.03, -0.02])  # shared by both models
@@ -467,7 +467,7 @@ for check_theorem in (claims.half_turn, claims.cancelling_query, claims.moat, cl
 # %% [markdown]
 # ## Every claim
 #
-# Made from the records at this moment; no number in it was typed. `python -m sciformer claims` prints the same. The
+# Made from the records at this moment; no measured number in it was typed. `python -m sciformer claims` prints the same. The
 # works are named by their keys in [references.bib](../docs/references.bib).
 #
 # How to read a row, say 31: both intervals, from 2.04 to 2.65 and from 3.73 to 4.33 points, lie above 0, so the claim
@@ -779,8 +779,8 @@ check.test_holm(test_holm)
 #
 # <details><summary>Answer</summary>
 #
-# No: the interval holds both 0 and δ, or there are fewer than five seeds. Refuted is only what the interval excludes. The
-# power says how likely these seeds would have found a gain of δ.
+# No: the interval holds 0 and excludes no gain of δ, Holm's correction says so, or there are fewer than five seeds. Refuted
+# is only what the interval excludes. The power says how likely these seeds would have found a gain of δ.
 #
 # </details>
 #
