@@ -9,7 +9,7 @@ from sciformer import (
     EnergyWellScore,
     fast,
 )
-from sciformer.fast import attention
+from sciformer.fast import attention, blocks_of_queries, query_blocks
 from sciformer.teach.properties import PROPERTIES, B, D, H, L, random_qkv
 
 #: The properties that take the fast path.
@@ -50,3 +50,15 @@ def test_blocks_draw_the_same_dropout_on_the_way_back(monkeypatch):
     (gradient,) = torch.autograd.grad(output.sum(), ones)
     assert_close(gradient.sum(), output.sum())
     assert not torch.allclose(output, torch.ones_like(output))
+
+
+def test_an_error_in_a_block_is_over_once_it_is_raised(monkeypatch):
+    """Up to torch 2.11, one that leaves its `checkpoint` stays in every later backward pass while somebody holds it."""
+    monkeypatch.setitem(blocks_of_queries.BLOCK_NUMBERS, "cpu", 5)
+    query, key, value = (torch.randn(1, 1, length, 4, requires_grad=True) for length in (7, 5, 5))
+    with pytest.raises(ValueError, match="reach past 5 keys") as held:
+        query_blocks(DistanceBiasedScore(1, 4), query, key, value)
+    x = torch.ones(2, requires_grad=True)
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [2, 2]
+    assert held.value

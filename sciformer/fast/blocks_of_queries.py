@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import repeat
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -81,9 +82,42 @@ def query_blocks(
             query_offset=start,
         )[0]
 
-    again = partial(checkpoint, block, use_reentrant=False, preserve_rng_state=dropout_p > 0)
+    again = partial(computed_again, block, draws=dropout_p > 0)
     outputs = []
     for q, k, v, mask in zip(query.split(examples), key.split(examples), value.split(examples), masks, strict=False):
         parts = [again(part, k, v, mask, n * rows) for n, part in enumerate(q.split(rows, dim=2))]
         outputs.append(torch.cat(parts, dim=2))
     return torch.cat(outputs)
+
+
+def computed_again(block: Callable[..., Tensor], *inputs: Any, draws: bool) -> Tensor:
+    """The output of a block, of which the backward pass computes the rest once more.
+
+    An error of the block is raised behind torch's ``checkpoint``, not through it. Up to torch 2.11 that would leave its
+    hooks on saved tensors behind for as long as anybody holds the error, as Python's prompt does: every later backward
+    pass would compute this block, and stop with its error.
+
+    Args:
+        draws: whether the block draws random numbers, which have to be the same again.
+
+    Raises:
+        Exception: whatever the block raises.
+    """
+    errors: list[Exception] = []
+    is_first = True
+
+    def careful(*given: Any) -> Tensor | None:
+        try:
+            return block(*given)
+        except Exception as error:
+            if not is_first:  # torch itself stops the second time by an exception of its own
+                raise
+            errors.append(error)
+            return None
+
+    output = checkpoint(careful, *inputs, use_reentrant=False, preserve_rng_state=draws)
+    is_first = False
+    if errors:
+        raise errors[0]
+    assert isinstance(output, Tensor)
+    return output

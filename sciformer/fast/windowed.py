@@ -8,9 +8,8 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
-from sciformer.fast.blocks_of_queries import BLOCK_NUMBERS
+from sciformer.fast.blocks_of_queries import BLOCK_NUMBERS, computed_again
 from sciformer.fast.distance import fast_distance_biased
 from sciformer.fast.fused import fast_dot_product
 from sciformer.fast.readable import readable_attention
@@ -83,7 +82,7 @@ def fast_windowed(
         def block(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
             return readable_attention(inner, q, k, v, attn_mask=mask, dropout_p=dropout_p, query_offset=window)[0]
 
-        again = partial(checkpoint, block, use_reentrant=False, preserve_rng_state=dropout_p > 0)
+        again = partial(computed_again, block, draws=dropout_p > 0)
         output = torch.cat([again(*group) for group in groups])
     return output.unflatten(0, (B, N)).transpose(1, 2).flatten(2, 3)[:, :, :L]
 
