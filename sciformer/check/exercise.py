@@ -53,7 +53,8 @@ class Exercise(Task):
         returns: names of the outputs, if there are several or they are no single tensor.
         differentiable: whether gradients must flow from the output to the inputs.
         seconds: how long all calls together may work; on the clock it may take ``limits.PATIENCE`` times as long.
-        solution: what :meth:`use` goes on with where there is no right answer yet; by default ``reference``.
+        solution: what :meth:`use` goes on with where there is no right answer yet; by default the way of the exercise's
+            own name, or else ``reference``.
         hints: for :meth:`hint`, the gentlest first.
         large: inputs that may be much larger than in the cases; a right answer whose exponentials then overflow is
             told so.
@@ -86,7 +87,7 @@ class Exercise(Task):
         super().__init__(reference, cases=cases, call=call, differentiable=differentiable, seconds=seconds)
         self.notebook, self.section, self.level, self.minutes = notebook, section, level, minutes
         self.faults, self.returns = tuple(faults), returns
-        self.solution, self.hints = solution or reference, hints
+        self._solution, self.hints = solution, hints
         self._hinted, self.large, self.times, self.small = 0, large, times, small
         self.ways = ways
 
@@ -94,6 +95,11 @@ class Exercise(Task):
     def points(self) -> int:
         """1 for an easy exercise, 2 for a middle one, 3 for a hard one."""
         return POINTS[self.level]
+
+    @property
+    def solution(self) -> Callable[..., Any]:
+        """What :meth:`use` goes on with where there is no right answer yet."""
+        return self._solution or self.ways().get(self.name, self.reference)
 
     def __call__(
         self,

@@ -49,14 +49,6 @@ def distance_scores(
     return finish(combine(scores, penalty), D)
 
 
-def _distance_scores_solution(query: Tensor, key: Tensor, strength: Tensor, query_offset: int = 0) -> Tensor:
-    L, S, D = query.shape[-2], key.shape[-2], query.shape[-1]
-    i = query_offset + torch.arange(L, device=query.device)[:, None]  # (L, 1)
-    j = torch.arange(S, device=query.device)  # (S,)
-    penalty = strength[:, None, None] * (i - j).abs()  # (H, L, S)
-    return query @ key.transpose(-2, -1) / math.sqrt(D) - penalty
-
-
 def _placed(draw: Draw) -> Iterator[tuple[str, Tensor, Tensor, int]]:
     """For each case of a score along a line: its name, queries, keys, and the position of the first query."""
     for name, batch, num_heads, length, key_length, head_dim, query_offset in (
@@ -333,24 +325,6 @@ class TwoSidedScore(nn.Module):
         pairs = zip(self.slopes(self.strength), self.sides(ahead), strict=True)
         penalty = sum(self.align(slope) * side / self.unit(S) for slope, side in pairs)
         return self.hide(self.finish(self.combine(scores, penalty), self.head_dim), attn_mask)
-
-
-class _PlainTwoSidedScore(nn.Module):
-    """The solution that the notebook goes on with."""
-
-    def __init__(self, num_heads: int, head_dim: int):
-        super().__init__()
-        self.strength = nn.Parameter(torch.full((num_heads, 2), 0.1))
-
-    def forward(self, query: Tensor, key: Tensor, *, attn_mask: Tensor | None = None, query_offset: int = 0) -> Tensor:
-        """Scores (B, H, L, S)."""
-        L, S = query.shape[-2], key.shape[-2]
-        i = query_offset + torch.arange(L, device=query.device)[:, None]  # (L, 1)
-        j = torch.arange(S, device=query.device)  # (S,)
-        left, right = (i - j).clamp(min=0), (j - i).clamp(min=0)  # (L, S) each
-        prices = self.strength[..., None, None]  # (H, 2, 1, 1)
-        penalty = prices[:, 0] * left + prices[:, 1] * right  # (H, L, S)
-        return query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1]) - penalty
 
 
 def _try_slopes(
@@ -646,16 +620,6 @@ def grid_scores(
     costs = zip(slopes(strength).unbind(dim=-1), (sides[n] for n in order), strict=True)
     penalty = sum(slope[:, None, None] * side for slope, side in costs)  # (H, L, L)
     return finish(combine(query @ key.transpose(-2, -1) * scale(D), penalty), D)
-
-
-def _grid_scores_solution(query: Tensor, key: Tensor, strength: Tensor, width: int) -> Tensor:
-    L, D = query.shape[-2:]
-    token = torch.arange(L, device=query.device)
-    row, column = token // width, token % width  # (L,) each
-    right, down = column - column[:, None], row - row[:, None]  # (L, L): from the query to the key
-    sides = torch.stack([(-right).clamp(min=0), right.clamp(min=0), (-down).clamp(min=0), down.clamp(min=0)])
-    penalty = torch.einsum("ha,aij->hij", strength, sides.to(strength.dtype))  # (H, L, L)
-    return query @ key.transpose(-2, -1) / math.sqrt(D) - penalty
 
 
 def _grid_scores_cases(draw: Draw) -> Iterator[Case]:
@@ -1051,7 +1015,6 @@ EXERCISES = (
         ),
         cases=_distance_scores_cases,
         faults=_DISTANCE_SCORES_FAULTS,
-        solution=_distance_scores_solution,
     ),
     Exercise(
         TwoSidedScore,
@@ -1068,7 +1031,6 @@ EXERCISES = (
         cases=_two_sided_score_cases,
         faults=_TWO_SIDED_SCORE_FAULTS,
         call=_try_slopes,
-        solution=_PlainTwoSidedScore,
         returns=("strength at the start", "scores"),
     ),
     Exercise(
@@ -1100,7 +1062,6 @@ EXERCISES = (
         ),
         cases=_grid_scores_cases,
         faults=_GRID_SCORES_FAULTS,
-        solution=_grid_scores_solution,
     ),
     Exercise(
         with_time,

@@ -240,35 +240,6 @@ _GPT_FAULTS = (
 )
 
 
-class _PlainGPT(nn.Module):
-    def __init__(
-        self,
-        vocab_size: int,
-        max_length: int,
-        embed_dim: int,
-        num_heads: int,
-        num_layers: int,
-        *,
-        positions: Callable[[int, int], nn.Module] = LearnedPositions,
-        **block: Any,
-    ):
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, embed_dim)
-        self.positions = positions(embed_dim, max_length)
-        self.blocks = nn.ModuleList(
-            TransformerBlock(embed_dim, num_heads, bias=False, **block) for _ in range(num_layers)
-        )
-        self.norm = nn.LayerNorm(embed_dim, bias=False)
-        self.read_out = nn.Linear(embed_dim, vocab_size, bias=False)
-        self.read_out.weight = self.embedding.weight
-
-    def forward(self, tokens: Tensor) -> Tensor:  # (B, L), whole numbers
-        x = self.positions(self.embedding(tokens))  # (B, L, E)
-        for block in self.blocks:
-            x, _ = block(x, is_causal=True)
-        return self.read_out(self.norm(x))  # (B, L, V)
-
-
 def write_on(
     model: Callable[[Tensor], Tensor],
     tokens: Tensor,
@@ -293,21 +264,6 @@ def write_on(
         p = normalize(heat(logits, temperature), temperature)
         tokens = append(tokens, pick(p, draw)[:, None], longest)
     return result(tokens, prompt)
-
-
-def _plainly_write_on(
-    model: Callable[[Tensor], Tensor],
-    tokens: Tensor,
-    count: int,
-    temperature: float,
-    draw: Callable[[Tensor], Tensor],
-    longest: int,
-) -> Tensor:
-    for _ in range(count):
-        logits = model(tokens[:, -longest:])[:, -1]  # (B, V), after the last character that fits
-        p = (logits / temperature).softmax(dim=-1)
-        tokens = torch.cat([tokens, draw(p)[:, None]], dim=1)
-    return tokens
 
 
 def _call_write_on(
@@ -480,15 +436,6 @@ def turn(
     return finish(join(*rotate(*split(x), angle.cos(), angle.sin())), x)
 
 
-def _plainly_turn(x: Tensor, offset: int) -> Tensor:
-    L, D = x.shape[-2:]
-    position = offset + torch.arange(L, device=x.device)  # (L,)
-    speed = 10_000.0 ** (-torch.arange(0, D, 2, device=x.device) / D)  # (D/2,)
-    angle = position[:, None] * speed  # (L, D/2)
-    a, b = x.chunk(2, dim=-1)  # (B, H, L, D/2) each: the two features of every pair
-    return torch.cat([a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()], dim=-1)
-
-
 def _turn_cases(draw: Draw) -> Iterator[Case]:
     for name, shape, offset in (
         ("2 tokens of 2 features from position 0", (1, 1, 2, 2), 0),
@@ -618,11 +565,6 @@ def mix_previous(
     return combine(x, weight, before(x))
 
 
-def _plainly_mix_previous(x: Tensor, weight: Tensor) -> Tensor:
-    before = F.pad(x, (0, 0, 1, 0))[:, :-1]  # (B, L, E): one row of zeros in front, the last token left out
-    return x + weight * before
-
-
 def _mix_previous_cases(draw: Draw) -> Iterator[Case]:
     for batch, length, width in ((1, 2, 1), (1, 3, 2), (2, 5, 3), (3, 1, 2)):
         name = f"{batch} text{'s' * (batch > 1)} of {length} token{'s' * (length > 1)}, {width} features"
@@ -743,7 +685,6 @@ EXERCISES = (
         faults=_GPT_FAULTS,
         call=_call_gpt,
         returns=("logits",),
-        solution=_PlainGPT,
         seconds=10.0,
     ),
     Exercise(
@@ -762,7 +703,6 @@ EXERCISES = (
         faults=_WRITE_ON_FAULTS,
         call=_call_write_on,
         returns=("text", "probabilities drawn from"),
-        solution=_plainly_write_on,
         differentiable=False,
     ),
     Exercise(
@@ -779,7 +719,6 @@ EXERCISES = (
         ),
         cases=_turn_cases,
         faults=_TURN_FAULTS,
-        solution=_plainly_turn,
     ),
     Exercise(
         mix_previous,
@@ -795,6 +734,5 @@ EXERCISES = (
         ),
         cases=_mix_previous_cases,
         faults=_MIX_PREVIOUS_FAULTS,
-        solution=_plainly_mix_previous,
     ),
 )

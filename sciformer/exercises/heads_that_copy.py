@@ -69,35 +69,6 @@ class AttentionOnly(nn.Module):
         return give(self.read_out(finish(x, self.norm, self.positions))), keep(maps)
 
 
-class _AttentionOnly(nn.Module):
-    def __init__(
-        self,
-        vocab_size: int,
-        max_length: int,
-        embed_dim: int,
-        num_heads: int,
-        num_layers: int,
-        score: ScoreRecipe = DotProductScore,
-    ):
-        super().__init__()
-        self.embedding = nn.Embedding(vocab_size, embed_dim)
-        self.positions = LearnedPositions(embed_dim, max_length)
-        self.norms = nn.ModuleList(nn.LayerNorm(embed_dim) for _ in range(num_layers))
-        self.attentions = nn.ModuleList(
-            MultiHeadAttention(embed_dim, num_heads, score=score) for _ in range(num_layers)
-        )
-        self.norm = nn.LayerNorm(embed_dim)
-        self.read_out = nn.Linear(embed_dim, vocab_size)
-
-    def forward(self, tokens: Tensor, need_weights: bool = False) -> tuple[Tensor, list]:
-        x, maps = self.positions(self.embedding(tokens)), []  # (B, L, E)
-        for norm, attention in zip(self.norms, self.attentions, strict=True):
-            y, weights = attention(norm(x), is_causal=True, need_weights=need_weights)
-            x = x + y
-            maps.append(weights)
-        return self.read_out(self.norm(x)), maps
-
-
 def _shapes_of_a_layer(embed_dim: int) -> dict[str, tuple[int, ...]]:
     """Of the parameters of one norm and one attention, but for the keys' bias, which the softmax cancels."""
     E = embed_dim
@@ -269,10 +240,6 @@ def previous_token_score(
     return average(chosen(found), weights)
 
 
-def _previous_token_score(weights: Tensor) -> Tensor:
-    return weights.diagonal(-1, dim1=-2, dim2=-1).mean(dim=(0, 2))
-
-
 def _is_favourite(weights: Tensor) -> Tensor:
     """Where the token before has the largest weight, (B, H, L - 1)."""
     before = torch.arange(weights.shape[-1] - 1, device=weights.device)
@@ -384,14 +351,6 @@ def prefix_matching_score(
         p = of_sequence(periods, b)
         seen.append(torch.stack([entry(one, i, key(i, p)) for i in range(first(p), L)], dim=-1))  # (H, L - p)
     return average(seen, weights.shape)
-
-
-def _prefix_matching_score(weights: Tensor, period: Tensor) -> Tensor:
-    found = []
-    for of_one, p in zip(weights, period.tolist(), strict=True):
-        for i in range(p, weights.shape[-1]):
-            found.append(of_one[:, i, i - p + 1])  # (H,)
-    return torch.stack(found).mean(dim=0)
 
 
 def _prefix_matching_score_cases(draw: Draw) -> Iterator[Case]:
@@ -508,12 +467,6 @@ def ablate(
     return join(parts)
 
 
-def _ablate(x: Tensor, heads: Sequence[int], num_heads: int) -> Tensor:
-    parts = x.unflatten(-1, (num_heads, -1)).clone()  # (B, L, H, D)
-    parts[:, :, heads] = parts[:, :, heads].mean(dim=(0, 1))
-    return parts.flatten(-2)
-
-
 def _ablate_cases(draw: Draw) -> Iterator[Case]:
     for B, L, H, D, heads in ((2, 2, 2, 1, [0]), (2, 3, 2, 2, [1]), (3, 2, 3, 2, [2, 0]), (1, 5, 4, 3, [1, 2, 3])):
         name = f"{B} sequences of {L} tokens, {H} heads, silent: {', '.join(map(str, heads))}"
@@ -610,7 +563,6 @@ EXERCISES = (
         faults=_ATTENTION_ONLY_FAULTS,
         call=_call_attention_only,
         returns=("logits", "weights of the layers"),
-        solution=_AttentionOnly,
     ),
     Exercise(
         previous_token_score,
@@ -624,7 +576,6 @@ EXERCISES = (
         ),
         cases=_previous_token_score_cases,
         faults=_PREVIOUS_TOKEN_SCORE_FAULTS,
-        solution=_previous_token_score,
     ),
     Exercise(
         prefix_matching_score,
@@ -639,7 +590,6 @@ EXERCISES = (
         ),
         cases=_prefix_matching_score_cases,
         faults=_PREFIX_MATCHING_SCORE_FAULTS,
-        solution=_prefix_matching_score,
     ),
     Exercise(
         ablate,
@@ -656,6 +606,5 @@ EXERCISES = (
         cases=_ablate_cases,
         faults=_ABLATE_FAULTS,
         call=lambda answer, x, heads, num_heads: answer(x, heads.tolist(), num_heads),
-        solution=_ablate,
     ),
 )

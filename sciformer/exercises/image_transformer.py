@@ -179,11 +179,6 @@ def embed_patches(
     return finish(layout(grid))
 
 
-def _embed_patches_solution(images: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    grid = F.conv2d(images, weight, bias, stride=weight.shape[-1])  # (B, E, rows, columns)
-    return grid.flatten(2).transpose(1, 2)  # (B, L, E)
-
-
 def _embed_patches_cases(draw: Draw) -> Iterator[Case]:
     def case(images: int, channels: int, height: int, width: int, size: int, embed_dim: int) -> Case:
         inputs = {
@@ -552,26 +547,6 @@ class VisionTransformer(nn.Module):
         tokens = self.add_positions(self.to_sequence(images), self.positions.table)
         tokens = self.through(tokens, self.blocks, self.positions.table)
         return self.read(self.summarise(tokens, self.classifier.norm), self.classifier.linear)
-
-
-class _PlainVisionTransformer(nn.Module):
-    """The solution that the notebook goes on with."""
-
-    def __init__(self, image_size: int, patch_size: int, embed_dim: int, num_heads: int, num_layers: int):
-        super().__init__()
-        self.to_sequence = ImageToSequence(image_size, patch_size, 1, embed_dim)
-        self.positions = LearnedPositions(embed_dim, self.to_sequence.num_tokens)
-        self.blocks = nn.ModuleList(TransformerBlock(embed_dim, num_heads, expansion=2) for _ in range(num_layers))
-        self.classifier = Classifier(embed_dim, 10)
-
-    def forward(self, images: Tensor) -> Tensor:
-        projection: Any = self.to_sequence.projection
-        tokens = _embed_patches_solution(images, projection.weight, projection.bias)  # (B, L, E)
-        tokens = tokens + self.positions.table
-        for block in self.blocks:
-            tokens, _ = block(tokens)
-        summary = self.classifier.norm(tokens).mean(dim=1)  # (B, E)
-        return self.classifier.linear(summary)  # (B, 10)
 
 
 #: Sizes of the model in the cases of `VisionTransformer`: two by two patches of two by two pixels.
@@ -1022,7 +997,6 @@ EXERCISES = (
         ),
         cases=_embed_patches_cases,
         faults=_EMBED_PATCHES_FAULTS,
-        solution=_embed_patches_solution,
     ),
     Exercise(
         VisionTransformer,
@@ -1039,7 +1013,6 @@ EXERCISES = (
         cases=_vision_transformer_cases,
         faults=_VISION_TRANSFORMER_FAULTS,
         call=_call_vision_transformer,
-        solution=_PlainVisionTransformer,
     ),
     Exercise(
         logits_from_patches,

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Draw, Exercise, parameter
 from sciformer.check.modules import run_module, scores_of
-from sciformer.functional import attend, causal_mask, dot_product_scores
+from sciformer.functional import causal_mask
 
 _FORMULA = "The formula and its shapes"
 _BATCHED = "All heads at once"
@@ -195,28 +195,6 @@ class MultiHead(nn.Module):
         weights = self.normalize(scores if attn_mask is None else self.mask(scores, attn_mask))
         weights = weights if attn_mask is None else self.hide(weights, attn_mask)
         return self.finish(self.project(self.out_proj, self.join(weights @ v)), weights)
-
-
-class _PlainMultiHead(nn.Module):
-    """The same as the notebook's solution writes it."""
-
-    def __init__(self, embed_dim: int, num_heads: int):
-        super().__init__()
-        self.num_heads = num_heads
-        self.q_proj = nn.Linear(embed_dim, embed_dim)
-        self.k_proj = nn.Linear(embed_dim, embed_dim)
-        self.v_proj = nn.Linear(embed_dim, embed_dim)
-        self.out_proj = nn.Linear(embed_dim, embed_dim)
-
-    def forward(
-        self, x: Tensor, context: Tensor | None = None, *, attn_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        context = x if context is None else context
-        q = split_heads(self.q_proj(x), self.num_heads)  # (B, H, L, D)
-        k = split_heads(self.k_proj(context), self.num_heads)  # (B, H, S, D)
-        v = split_heads(self.v_proj(context), self.num_heads)  # (B, H, S, D)
-        output, weights = attend(dot_product_scores(q, k), v, attn_mask=attn_mask)  # (B, H, L, D), (B, H, L, S)
-        return self.out_proj(merge_heads(output)), weights  # (B, L, E)
 
 
 def _run_heads(
@@ -835,7 +813,6 @@ EXERCISES = (
         faults=_MULTI_HEAD_FAULTS,
         call=_run_heads,
         returns=("output", "weights"),
-        solution=_PlainMultiHead,
     ),
     Exercise(
         split_packed,

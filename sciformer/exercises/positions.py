@@ -31,10 +31,6 @@ def attend_in_order(
     return after(attend(attention, combine(x, p)), p, attention)
 
 
-def _attend_in_order(x: Tensor, table: Tensor, attention: Callable[[Tensor], Tensor]) -> Tensor:
-    return attention(x + table[: x.shape[1]])
-
-
 def _attend_in_order_cases(draw: Draw) -> Iterator[Case]:
     def attention(x: Tensor) -> Tensor:
         return (x @ x.mT).softmax(dim=-1) @ x / x.shape[1]  # L, if there is a batch
@@ -216,13 +212,6 @@ def sinusoidal_table(
     return layout(wave(position(length)[:, None] * frequency, column % 2 == 1))
 
 
-def _sinusoidal_table(length: int, embed_dim: int) -> Tensor:
-    position = torch.arange(length)[:, None]  # (L, 1)
-    frequency = 10000.0 ** (-torch.arange(0, embed_dim, 2) / embed_dim)  # (E/2,)
-    angle = position * frequency  # (L, E/2)
-    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(-2)  # (L, E)
-
-
 def _sinusoidal_table_cases(draw: Draw) -> Iterator[Case]:
     for length, embed_dim in ((2, 2), (3, 4), (5, 6), (11, 4), (7, 10)):
         yield Case(f"{length} positions, {embed_dim} wide", {"length": length, "embed_dim": embed_dim})
@@ -307,12 +296,6 @@ def shift_matrix(
     turned = angle(10000.0 ** -exponent(torch.arange(embed_dim // 2), embed_dim), shift)  # (E/2,)
     matrix = torch.block_diag(*(torch.tensor(block(b.sin(), b.cos())) for b in turned))
     return layout(repeat(matrix, shift))
-
-
-def _shift_matrix(embed_dim: int, shift: int) -> Tensor:
-    angle = shift * 10000.0 ** (-torch.arange(0, embed_dim, 2) / embed_dim)  # (E/2,)
-    blocks = [torch.tensor([[b.cos(), -b.sin()], [b.sin(), b.cos()]]) for b in angle]
-    return torch.block_diag(*blocks)  # (E, E)
 
 
 def _shift_matrix_cases(draw: Draw) -> Iterator[Case]:
@@ -427,7 +410,6 @@ EXERCISES = (
         ),
         cases=_attend_in_order_cases,
         faults=_ATTEND_IN_ORDER_FAULTS,
-        solution=_attend_in_order,
     ),
     Exercise(
         sinusoidal_table,
@@ -443,7 +425,6 @@ EXERCISES = (
         ),
         cases=_sinusoidal_table_cases,
         faults=_SINUSOIDAL_TABLE_FAULTS,
-        solution=_sinusoidal_table,
     ),
     Exercise(
         shift_matrix,
@@ -460,6 +441,5 @@ EXERCISES = (
         ),
         cases=_shift_matrix_cases,
         faults=_SHIFT_MATRIX_FAULTS,
-        solution=_shift_matrix,
     ),
 )

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sciformer.check.causes import Fault
 from sciformer.check.exercise import Case, Draw, Exercise
 from sciformer.check.modules import run_module
-from sciformer.functional import causal_mask, masked_softmax
+from sciformer.functional import causal_mask
 
 _PARTS = "One vector, three parts"
 _WHY = r"Why $1/\sqrt d$"
@@ -322,26 +322,6 @@ class AttentionHead(nn.Module):
         else:
             weights = self.hide(self.normalize(self.mask(scores, attn_mask)), attn_mask)
         return self.finish(weights @ v, weights, scores)
-
-
-class _PlainHead(nn.Module):
-    """The same as the notebook's solution writes it."""
-
-    def __init__(self, embed_dim: int, head_dim: int):
-        super().__init__()
-        self.q_proj = nn.Linear(embed_dim, head_dim)
-        self.k_proj = nn.Linear(embed_dim, head_dim)
-        self.v_proj = nn.Linear(embed_dim, head_dim)
-
-    def forward(
-        self, x: Tensor, context: Tensor | None = None, *, attn_mask: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        context = x if context is None else context  # what is looked at
-        q = self.q_proj(x)  # (B, L, D)
-        k, v = self.k_proj(context), self.v_proj(context)  # (B, S, D)
-        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # (B, L, S)
-        weights = masked_softmax(scores, attn_mask)  # (B, L, S)
-        return weights @ v, weights
 
 
 def _run_head(
@@ -689,7 +669,6 @@ EXERCISES = (
         faults=_ATTENTION_HEAD_FAULTS,
         call=_run_head,
         returns=("output", "weights"),
-        solution=_PlainHead,
     ),
     Exercise(
         future_leaks,

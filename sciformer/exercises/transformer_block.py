@@ -230,19 +230,6 @@ class LayerNorm(nn.Module):
         return self.finish((x - mean) / self.size(self.spread(x, mean), self.eps), self.weight, self.bias)
 
 
-class _LayerNorm(nn.Module):
-    def __init__(self, embed_dim: int, eps: float = 1e-5):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(embed_dim))
-        self.bias = nn.Parameter(torch.zeros(embed_dim))
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        mean = x.mean(dim=-1, keepdim=True)  # (B, L, 1)
-        variance = (x - mean).square().mean(dim=-1, keepdim=True)  # (B, L, 1)
-        return (x - mean) / (variance + self.eps).sqrt() * self.weight + self.bias
-
-
 def _call_layer_norm(answer: Callable[..., Any], x: Tensor, eps: float, **weights: Tensor) -> Any:
     """What it gives with the given weights, and what a fresh one gives."""
     output = run_module(answer, (x.shape[-1], eps), weights, x)
@@ -395,16 +382,6 @@ class FeedForwardNetwork(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Tokens, (B, L, E)."""
         return self.combine(x, self.up, self.down, self.activation)
-
-
-class _FeedForwardNetwork(nn.Module):
-    def __init__(self, embed_dim: int, hidden_dim: int):
-        super().__init__()
-        self.up = nn.Linear(embed_dim, hidden_dim)
-        self.down = nn.Linear(hidden_dim, embed_dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down(F.gelu(self.up(x)))
 
 
 def _call_feed_forward(answer: Callable[..., Any], x: Tensor, **weights: Tensor) -> Any:
@@ -569,19 +546,6 @@ class Block(nn.Module):
         first, second = self.norms(self.attention_norm, self.feed_forward_norm)
         seen = self.look(x, lambda y: self.attention(y)[0], first)
         return self.think(seen, self.feed_forward, second, x)
-
-
-class _Block(nn.Module):
-    def __init__(self, embed_dim: int, num_heads: int):
-        super().__init__()
-        self.attention_norm = _LayerNorm(embed_dim)
-        self.attention = MultiHeadAttention(embed_dim, num_heads)
-        self.feed_forward_norm = _LayerNorm(embed_dim)
-        self.feed_forward = _FeedForwardNetwork(embed_dim, 4 * embed_dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attention(self.attention_norm(x))[0]
-        return x + self.feed_forward(self.feed_forward_norm(x))
 
 
 def _call_block_class(answer: Callable[..., Any], x: Tensor, num_heads: int, **weights: Tensor) -> Any:
@@ -995,7 +959,6 @@ EXERCISES = (
         faults=_LAYER_NORM_FAULTS,
         call=_call_layer_norm,
         returns=("output with the given weight and bias", "output of a fresh norm"),
-        solution=_LayerNorm,
     ),
     Exercise(
         FeedForwardNetwork,
@@ -1011,7 +974,6 @@ EXERCISES = (
         cases=_feed_forward_cases,
         faults=_FEED_FORWARD_FAULTS,
         call=_call_feed_forward,
-        solution=_FeedForwardNetwork,
     ),
     Exercise(
         Block,
@@ -1028,7 +990,6 @@ EXERCISES = (
         cases=_block_cases,
         faults=_BLOCK_FAULTS,
         call=_call_block_class,
-        solution=_Block,
     ),
     Exercise(
         root_mean_square_norm,

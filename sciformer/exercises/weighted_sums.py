@@ -38,12 +38,6 @@ def plain_attention(
     return give(mix(weights, x), weights, scores)
 
 
-def _three_lines(x: Tensor) -> tuple[Tensor, Tensor]:
-    scores = x @ x.T  # (L, E) @ (E, L) = (L, L)
-    weights = scores.softmax(dim=-1)  # over j: each row sums to 1
-    return weights @ x, weights  # (L, L) @ (L, E) = (L, E)
-
-
 def _plain_attention_cases(draw: Draw) -> Iterator[Case]:
     for words, features in ((2, 2), (1, 3), (5, 3), (3, 7)):
         name = f"{words} word{'s' * (words > 1)} with {features} features"
@@ -583,7 +577,6 @@ EXERCISES: tuple[Exercise, ...] = (
             "multiply the words from the left.",
         ),
         large=("x",),
-        solution=_three_lines,
         cases=_plain_attention_cases,
         faults=_PLAIN_ATTENTION_FAULTS,
         returns=("output", "weights"),

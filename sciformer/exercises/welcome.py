@@ -26,11 +26,6 @@ def new_vector(
     return mix(normalize(scores), value)
 
 
-def _plain_new_vector(scores: Tensor, value: Tensor) -> Tensor:
-    weights = scores.softmax(dim=0)  # (S,)
-    return weights @ value  # (S,) @ (S, D) = (D,)
-
-
 def _new_vector_cases(draw: Draw) -> Iterator[Case]:
     for words, head_dim in ((2, 2), (3, 5), (7, 4), (3, 1), (1, 3)):
         name = f"{words} word{'s' * (words > 1)} with {head_dim} feature{'s' * (head_dim > 1)} each"
@@ -372,7 +367,6 @@ EXERCISES: tuple[Exercise, ...] = (
             "`scores.softmax(dim=0)` gives the weights. Between (S,) and (S, D), `@` multiplies and adds up over S.",
         ),
         large=("scores",),
-        solution=_plain_new_vector,
         cases=_new_vector_cases,
         faults=_NEW_VECTOR_FAULTS,
     ),
