@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from sciformer.check.mutants import UNREADABLE
-from sciformer.check.programs import program_of, scope_of
+from sciformer.check.programs import made, program_of, scope_of
 from sciformer.check.repairing import LONGEST_LINE, Change
 from sciformer.check.values import same
 
@@ -168,16 +168,16 @@ def borrowed(
     for _, part, expression in sorted(_exchanges(own, others), key=lambda exchange: exchange[0]):
         if time.thread_time() > end:
             return None
-        scope, text = dict(own.scope), _with(own.tree, part, expression)
+        text = _with(own.tree, part, expression)
         after = text.splitlines()
         changed = [n for n, line in enumerate(before) if n < len(after) and line != after[n]]
         if text in tried or len(after) != len(before) or max(len(after[n].strip()) for n in changed) > LONGEST_LINE:
             continue
         tried.add(text)
         with suppress(Exception):
-            exec(compile(text, "<mutant by a right answer>", "exec"), scope)
-            if is_right(scope[own.name]):
-                return Change(before[changed[0]].strip(), after[changed[0]].strip(), scope[own.name])
+            candidate = made(text, own.name, own.scope)
+            if is_right(candidate):
+                return Change(before[changed[0]].strip(), after[changed[0]].strip(), candidate)
     return None
 
 
@@ -186,18 +186,15 @@ def _exchanges(own: _Program, others: list[_Program]) -> Iterator[tuple[tuple[in
     most = min(max(_FEW, _words(own.text).total() // _SHARE), _MOST)
     uses = Counter(node.id for node in ast.walk(own.tree) if isinstance(node, ast.Name) and _is_value(node))
     for number, line in own.lines.items():
-        offers = _offers(own, others, number) if line.visits else {}
+        if not line.visits:
+            continue
+        offers = _offers(own, others, number)
         for part in _parts(line.statement, line.value):
             text, kind = ast.unparse(part.node), own.kind(number, part.node)
             words, is_whole = _words(text), part.node is line.value
             here = Counter(node.id for node in ast.walk(part.node) if isinstance(node, ast.Name))
-            last = (
-                {name for name, count in here.items() if count == uses[name]} & {*line.visits[0]}
-                if line.visits
-                else set()
-            )
-            for other_text, (expression, other_kind) in offers.items():
-                theirs = _words(other_text)
+            last = {name for name, count in here.items() if count == uses[name]} & {*line.visits[0]}
+            for other_text, (expression, other_kind, theirs) in offers.items():
                 differ = (words - theirs).total() + (theirs - words).total()
                 fits = kind == other_kind or (kind is None and isinstance(part.node, ast.Call)) or is_whole
                 if _is_number(part.node) and not isinstance(expression, ast.Name):
@@ -207,9 +204,9 @@ def _exchanges(own: _Program, others: list[_Program]) -> Iterator[tuple[tuple[in
                     yield (differ + _UNUSED * unused, theirs.total()), part, expression
 
 
-def _offers(own: _Program, others: list[_Program], number: int) -> dict[str, tuple[ast.expr, str]]:
-    """What right answers compute, in our names at a line: each expression with its kind, by its text."""
-    found: dict[str, tuple[ast.expr, str]] = {}
+def _offers(own: _Program, others: list[_Program], number: int) -> dict[str, tuple[ast.expr, str, Counter[str]]]:
+    """What right answers compute, in our names at a line: each expression with its kind and words, by its text."""
+    found: dict[str, tuple[ast.expr, str, Counter[str]]] = {}
     for other in others:
         speaker = _Speaker(other, own, number)
         for there, line in other.lines.items():
@@ -219,7 +216,7 @@ def _offers(own: _Program, others: list[_Program], number: int) -> dict[str, tup
                 kind = None if is_plain else other.kind(there, part.node)
                 said = None if kind is None else speaker.said(part.node, there)
                 if kind and said and len(text := ast.unparse(said)) <= LONGEST_LINE:
-                    found.setdefault(text, (said, kind))
+                    found.setdefault(text, (said, kind, _words(text)))
     return found
 
 

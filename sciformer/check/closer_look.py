@@ -218,8 +218,7 @@ def _without_chance(
     pattern = re.compile(r"\s*" + r"\s+".join(map(re.escape, RIGHT_ONLY.format(told).split())))
     more = fill(RIGHT_ONLY.format(holds), 96, initial_indent="\n  ", subsequent_indent="  ") if holds else ""
     diagnosis = _without_unknown(exercise, diagnosis) if holds else diagnosis
-    says, message, seen = (pattern.sub(more, text) for text in (diagnosis.says, diagnosis.message, diagnosis.symptom))
-    return replace(diagnosis, says=says, message=message, symptom=seen)
+    return _replaced(diagnosis, pattern, more)
 
 
 def _without_luck(exercise: "Exercise", diagnosis: Diagnosis, answer: Any, seed: int) -> Diagnosis:
@@ -234,7 +233,12 @@ def _without_luck(exercise: "Exercise", diagnosis: Diagnosis, answer: Any, seed:
     lucky = {name for n, name in enumerate(exercise.returns) if not all(same(e[n], g[n]) for e, g in pairs)}
     right = [name for name in " ".join(found[1].split()).split(", ") if name not in lucky]
     kept = f" Right: {', '.join(right)}." if right else ""
-    says, told, seen = (pattern.sub(kept, text) for text in (diagnosis.says, diagnosis.message, diagnosis.symptom))
+    return _replaced(diagnosis, pattern, kept)
+
+
+def _replaced(diagnosis: Diagnosis, pattern: re.Pattern[str], by: str) -> Diagnosis:
+    """The diagnosis with other words in all that it says."""
+    says, told, seen = (pattern.sub(by, text) for text in (diagnosis.says, diagnosis.message, diagnosis.symptom))
     return replace(diagnosis, says=says, message=told, symptom=seen)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sciformer.check.programs import program_of, scope_of
+from sciformer.check.programs import made, program_of, scope_of
 
 #: A replacement of a part of the program, and the sentence that a student reads.
 Slip = tuple[ast.AST, str]
@@ -79,9 +79,7 @@ def programs(reference: Callable[..., Any], changes: Changes) -> tuple[Mutant, .
             try:
                 text = ast.unparse(ast.fix_missing_locations(program))
                 if text not in found:
-                    own = dict(scope)
-                    exec(compile(program, f"<mutant of {reference.__name__}>", "exec"), own)
-                    found[text] = Mutant(says, own[reference.__name__], text)
+                    found[text] = Mutant(says, made(program, reference.__name__, scope), text)
             except (SyntaxError, ValueError, TypeError):
                 pass  # this slip is no program here
             finally:

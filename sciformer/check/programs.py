@@ -62,3 +62,15 @@ def program_of(reference: Callable[..., Any]) -> ast.Module:
                 if isinstance(node, ast.FunctionDef):
                     node.returns = None
     return ast.Module([*reversed(trees.values())], [])
+
+
+def made(program: ast.Module | str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
+    """What a changed program gives a name to, among the names of a scope, which stays as it is.
+
+    Raises:
+        Exception: whatever its definitions raise, or that it is no program.
+    """
+    own = dict(scope)
+    exec(compile(program, f"<mutant of {name}>", "exec"), own)
+    answer: Callable[..., Any] = own[name]
+    return answer

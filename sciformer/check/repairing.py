@@ -13,7 +13,7 @@ from itertools import pairwise, zip_longest
 from typing import Any
 
 from sciformer.check.mutants import UNREADABLE
-from sciformer.check.programs import program_of, scope_of
+from sciformer.check.programs import made, program_of, scope_of
 from sciformer.check.repairs import EQUATION, compares, repairs
 
 #: A line that is longer says too much at once.
@@ -106,11 +106,10 @@ def one_move(answer: Callable[..., Any], is_right: Callable[[Callable[..., Any]]
         line, anchor = (ast.unparse(one).splitlines()[0] for one in (statement, other))
         if max(len(line), len(anchor)) > LONGEST_LINE:
             continue
-        own = dict(scope)
         with suppress(Exception):
-            exec(compile(text, f"<mutant of {answer.__name__}>", "exec"), own)
-            if is_right(own[answer.__name__]):
-                return Change(line, line, own[answer.__name__], where=(side, anchor))
+            candidate = made(text, answer.__name__, scope)
+            if is_right(candidate):
+                return Change(line, line, candidate, where=(side, anchor))
     return None
 
 
