@@ -68,7 +68,7 @@ def test_survivors_are_named_and_the_first_are_explained():
 
     kind, message = told(answer)
     assert kind == "known mistake"
-    assert "All values are 1." in message
+    assert "Its values are the same at every position." in message
     symptom = " ".join(check.test_attention.diagnose(answer, seed=0).symptom.split())
     assert "12 of 26 faulty versions survive your test. faulty versions that it accepts:" in symptom
     assert "query and key exchanged" not in message, "its rows have another length"
@@ -251,6 +251,28 @@ def test_all_that_the_inputs_of_a_test_lack_is_told_and_can_be_seen_in_them():
     assert "It never gives a mask, so whatever is wrong with the mask survives. L, S and D are" in message
     assert "hides nothing" not in message, "a part of what is told already"
     assert "faulty versions that it accepts: scaled by the length; scaled by the number of queries; mask" in message
+
+
+def by_torch(attention, *inputs):
+    torch.testing.assert_close(attention(*inputs), F.scaled_dot_product_attention(*inputs))
+
+
+@pytest.mark.parametrize(
+    ("scale", "mask", "rows", "lack"),
+    [
+        (0.01, torch.tensor([[True, False, True], [True, True, False]]), 3, "inputs too small"),
+        (1.0, torch.ones(3, 3).tril() > 0, 3, "every mask causal"),
+        (1.0, torch.tensor([[True, False, True], [True, True, False]]), 1, "every value the same"),
+    ],
+)
+def test_what_hides_a_mistake_in_the_inputs_is_told(scale, mask, rows, lack):
+    def mine(attention):
+        query, key = scale * torch.randn(len(mask), 4), scale * torch.randn(3, 4)
+        value = torch.randn(rows, 4).expand(3, 4)
+        by_torch(attention, query, key, value)
+        by_torch(attention, query, key, value, mask)
+
+    assert check.test_attention.diagnose(mine, seed=0).faults == (lack,)
 
 
 def test_nothing_is_said_of_inputs_that_they_do_not_bear_out():

@@ -167,7 +167,7 @@ class WrittenTest(Exercise):
         line, cause, is_tolerant = self._rejecting(answer, cases, seen)
         if "equal to the last bit" in diagnosis.faults and is_tolerant:  # which gives the same verdicts
             diagnosis = self._false_alarm(diagnosis, self._misjudged(cases, seen)[1], cases, seen)
-        if diagnosis.kind in ("survivors", "known mistake"):
+        if diagnosis.kind in ("survivors", "known mistake", "likely mistake"):
             if why := in_vain(answer):
                 return self._in_vain(diagnosis, why, cases, seen)
             return self._lacking(diagnosis, answer, cases, seen)
@@ -252,6 +252,8 @@ class WrittenTest(Exercise):
         lacks = [lack for lack in given if self.safely(partial(lack.holds, calls))]
         known = [fault for fault in self.faults if fault.name in diagnosis.faults]
         if known and (known[0] in lacks or not isinstance(known[0], Lack)):
+            return diagnosis
+        if diagnosis.kind == "likely mistake" and not lacks:  # the inputs do not decide, either
             return diagnosis
         survivors = {
             case.name for case, call in zip(cases, seen.calls, strict=False) if call.output

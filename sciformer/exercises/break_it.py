@@ -44,6 +44,20 @@ def _is_one_row(x: Tensor) -> bool:
     return same(x, x[:1].expand(x.shape))
 
 
+def _is_causal(attn_mask: Tensor) -> bool:
+    return torch.equal(attn_mask, torch.ones_like(attn_mask).tril())
+
+
+#: What inputs of every attention can lack.
+_TOO_SMALL = (
+    "Its queries and keys are so small that all scores are nearly 0 and the weights nearly equal. Then a mistake in "
+    "the scores does not show. Take them as torch.randn draws them."
+)
+_SAME_VALUES = (
+    "Its values are the same at every position. Weights that sum to 1 then give that same value, whatever they are, so "
+    "a mistake in the scores does not show. Draw a value for each position."
+)
+
 # Ways to judge a result that find too little, or too much: the same in every test.
 _NOTHING_ASSERTED = Fault(
     "nothing asserted",
@@ -126,6 +140,14 @@ _ATTENTION_FAULTS = (
         masks=lambda L, S: (None, (torch.arange(S) < S - 1).expand(L, S)),
     ),
     Lack(
+        "every mask causal",
+        "Each of its masks is the causal one, so a version that always takes that one, whatever mask it is given, is "
+        "right. Give it another mask as well: a random one, for instance.",
+        every=lambda attn_mask, **_: attn_mask is None or _is_causal(attn_mask),
+        sizes=((5, 5, 3), (4, 4, 2)),
+        masks=lambda L, S: (None, torch.ones(L, S).tril() > 0),
+    ),
+    Lack(
         "head size 1",
         "Its head size is 1. √1 is 1, so no mistake in the scale shows. Let D be 3, or any number that is not 1.",
         every=lambda query, **_: query.shape[-1] == 1,
@@ -146,10 +168,16 @@ _ATTENTION_FAULTS = (
         inputs=lambda L, S, D: (torch.randn(L, D),) * 3,
     ),
     Lack(
-        "values of 1",
-        "All values are 1. Then every row whose weights sum to 1 gives 1, whichever keys it looks at.",
-        every=lambda value, **_: _is_one_number(value),
-        inputs=lambda L, S, D: (torch.randn(L, D), torch.randn(S, D), torch.ones(S, D)),
+        "every value the same",
+        _SAME_VALUES,
+        every=lambda value, **_: _is_one_row(value),
+        inputs=lambda L, S, D: (torch.randn(L, D), torch.randn(S, D), torch.randn(D).expand(S, D)),
+    ),
+    Lack(
+        "inputs too small",
+        _TOO_SMALL,
+        every=lambda query, key, **_: _are_small(query, key),
+        inputs=lambda L, S, D: (0.01 * torch.randn(L, D), 0.01 * torch.randn(S, D), 0.01 * torch.randn(S, D)),
     ),
     Lack(
         "all inputs equal",
@@ -194,11 +222,12 @@ def test_heads(
     sizes: tuple[tuple[int, ...], ...] = ((2, 5, 7, 6, 2, 3), (3, 4, 4, 4, 2, 2)),
     project: Callable[..., Tensor] = lambda E: torch.randn(E, E),
     inputs: Callable[..., Tensor] = torch.randn,
+    values: Callable[..., Tensor] = torch.randn,
     judge: Judge = torch.testing.assert_close,
 ) -> None:
     """Compare a version of attention with shared key heads with one head after the other."""
     for B, L, S, H, G, D in sizes:
-        query, key, value = inputs(B, L, H * D), inputs(B, S, G * D), inputs(B, S, G * D)
+        query, key, value = inputs(B, L, H * D), inputs(B, S, G * D), values(B, S, G * D)
         w_o = project(H * D)
         judge(attention(query, key, value, w_o, H), _heads_by_loop(query, key, value, w_o, H))
 
@@ -209,10 +238,16 @@ _HEADS_FAULTS = (
     _EQUAL_BITS,
     Lack(
         "inputs too small",
-        "Its queries and keys are so small that all scores are nearly 0 and the weights nearly equal. Then a mistake "
-        "in the scores does not show. Take them as torch.randn draws them.",
+        _TOO_SMALL,
         every=lambda query, key, **_: _are_small(query, key),
         inputs=lambda *shape: 0.01 * torch.randn(*shape),
+        values=lambda *shape: 0.01 * torch.randn(*shape),
+    ),
+    Lack(
+        "every value the same",
+        _SAME_VALUES,
+        every=lambda value, **_: same(value, value[:, :1].expand(value.shape)),
+        values=lambda *shape: torch.randn(shape[0], 1, shape[2]).expand(shape),
     ),
     Lack(
         "one head",
