@@ -1,11 +1,13 @@
 """A line that an expression of a right answer mends, and a line that should stand elsewhere."""
 
+import copy
 import sys
 
 import pytest
 import torch
 
 from sciformer.check.borrowing import borrowed
+from sciformer.check.limits import TimeUp, limited
 from sciformer.check.repairing import one_move
 
 
@@ -62,6 +64,84 @@ def test_a_whole_answer_is_no_change():
 
     assert is_right(all_in_one_line)
     assert borrowed(untouched, [all_in_one_line], CALLS, is_right) is None
+
+
+def in_one_branch_only(x, scale):
+    scores = x * x
+    if len(x) == 3:
+        return torch.softmax(scores / scale, dim=0)
+    shares = torch.softmax(scores, dim=0)
+    return shares
+
+
+def in_both(x, scale):
+    scores = x * x / scale
+    return scores.softmax(dim=0)
+
+
+def test_a_tensor_has_the_students_name_also_in_a_branch_that_only_some_calls_reach():
+    inputs = [(torch.tensor([0.5, 2.0, -1.0]), 4.0), (torch.tensor([1.0, 0.0]), 0.5)]
+    calls = [lambda answer, given=given: answer(*given) for given in inputs]
+
+    def agrees(answer):
+        return all(torch.allclose(answer(*given), in_both(*given)) for given in inputs)
+
+    change = borrowed(in_one_branch_only, [in_both], calls, agrees)
+    assert (change.old, change.new) == (
+        "shares = torch.softmax(scores, dim=0)",
+        "shares = torch.softmax(scores / scale, dim=0)",
+    )
+
+
+ROWS = [(torch.arange(12.0).view(2, 6), [0], 2), (torch.arange(8.0).view(1, 8), [1], 2)]
+ROW_CALLS = [lambda answer, given=given: answer(*copy.deepcopy(given)) for given in ROWS]
+
+
+def features_in_a_list(x, heads, num_heads):
+    features = []
+    for h in heads:
+        features += [f for f in range(h * num_heads, (h + 1) * num_heads) if f in range(x.shape[-1])]
+    out = x.clone()
+    out[:, features] = 0.0
+    return out
+
+
+def silent(x, heads, num_heads):
+    width, out = x.shape[-1] // num_heads, x.clone()
+    for h in heads:
+        out[:, h * width : (h + 1) * width] = 0.0
+    return out
+
+
+def test_what_is_written_twice_is_exchanged_twice_and_a_line_that_becomes_long_is_not_repeated():
+    def agrees(answer):  # one of the programs that are tried lengthens the list that it loops over
+        return limited(lambda: all(torch.equal(call(answer), call(silent)) for call in ROW_CALLS), 0.05)
+
+    def is_right_in_time(answer):
+        try:
+            return agrees(answer)
+        except TimeUp:
+            return False
+
+    change = borrowed(features_in_a_list, [silent], ROW_CALLS, is_right_in_time)
+    assert change.part == ("num_heads", "x.shape[-1] // num_heads")
+    assert change.told().endswith("\n  write (x.shape[-1] // num_heads) in place of num_heads.")
+    assert agrees(change.answer)
+
+
+def begun_without_a_weight(x, scale):
+    total = x[0].exp()
+    for entry in x:
+        total = total + entry.exp()
+    return scale * (x.exp() / total)
+
+
+def test_lines_that_a_change_leaves_without_use_are_told():
+    change = borrowed(begun_without_a_weight, [right], CALLS, is_right)
+    assert change.new == "return scale * x.softmax(dim=0)"
+    assert change.idle == ("total = x[0].exp()", "for entry in x:")
+    told = " ".join(change.told().split())
+    assert told.endswith("without your lines `total = x[0].exp()`, `for entry in x:`, so the mistake may be there.")
 
 
 def test_tracing_ends_with_the_search():

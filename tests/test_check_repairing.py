@@ -224,6 +224,32 @@ def test_axes_are_exchanged_and_not_read_in_another_shape():
     assert "\n    predictions = logits[:, :-1].transpose(-2, -1)\n" in message(check.text_perplexity, text_perplexity)
 
 
+def divided_by_the_number(a, b):
+    covariance = ((a - a.mean()) * (b - b.mean())).mean()
+    return a.var() + b.var() - 2 * covariance
+
+
+def test_a_mean_that_should_be_divided_by_one_less():
+    a, b = torch.randn(2, 5, dtype=torch.float64)
+    is_right = unless_it_stops(lambda mine: torch.allclose(mine(a, b), (a - b).var()))
+    change = one_change(divided_by_the_number, is_right)
+    assert change.new == "covariance = ((a - a.mean()) * (b - b.mean())).sum() / (len(a) - 1)"
+
+
+@torch.no_grad()
+def overwritten_too_early(encoder, train, test):
+    train, test = encoder(train), encoder(test)
+    train = (train - train.mean(0)) / train.std(0)
+    test = (test - train.mean(0)) / train.std(0)
+    return train, test
+
+
+def test_of_a_known_mistake_a_line_that_should_stand_elsewhere_is_told_in_full():
+    text = message(check.frozen_features, overwritten_too_early)
+    assert "Only the training features are standardised." in text
+    assert "Move your line\n    train = (train - train.mean(0)) / train.std(0)\n  behind your line\n    test = " in text
+
+
 def test_other_axes_should_be_exchanged():
     def merge_heads(x):
         B, H, L, D = x.shape
@@ -301,9 +327,36 @@ def below_zero(a, b):
     return max(a, -10) + b
 
 
+def one_factor_for_both(a, b):
+    return a * (b - a)
+
+
+def a_divisor_of_one_only(a, b):
+    return a + b / 2
+
+
+def one_too_early(a, b):
+    return sum(range(a)) + b
+
+
+def one_too_early_twice(a, b):
+    for_a = sum(range(a + 2))
+    for_b = sum(range(b + 1))
+    return for_a * for_b
+
+
 @pytest.mark.parametrize(
     ("answer", "right", "old", "new"),
     [
+        (one_factor_for_both, lambda a, b: b - a * a, "return a * (b - a)", "return b - a * a"),
+        (a_divisor_of_one_only, lambda a, b: (a + b) / 2, "return a + b / 2", "return (a + b) / 2"),
+        (one_too_early, lambda a, b: sum(range(a + 1)) + b, "return sum(range(a)) + b", "return sum(range(a + 1)) + b"),
+        (
+            one_too_early_twice,
+            lambda a, b: sum(range(a + 1)) * sum(range(b)),
+            "for_a = sum(range(a + 2))\nfor_b = sum(range(b + 1))",
+            "for_a = sum(range(a + 2 - 1))\nfor_b = sum(range(b + 1 - 1))",
+        ),
         (another_variable, lambda a, b: abs(a + b) + a + b, "return abs(a) + c", "return abs(c) + c"),
         (
             listed_in_the_wrong_order,

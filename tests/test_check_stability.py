@@ -9,6 +9,7 @@ import torch
 from sciformer import check
 from sciformer.check import EXERCISES, progress
 from sciformer.check.changing import far as is_far
+from sciformer.check.closer_look import _why_finite
 from sciformer.check.values import same
 from sciformer.check.variants import not_contiguous
 from sciformer.check.written_tests import WrittenTest
@@ -77,7 +78,27 @@ def test_a_finite_number_for_infinity_is_told():
         diagnosis = check.masked_weights.diagnose(lambda s, m: s.masked_fill(~m, -100.0).softmax(dim=-1), seed=seed)
         assert diagnosis.kind == "unstable"
         assert diagnosis.says.endswith("20000 times as large, the numbers are wrong.")
-        assert "Is a finite number, as −100, taken for minus infinity, are" in " ".join(diagnosis.message.split())
+        told = " ".join(diagnosis.message.split())
+        assert "Perhaps a finite number, as −100, is taken for minus infinity." in told
+
+
+@pytest.mark.parametrize(
+    ("program", "guess"),
+    [
+        ("x.masked_fill(~m, -1e4).softmax(-1)", "Perhaps a finite number, as −100, is taken for minus infinity."),
+        (
+            "x.clamp(max=80).exp()",
+            "Perhaps large numbers are cut off by a clamp, or a sum of exponentials comes out as 0.",
+        ),
+        ("x / (x.norm() + 1e-8)", "Perhaps a small number that is added makes too much of a difference."),
+    ],
+)
+def test_only_what_a_program_contains_is_suspected(program, guess):
+    assert _why_finite(program) == guess
+
+
+def test_where_a_program_says_nothing_three_things_are_suspected():
+    assert _why_finite("x").count(", or ") == 2
 
 
 @pytest.mark.parametrize(
@@ -191,6 +212,6 @@ def test_numbers_that_are_cut_off_may_be_the_reason():
         weights = scores.clamp(-80, 80).exp() * attn_mask
         return weights / weights.sum(dim=-1, keepdim=True)
 
-    assert "are large numbers cut off by a clamp, or" in " ".join(
+    assert "Perhaps large numbers are cut off by a clamp, or a sum of" in " ".join(
         check.masked_weights.diagnose(masked_weights, seed=0).message.split()
     )

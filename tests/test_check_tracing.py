@@ -13,7 +13,7 @@ from sciformer.check.tracing import first_wrong_line
 @pytest.fixture(autouse=True)
 def _no_change_is_found(monkeypatch):
     """A line is told only where no other one can be offered in its place."""
-    monkeypatch.setattr("sciformer.check.closer_look.larger_change", lambda *_: None)
+    monkeypatch.setattr("sciformer.check.closer_look.larger_change", lambda *_, **__: None)
 
 
 def located(answer):

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 import torch
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from sciformer.check.mutants import UNREADABLE
 from sciformer.check.programs import made, program_of, scope_of
-from sciformer.check.repairing import LONGEST_LINE, Change
+from sciformer.check.repairing import LONGEST_LINE, TRUTH, Change
 from sciformer.check.values import same
 
 #: The names and values that a line knows.
@@ -41,6 +41,8 @@ _FEW, _SHARE, _MOST = 16, 4, 30
 _UNUSED = 8
 #: So often a line of a loop is looked at, in each call.
 _VISITS = 3
+#: So often a part may be written that is exchanged everywhere at once.
+_TIMES = 4
 #: So many definitions are put into one another.
 _DEPTH = 5
 #: Calls that do more than give a value.
@@ -107,6 +109,7 @@ class _Program:
         exec(compile(self.tree, file, "exec"), self.scope)
         self.lines = {statement.lineno: _Line(statement, function) for statement, function in _statements(self.tree)}
         self._kinds: dict[tuple[int, str], str | None] = {}
+        self._values: dict[tuple[int, str], list[list[Any]]] = {}
         for call in calls:
             self._watch(call)
 
@@ -138,11 +141,26 @@ class _Program:
         if key not in self._kinds:
             self._kinds[key] = None
             visits = self.lines[number].visits
-            with suppress(Exception), torch.no_grad():
-                code = compile(ast.fix_missing_locations(ast.Expression(copy.deepcopy(node))), "<a part>", "eval")
-                values = [eval(code, self.scope | names) for names in (visits[0], visits[-1])]
-                self._kinds[key] = None if all(map(_is_level, values)) else _kind(values[0])
+            with suppress(Exception):
+                values = self._evaluated(node, [visits[0], visits[-1]])
+                self._kinds[key] = (
+                    None if all(map(_is_level, values)) or isinstance(values[0], ModuleType) else _kind(values[0])
+                )
         return self._kinds[key]
+
+    def values(self, number: int, node: ast.expr) -> list[list[Any]]:
+        """What an expression is at every visit of a line, for each call; nothing where it cannot be said."""
+        key = number, ast.unparse(node)
+        if key not in self._values:
+            self._values[key] = []
+            with suppress(Exception):
+                self._values[key] = [self._evaluated(node, call) for call in self.lines[number].known]
+        return self._values[key]
+
+    def _evaluated(self, node: ast.expr, visits: list[Names]) -> list[Any]:
+        code = compile(ast.fix_missing_locations(ast.Expression(copy.deepcopy(node))), "<a part>", "eval")
+        with torch.no_grad():
+            return [eval(code, self.scope | names) for names in visits]
 
 
 def borrowed(
@@ -158,33 +176,64 @@ def borrowed(
         calls: each calls an answer, with inputs of its own.
         is_right: whether a changed program is right on every input.
     """
-    end = time.thread_time() + SEARCH_SECONDS
+    end = time.process_time() + SEARCH_SECONDS
     try:
         own = _Program(answer, "<borrowing>", calls)
     except UNREADABLE:
         return None
     others = [_Program(way, f"<way {n}>", calls) for n, way in enumerate(ways)]
-    before, tried = own.text.splitlines(), {own.text}
-    for _, part, expression in sorted(_exchanges(own, others), key=lambda exchange: exchange[0]):
-        if time.thread_time() > end:
-            return None
-        text = _with(own.tree, part, expression)
+    before, tried, found = own.text.splitlines(), {own.text}, None
+    for _, parts, expression in sorted(_exchanges(own, others), key=lambda exchange: exchange[0]):
+        if time.process_time() > end:
+            break
+        text = _with(own.tree, parts, expression)
         after = text.splitlines()
         changed = [n for n, line in enumerate(before) if n < len(after) and line != after[n]]
-        if text in tried or len(after) != len(before) or max(len(after[n].strip()) for n in changed) > LONGEST_LINE:
+        if text in tried or len(after) != len(before) or max(len(before[n].strip()) for n in changed) > LONGEST_LINE:
             continue
         tried.add(text)
+        if any(TRUTH.search(after[n].strip()) for n in changed):
+            continue
         with suppress(Exception):
             candidate = made(text, own.name, own.scope)
-            if is_right(candidate):
-                return Change(before[changed[0]].strip(), after[changed[0]].strip(), candidate)
-    return None
+            if not is_right(candidate):
+                continue
+            old, new = ("\n".join(lines[n].strip() for n in changed) for lines in (before, after))
+            is_long = max(map(len, new.splitlines())) > LONGEST_LINE
+            part = (ast.unparse(parts[0].node), ast.unparse(expression)) if is_long else None
+            change = Change(old, new, candidate, part=part, idle=_idle(text, own, is_right))
+            if not change.idle:
+                return change
+            found = found or change
+    return found
 
 
-def _exchanges(own: _Program, others: list[_Program]) -> Iterator[tuple[tuple[int, int], _Part, ast.expr]]:
-    """Parts of a program, each with an expression of a right answer to stand there, and how much the two differ."""
+def _idle(text: str, own: _Program, is_right: Callable[[Callable[..., Any]], bool]) -> tuple[str, ...]:
+    """The first lines of the statements that a right program does not need."""
+    tree, found = ast.parse(text), []
+    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
+        for statement in function.body[:-1][::-1]:
+            whole = function.body[:]
+            function.body.remove(statement)
+            with suppress(Exception):
+                if is_right(made(ast.unparse(tree), own.name, own.scope)):
+                    found.append(ast.unparse(statement).splitlines()[0])
+                    continue
+            function.body[:] = whole
+    return tuple(found[::-1])
+
+
+def _exchanges(own: _Program, others: list[_Program]) -> Iterator[tuple[tuple[int, int], list[_Part], ast.expr]]:
+    """Parts of a program, each with an expression of a right answer to stand there, and how much the two differ.
+
+    A part that is written several times is exchanged alone, and everywhere at once.
+    """
     most = min(max(_FEW, _words(own.text).total() // _SHARE), _MOST)
     uses = Counter(node.id for node in ast.walk(own.tree) if isinstance(node, ast.Name) and _is_value(node))
+    alike: dict[str, list[_Part]] = {}
+    for line in own.lines.values():
+        for part in _parts(line.statement, line.value):
+            alike.setdefault(ast.unparse(part.node), []).append(part)
     for number, line in own.lines.items():
         if not line.visits:
             continue
@@ -201,7 +250,9 @@ def _exchanges(own: _Program, others: list[_Program]) -> Iterator[tuple[tuple[in
                     continue  # many a term could stand for a number
                 if text != other_text and fits and differ <= most:
                     unused = len(last.difference(_names(expression)))
-                    yield (differ + _UNUSED * unused, theirs.total()), part, expression
+                    yield (differ + _UNUSED * unused, theirs.total()), [part], expression
+                    if 1 < (times := len(alike[text])) <= _TIMES and not _is_number(part.node):
+                        yield (differ * times, theirs.total()), alike[text], expression
 
 
 def _offers(own: _Program, others: list[_Program], number: int) -> dict[str, tuple[ast.expr, str, Counter[str]]]:
@@ -230,28 +281,47 @@ class _Speaker:
 
     def said(self, node: ast.expr, there: int, depth: int = 0) -> ast.expr | None:
         """An expression at a line of the right answer, at our line; None where that cannot be."""
-        by: dict[str, ast.expr] = {}
-        line = self.other.lines[there]
-        for name in _names(node):
-            if any(name in names for names in line.visits):
-                own = self._own_name(name, line)
-                value = ast.Name(own, ast.Load()) if own else self._definition(name, there, depth)
-                if value is None:
-                    return None
-                by[name] = value
-            elif self.own.scope.get(name) is not self.other.scope.get(name) and not hasattr(builtins, name):
-                return None
-        return _Renamed(by).visit(copy.deepcopy(node))
+        with suppress(_UnsayableError):
+            return _Said(self, node, there, depth).visit(copy.deepcopy(node))
+        return None
 
-    def _own_name(self, name: str, line: _Line) -> str | None:
-        """Our name for the same values."""
-        own = self.own.lines[self.number]
-        if [len(call) for call in own.known] != [len(call) for call in line.known]:
+    def name(self, name: str, there: int, depth: int) -> ast.expr:
+        """What a name of the right answer is called here: ours for the same values, or what it stands for.
+
+        Raises:
+            _UnsayableError: where it is nothing that is known here.
+        """
+        line = self.other.lines[there]
+        if any(name in names for names in line.visits):
+            own = self._own_name([[names.get(name) for names in call] for call in line.known], name)
+            value = ast.Name(own, ast.Load()) if own else self._definition(name, there, depth)
+            if value is None:
+                raise _UnsayableError
+            return value
+        if self.own.scope.get(name) is not self.other.scope.get(name) and not hasattr(builtins, name):
+            raise _UnsayableError
+        return ast.Name(name, ast.Load())
+
+    def tensor(self, part: ast.expr, there: int) -> ast.Name | None:
+        """Our name for a tensor that the right answer computes on its way."""
+        values = self.other.values(there, part)
+        if not values or not all(isinstance(x, Tensor) and x.numel() > 1 for call in values for x in call):
             return None
-        theirs = [names.get(name) for names in line.visits]
-        for candidate in sorted(own.visits[0], key=lambda other: (other != name, other)):
-            ours = [names.get(candidate) for names in own.visits]
-            if name == candidate == "self" or all(map(_equal, ours, theirs)):
+        own = self._own_name(values)
+        return ast.Name(own, ast.Load()) if own else None
+
+    def _own_name(self, theirs: list[list[Any]], name: str = "") -> str | None:
+        """Our name for the values that something has in the calls that reach our line; the same name, if that has."""
+        line = self.own.lines[self.number]
+        reached = [(ours, _spread(values, len(ours))) for ours, values in zip(line.known, theirs, strict=True) if ours]
+        if any(len(ours) != len(values) for ours, values in reached):
+            return None
+        for candidate in sorted(reached[0][0][0], key=lambda other: (other != name, other)):
+            if name == candidate == "self" or all(
+                _equal(names.get(candidate), value)
+                for ours, values in reached
+                for names, value in zip(ours, values, strict=True)
+            ):
                 return candidate
         return None
 
@@ -272,12 +342,33 @@ class _Speaker:
         return None
 
 
-class _Renamed(ast.NodeTransformer):
-    def __init__(self, by: dict[str, ast.expr]):
-        self.by = by
+def _spread(values: list[Any], visits: int) -> list[Any]:
+    """The values at every visit of another line, where they are the same throughout a call."""
+    return values[:1] * visits if all(_equal(values[0], other) for other in values[1:]) else values
+
+
+class _UnsayableError(Exception):
+    """A part of a right answer has no words in the names of another program."""
+
+
+class _Said(ast.NodeTransformer):
+    """Turns an expression of a right answer into one in another program's names."""
+
+    def __init__(self, speaker: _Speaker, whole: ast.expr, there: int, depth: int):
+        self.speaker, self.there, self.depth = speaker, there, depth
+        self.outer, self.is_whole = _names(whole), True
+
+    def visit(self, node: ast.AST) -> Any:
+        is_whole, self.is_whole = self.is_whole, False
+        short = None
+        if isinstance(node, ast.BinOp | ast.Call | ast.Subscript) and not is_whole and _is_value(node):
+            short = self.speaker.tensor(node, self.there)
+        return short or super().visit(node)
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        return copy.deepcopy(self.by[node.id]) if node.id in self.by and isinstance(node.ctx, ast.Load) else node
+        if node.id not in self.outer or not isinstance(node.ctx, ast.Load):
+            return node
+        return self.speaker.name(node.id, self.there, self.depth)
 
 
 def _statements(tree: ast.AST, function: ast.FunctionDef | None = None) -> Iterator[tuple[ast.stmt, ast.FunctionDef]]:
@@ -338,15 +429,18 @@ def _given(statement: ast.stmt) -> set[str]:
     return {name.id for target in targets if target for name in ast.walk(target) if isinstance(name, ast.Name)}
 
 
-def _with(tree: ast.Module, part: _Part, expression: ast.expr) -> str:
-    """A program's text with another expression in the place of one of its own."""
-    slot = getattr(part.parent, part.name)
-    put = expression if part.index is None else [*slot[: part.index], expression, *slot[part.index + 1 :]]
-    setattr(part.parent, part.name, put)
+def _with(tree: ast.Module, parts: list[_Part], expression: ast.expr) -> str:
+    """A program's text with another expression in the place of some of its own."""
+    slots = [getattr(part.parent, part.name) for part in parts]
+    for part in parts:
+        slot = getattr(part.parent, part.name)
+        put = expression if part.index is None else [*slot[: part.index], expression, *slot[part.index + 1 :]]
+        setattr(part.parent, part.name, put)
     try:
         return ast.unparse(tree)
     finally:
-        setattr(part.parent, part.name, slot)
+        for part, slot in zip(parts[::-1], slots[::-1], strict=True):
+            setattr(part.parent, part.name, slot)
 
 
 def _words(text: str) -> Counter[str]:

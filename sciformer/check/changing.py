@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sciformer.check.borrowing import borrowed
+from sciformer.check.limits import PATIENCE, TimeUp, limited
 from sciformer.check.observing import Case
 from sciformer.check.repairing import Change, one_change, one_move
 from sciformer.check.values import same
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from sciformer.check.exercise import Exercise
 
 Inputs = dict[str, Any]
+#: A changed program may work for so long: some changes make a loop that never ends.
+_SECONDS = 0.5
 
 
 def small_change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int, *, known: bool) -> Change | None:
@@ -32,8 +35,12 @@ def small_change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int
     return replace(change, is_stable=next(where_unstable(exercise, change.answer, cases, seed), None) is None)
 
 
-def larger_change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> Change | None:
-    """The one line of the student's that should stand elsewhere, or that an expression of a right answer mends."""
+def larger_change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int, *, known: bool) -> Change | None:
+    """The one line of the student's that should stand elsewhere, or that an expression of a right answer mends.
+
+    Args:
+        known: whether the mistake has its name already; then a line is only moved.
+    """
     compared = _rightness(exercise, cases, seed)
 
     def is_right(candidate: Any) -> bool:
@@ -41,11 +48,12 @@ def larger_change(exercise: "Exercise", answer: Any, cases: list[Case], seed: in
             return False
         return exercise.judge(cases, exercise.observe(candidate, cases, seed), seed).correct
 
+    moved = exercise.safely(lambda: one_move(answer, is_right))
+    if moved or known:
+        return moved
     few = [cases[0], *cases[1:][-2:]]
     calls = [partial(_numbers_of, exercise, case, seed) for case in few]
-    return exercise.safely(lambda: one_move(answer, is_right)) or exercise.safely(
-        lambda: borrowed(answer, exercise.ways().values(), calls, is_right)
-    )
+    return exercise.safely(lambda: borrowed(answer, exercise.ways().values(), calls, is_right))
 
 
 def stable_change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int) -> Change | None:
@@ -112,7 +120,7 @@ def _rightness(exercise: "Exercise", cases: list[Case], seed: int) -> Callable[[
     """A function that says whether a program is right, on these cases and on inputs of other seeds."""
     compared = [(case, exercise.numbers(exercise.reference, case, seed)) for case in cases]
 
-    def is_right(candidate: Any) -> bool:
+    def compare(candidate: Any) -> bool:
         try:
             for n, (case, right) in enumerate(compared):
                 if not same(exercise.numbers(candidate, case, seed), right):
@@ -124,6 +132,12 @@ def _rightness(exercise: "Exercise", cases: list[Case], seed: int) -> Callable[[
                 for case in exercise.draw(seed + n)  # only for a candidate that is right so far
             )
         except Exception:
+            return False
+
+    def is_right(candidate: Any) -> bool:
+        try:
+            return limited(partial(compare, candidate), _SECONDS, PATIENCE)
+        except TimeUp:  # a loop over a list that it lengthens, for instance
             return False
 
     return is_right

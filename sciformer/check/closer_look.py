@@ -21,7 +21,7 @@ from sciformer.check.probing import probes
 from sciformer.check.programs import program_of
 from sciformer.check.repairing import Change, drops_axes, loop_that_ends_at_once
 from sciformer.check.shrinking import shrunk
-from sciformer.check.symptoms import RIGHT_ONLY, UNKNOWN, of_truth_values
+from sciformer.check.symptoms import RIGHT_CASES, RIGHT_ONLY, UNKNOWN, of_truth_values
 from sciformer.check.telling import LONGEST, SMALLEST, Diagnosis, counterexample, message, message_of_a_stop
 from sciformer.check.tracing import first_wrong_line, line_that_changes
 from sciformer.check.values import plain, same, table
@@ -48,8 +48,8 @@ def seen_closer(
     if diagnosis.kind in _OF_NUMBERS or diagnosis.kind == "raises":
         known = diagnosis.kind == "known mistake" and not _is_a_guess(diagnosis)
         change = small_change(exercise, answer, cases, seed, known=known)
-        if change is None and not known and not _is_one_slip(diagnosis):
-            change = larger_change(exercise, answer, cases, seed)
+        if change is None and not _is_one_slip(diagnosis):
+            change = larger_change(exercise, answer, cases, seed, known=known)
         if diagnosis.kind in _OF_NUMBERS and SMALLEST in diagnosis.message:
             return _located(exercise, diagnosis, answer, cases, seen, seed, change)
         at, told = diagnosis.message.rindex("\n  read again"), _told(change, known=known)
@@ -69,7 +69,8 @@ def _if_stable(
     if unstable is None:
         return None
     case, condition, inputs, wanted, got = unstable
-    says, advice = _of_extremes(condition, inputs, finite=is_finite(got))
+    program = exercise.safely(lambda: ast.unparse(program_of(answer))) or ""
+    says, advice = _of_extremes(condition, inputs, program, finite=is_finite(got))
     rows = table({name: plain(x) for name, x in inputs.items()} | {"expected": wanted, "got": got}, 8)
     more = fill(f"{says} {advice}", 96, initial_indent="  ", subsequent_indent="  ")
     changed = "made smaller" if exercise.small else "enlarged"
@@ -183,7 +184,10 @@ def _located(
     diagnosis = _without_unknown(exercise, diagnosis) if sentences + told_change else diagnosis
     diagnosis = _without_chance(exercise, diagnosis, answer, cases, wrong, seed)
     diagnosis = _without_luck(exercise, diagnosis, answer, seed)
-    told_all = inserted(diagnosis.message, sentences + told_change)
+    full = diagnosis.message
+    if change and RIGHT_CASES in diagnosis.says:  # where a line is told, they tell nothing more
+        full = _message_of(exercise, diagnosis.says.split(RIGHT_CASES)[0], diagnosis)
+    told_all = inserted(full, sentences + told_change)
     return replace(diagnosis, message=told_all, symptom=inserted(diagnosis.symptom, sentences))
 
 
@@ -192,8 +196,13 @@ def _without_unknown(exercise: "Exercise", diagnosis: Diagnosis) -> Diagnosis:
     if UNKNOWN not in diagnosis.says:
         return diagnosis
     says = diagnosis.says.replace(UNKNOWN, "")
-    told = message(exercise, says, SMALLEST + diagnosis.message.split(SMALLEST, 1)[1].rsplit("\n  read again", 1)[0])
+    told = _message_of(exercise, says, diagnosis)
     return replace(diagnosis, says=says, message=told, symptom=told)
+
+
+def _message_of(exercise: "Exercise", says: str, diagnosis: Diagnosis) -> str:
+    """The message of a diagnosis with other sentences, and the same below them."""
+    return message(exercise, says, SMALLEST + diagnosis.message.split(SMALLEST, 1)[1].rsplit("\n  read again", 1)[0])
 
 
 def _without_chance(
@@ -232,13 +241,20 @@ def _without_luck(exercise: "Exercise", diagnosis: Diagnosis, answer: Any, seed:
     pairs = [(e, g) for e, g in zip(wanted, results, strict=True) if isinstance(g, list) and len(g) == len(e)]
     lucky = {name for n, name in enumerate(exercise.returns) if not all(same(e[n], g[n]) for e, g in pairs)}
     right = [name for name in " ".join(found[1].split()).split(", ") if name not in lucky]
+    if not lucky:
+        return diagnosis
     kept = f" Right: {', '.join(right)}." if right else ""
     return _replaced(diagnosis, pattern, kept)
 
 
 def _replaced(diagnosis: Diagnosis, pattern: re.Pattern[str], by: str) -> Diagnosis:
     """The diagnosis with other words in all that it says."""
-    says, told, seen = (pattern.sub(by, text) for text in (diagnosis.says, diagnosis.message, diagnosis.symptom))
+
+    def replaced(text: str) -> str:
+        first, mark, rest = pattern.sub(by, text).partition(SMALLEST)
+        return fill(" ".join(first.split()), 96, subsequent_indent="  ") + mark + rest
+
+    says, told, seen = pattern.sub(by, diagnosis.says), replaced(diagnosis.message), replaced(diagnosis.symptom)
     return replace(diagnosis, says=says, message=told, symptom=seen)
 
 
@@ -304,14 +320,26 @@ def _with_what_cuts(exercise: "Exercise", diagnosis: Diagnosis, answer: Any) -> 
     return replace(diagnosis, says=says, message=told, symptom=diagnosis.message)
 
 
-def _of_extremes(condition: str, inputs: Inputs, *, finite: bool) -> tuple[str, str]:
+#: What may turn extreme numbers into wrong ones that are finite: by what can be seen of it in a program.
+_FINITE = {
+    r"-\s?(\d+\.?\d*e\+?\d+|\d{2,}\.?\d*)|finfo": "a finite number, as −100, is taken for minus infinity",
+    r"clamp|clip|hardtanh|minimum|maximum|\bmin\(|\bmax\(": "large numbers are cut off by a clamp",
+    r"exp2?\(|\be \*\*": "a sum of exponentials comes out as 0",
+    r"eps|1e-\d": "a small number that is added makes too much of a difference",
+}
+
+
+def _why_finite(program: str) -> str:
+    """A guess at what goes wrong, of what the program contains."""
+    without = re.sub(r"(clamp|clip)\([^()]*\)", "clamp()", program)  # whose ends are numbers, too
+    guesses = [says for pattern, says in _FINITE.items() if re.search(pattern, without)] or list(_FINITE.values())[:3]
+    return f"Perhaps {', or '.join(guesses)}."
+
+
+def _of_extremes(condition: str, inputs: Inputs, program: str, *, finite: bool) -> tuple[str, str]:
     """What happens to an answer at extreme inputs, and what to do about it."""
     if finite:
-        says = f"{condition}, the numbers are wrong."
-        return says, (
-            "Is a finite number, as −100, taken for minus infinity, are large numbers cut off by a clamp, or does a "
-            "sum of exponentials come out as 0?"
-        )
+        return f"{condition}, the numbers are wrong.", _why_finite(program)
     says = f"{condition}, an exponential overflows or all round to 0."
     tensors = [x for x in inputs.values() if isinstance(x, Tensor)]
     if all(x.dim() < 2 for x in tensors):
@@ -329,6 +357,8 @@ def _told(change: Change | None, *, known: bool) -> str:
     """A change in a message: only its line where the mistake is known, so that something is left to do."""
     if change is None:
         return ""
+    if change.where:
+        return change.told()
     thrown_away = ", whose result is thrown away" if change.new.endswith(f"= {change.old}") else ""
     return f"\n  in your line: {change.old}{thrown_away}" if known else change.told()
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from sciformer.check.causes import Comparison, Fault, find_cause
 from sciformer.check.gradients import agree, gradients
 from sciformer.check.observing import Case, Observation, Problem
-from sciformer.check.symptoms import UNKNOWN, symptom
+from sciformer.check.symptoms import RIGHT_CASES, UNKNOWN, symptom
 from sciformer.check.telling import Diagnosis, counterexample, listed, message, message_of_a_stop
 from sciformer.check.values import plain, same, table
 from sciformer.check.variants import one_less
@@ -64,7 +64,7 @@ def evidence(
     shown = counterexample(exercise, case.name, case.inputs, expected[wrong[0]], got[wrong[0]])
     right = [case.name for n, case in enumerate(cases[: len(got)]) if n not in wrong]
     if kind == "wrong numbers" and right and "right only" not in says:
-        says += f" In these cases they are right: {listed(right)}."
+        says += f"{RIGHT_CASES}{listed(right)}."
     return kind, says, shown
 
 

@@ -8,6 +8,7 @@ testing judges tests by (DeMillo, Lipton & Sayward 1978, "Hints on test data sel
 
 import ast
 import copy
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -64,27 +65,52 @@ def mutants(reference: Callable[..., Any]) -> tuple[Mutant, ...]:
         return ()
 
 
-def programs(reference: Callable[..., Any], changes: Changes) -> tuple[Mutant, ...]:
-    """All programs that differ from this one in a single change.
+def programs(reference: Callable[..., Any], changes: Changes, *, together: bool = False) -> tuple[Mutant, ...]:
+    """All programs that differ from this one in a single change; or in the same change in several places.
 
     Raises:
         OSError, TypeError, SyntaxError, ValueError, KeyError, AttributeError: where its source cannot be read.
     """
     program, scope = program_of(reference), scope_of(reference)
     found: dict[str, Mutant] = {}
-    for parent, name, index, found_here in list(_places(program, Names(), changes)):
-        slot = getattr(parent, name)
-        for replacement, says in found_here:
+    single = [
+        (says, (parent, name, index, replacement))
+        for parent, name, index, found_here in _places(program, Names(), changes)
+        for replacement, says in found_here
+    ]
+    for says, replaced in _alike(single) if together else ((says, [one]) for says, one in single):
+        before = [(parent, name, getattr(parent, name)) for parent, name, _, _ in replaced]
+        for parent, name, index, replacement in replaced:
+            slot = getattr(parent, name)
             setattr(parent, name, replacement if index is None else [*slot[:index], replacement, *slot[index + 1 :]])
-            try:
-                text = ast.unparse(ast.fix_missing_locations(program))
-                if text not in found:
-                    found[text] = Mutant(says, made(program, reference.__name__, scope), text)
-            except (SyntaxError, ValueError, TypeError):
-                pass  # this slip is no program here
-            finally:
+        try:
+            text = ast.unparse(ast.fix_missing_locations(program))
+            if text not in found:
+                found[text] = Mutant(says, made(text, reference.__name__, scope), text)
+        except (SyntaxError, ValueError, TypeError):
+            pass  # this slip is no program here
+        finally:
+            for parent, name, slot in before[::-1]:
                 setattr(parent, name, slot)
     return tuple(found.values())
+
+
+#: A part of a program, the field and the index where it stands in it, and what stands there instead.
+_Replaced = tuple[ast.AST, str, int | None, ast.AST]
+#: The same slip is made in so many places at most.
+_TIMES = 4
+
+
+def _alike(single: list[tuple[str, _Replaced]]) -> Iterator[tuple[str, list[_Replaced]]]:
+    """The changes of which the same is said, whatever the names in it, each once for a part of the program."""
+    groups: dict[str, list[_Replaced]] = {}
+    for says, one in single:
+        for key in {says, re.sub(r"`[^`]*`", "…", says)}:
+            groups.setdefault(key, []).append(one)
+    for says, places in groups.items():
+        apart = {(id(parent), name, index) for parent, name, index, _ in places}
+        if len(apart) == len(places) and 1 < len(places) <= _TIMES:
+            yield says, places
 
 
 def _places(node: ast.AST, names: Names, changes: Changes) -> Iterator[tuple[ast.AST, str, int | None, list[Slip]]]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise, zip_longest
+from textwrap import fill, indent
 from typing import Any
 
 from sciformer.check.mutants import UNREADABLE
@@ -17,7 +18,7 @@ from sciformer.check.programs import made, program_of, scope_of
 from sciformer.check.repairs import EQUATION, compares, repairs
 
 #: A line that is longer says too much at once.
-LONGEST_LINE = 92
+LONGEST_LINE = 110
 #: What follows a condition is not repaired by never doing it, unless the answer returns there.
 _NO_REPAIR = ("if True", "if False", "elif True", "elif False")
 _NO_BRANCH = "if False:"
@@ -26,7 +27,7 @@ _EMPTY = re.compile(r"\.(repeat|expand|tile)\(([^()]*,)? *0 *[,)]")
 #: A comparison that says True, in a way that nobody would write.
 _ALWAYS = re.compile(r"(?<![\w.])(\w+) == \1\b")
 #: A condition that only asks whether something is 0 or nothing.
-_TRUTH = re.compile(r"^(el)?if (?!True|False)\w+:$")
+TRUTH = re.compile(r"^(el)?if (?!True|False)[\w.]+:$")
 #: Two names are given at once; where they are exchanged, another line may be to blame.
 _PAIR = re.compile(r"\w+(, \w+)+ = ")
 
@@ -36,9 +37,12 @@ class Change:
     """A line of the student's, and what should stand there; nothing where the line, or its branch, is one too many.
 
     Args:
+        old: the line; where the same has to be changed in several, all of them, one below the other.
         answer: the program with the change.
         where: of a line that should stand elsewhere: before or behind which other line or loop of the student's.
         is_stable: whether that is right for extreme inputs as well.
+        part: what is exchanged in a line that would become too long to be shown, and for what.
+        idle: the lines of the student's that the changed program does not need any more.
     """
 
     old: str
@@ -46,6 +50,8 @@ class Change:
     answer: Callable[..., Any]
     is_stable: bool = True
     where: tuple[str, str] | None = None
+    part: tuple[str, str] | None = None
+    idle: tuple[str, ...] = ()
 
     def told(self) -> str:
         """The change, indented as a message is."""
@@ -56,7 +62,18 @@ class Change:
         if not self.new:
             part = "branch" if self.old.startswith("if ") else "line"
             return f"\n  Without this {part} of yours {right}:\n    {self.old}"
-        return f"\n  With one change {right}. In place of your line\n    {self.old}\n  write\n    {self.new}"
+        lines = "lines" if "\n" in self.old else "line"
+        old, new = (indent(text, "    ") for text in (self.old, self.new))
+        told = f"\n  With one change {right}. In place of your {lines}\n{old}\n  write\n{new}"
+        if self.part:
+            one, other = self.part
+            told = f"\n  With one change {right}. In your {lines}\n{old}\n  write ({other}) in place of {one}."
+        if not self.idle:
+            return told
+        lines = "lines" if len(self.idle) > 1 else "line"
+        names = ", ".join(f"`{line}`" for line in self.idle[:3])
+        says = f"It then does without your {lines} {names}, so the mistake may be there."
+        return f"{told}\n{fill(says, 96, initial_indent='  ', subsequent_indent='  ')}"
 
 
 def one_change(
@@ -78,10 +95,12 @@ def one_change(
         changed = [
             lines for lines in zip_longest(before, mutant.text.splitlines(), fillvalue="") if lines[0] != lines[1]
         ]
-        if len(changed) != 1 or max(map(len, changed[0])) > LONGEST_LINE:
+        if not changed or max(len(line) for lines in changed for line in lines) > LONGEST_LINE:
             continue
-        old, new = (line.strip() for line in changed[0])
-        if any(pattern.search(new) for pattern in (_EMPTY, _ALWAYS, _TRUTH)):
+        if len(changed) != 1 and (len(before) != mutant.text.count("\n") + 1 or in_one_line):
+            continue
+        old, new = ("\n".join(line.strip() for line in lines) for lines in zip(*changed, strict=True))
+        if any(pattern.search(new) for pattern in (_EMPTY, _ALWAYS, TRUTH)) or ("\n" in new and "pass" in new.split()):
             continue
         can_make_up = mutant.says.startswith(EQUATION) or _PAIR.match(old)  # for what is wrong in another line
         if (found and old == found.old) or (in_one_line and can_make_up):

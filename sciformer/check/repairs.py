@@ -11,7 +11,7 @@ from sciformer.check.mutants import Mutant, Names, Slip, programs, slips, whole
 
 
 def repairs(answer: Callable[..., Any]) -> Iterator[Mutant]:
-    """A wrong answer with one small change: the likelier ones, then those that are only made when they are asked for.
+    """A wrong answer with one small change: the likelier ones, then others, then the same change in several places.
 
     Raises:
         OSError, TypeError, SyntaxError, ValueError, KeyError, AttributeError: where its source cannot be read.
@@ -19,6 +19,8 @@ def repairs(answer: Callable[..., Any]) -> Iterator[Mutant]:
 
     def less_likely() -> Iterator[Mutant]:
         yield from programs(answer, _less_likely)
+        yield from programs(answer, _likely, together=True)
+        yield from programs(answer, _less_likely, together=True)
 
     return chain(programs(answer, _likely), less_likely())
 
@@ -42,7 +44,9 @@ def _likely(node: ast.AST, names: Names) -> Iterator[Slip]:
     """Also what is missing or taken for another step, and two inputs that are exchanged in an assignment."""
     yield from slips(node, names)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        yield from _repaired_calls(node, node.func)
+        yield from _repaired_calls(node, node.func, names)
+        if node.func.attr in ("reshape", "view") and node.args and not node.keywords:
+            yield from _other_shapes(node, node.func)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1:
         for axis in (1, -1):
             sizes = ast.Attribute(node.args[0], "shape", ast.Load())
@@ -62,6 +66,9 @@ def _likely(node: ast.AST, names: Names) -> Iterator[Slip]:
         ):
             raised = ast.BinOp(base, power, ast.BinOp(above, ast.Div(), below))
             yield ast.BinOp(factor, times, raised), "The exponent belongs in brackets."
+        case ast.BinOp(left, ast.Mult() | ast.Div() | ast.Add() | ast.Sub(), right):
+            yield from _other_brackets(node, left, right)
+    match node:
         case ast.BinOp(left, ast.MatMult(), ast.Attribute(right, "T" | "mT")):
             yield (
                 ast.Call(_expression("torch.outer"), [left, right], []),
@@ -93,7 +100,25 @@ def _likely(node: ast.AST, names: Names) -> Iterator[Slip]:
             yield changed, f"`{one}` and `{two}` are exchanged."
 
 
-def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
+def _other_brackets(node: ast.BinOp, left: ast.expr, right: ast.expr) -> Iterator[Slip]:
+    """A factor or divisor of one term in place of a whole sum, and the other way round."""
+    says = "Brackets are missing, or too many."
+    match node.op, left, right:
+        case ast.Mult(), _, ast.BinOp(one, ast.Add() | ast.Sub() as sign, two):
+            yield ast.BinOp(one, sign, ast.BinOp(left, node.op, two)), says
+            yield ast.BinOp(ast.BinOp(left, node.op, one), sign, two), says
+        case ast.Mult() | ast.Div(), ast.BinOp(one, ast.Add() | ast.Sub() as sign, two), _:
+            yield ast.BinOp(one, sign, ast.BinOp(two, node.op, right)), says
+            yield ast.BinOp(ast.BinOp(one, node.op, right), sign, two), says
+        case ast.Add() | ast.Sub(), _, ast.BinOp(one, ast.Mult() | ast.Div() as by, two):
+            yield ast.BinOp(ast.BinOp(left, node.op, one), by, two), says
+            if isinstance(by, ast.Mult):
+                yield ast.BinOp(one, by, ast.BinOp(left, node.op, two)), says
+        case ast.Add() | ast.Sub(), ast.BinOp(one, ast.Mult() | ast.Div() as by, two), _:
+            yield ast.BinOp(one, by, ast.BinOp(two, node.op, right)), says
+
+
+def _repaired_calls(node: ast.Call, function: ast.Attribute, names: Names) -> Iterator[Slip]:
     """What torch does otherwise than it looks: with axes, a mean, the ends of a row of numbers, or an einsum."""
     name, given = function.attr, {keyword.arg for keyword in node.keywords}
     if name in _REDUCE and "dim" in given and "keepdim" not in given:
@@ -103,18 +128,10 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
         along = [ast.keyword("dim", ast.Constant(-1)), ast.keyword("keepdim", ast.Constant(True))]
         step = function if name != "max" else ast.Attribute(function.value, "amax", ast.Load())  # with no places
         yield ast.Call(step, [], along), "It should run along the last axis only."
-    if name in ("reshape", "view") and node.args and not node.keywords:
-        for pair in _PAIRS:
-            exchanged = ast.Attribute(function.value, "transpose", ast.Load())
-            says = f"The axes {pair[0]} and {pair[1]} should be exchanged."
-            yield ast.Call(exchanged, [ast.Constant(axis) for axis in pair], []), says
-        if len(node.args) == 2:
-            turned = ast.Call(function, node.args[::-1], [])
-            says = "The axes should be exchanged, and a `reshape` only cuts the numbers into other rows."
-            yield ast.Attribute(turned, "T", ast.Load()), says
-        for n in range(len(node.args)) if len(node.args) > 1 and -1 not in map(whole, node.args) else ():
-            sizes = [*node.args[:n], ast.Constant(-1), *node.args[n + 1 :]]
-            yield ast.Call(function, sizes, []), "A size is another one: −1 lets torch find it."
+        for given_one in names.parameters if name == "mean" else ():
+            total = ast.Call(ast.Attribute(function.value, "sum", ast.Load()), [], [])
+            says = "It is divided by the number of values, and should be by one less."
+            yield ast.BinOp(total, ast.Div(), _expression(f"(len({given_one}) - 1)")), says
     if name in _ALONG and "dim" not in given:
         for axis in (-1, 1):
             told = ast.keyword("dim", ast.Constant(axis))
@@ -153,6 +170,21 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
     for other in other_equations(equation) if isinstance(equation, str) else ():
         says = f"{EQUATION} should be {other!r}."
         yield ast.Call(function, [ast.Constant(other), *node.args[1:]], node.keywords), says
+
+
+def _other_shapes(node: ast.Call, function: ast.Attribute) -> Iterator[Slip]:
+    """What reads the numbers in another order, or in another shape, than a `reshape` or `view`."""
+    for pair in _PAIRS:
+        exchanged = ast.Attribute(function.value, "transpose", ast.Load())
+        says = f"The axes {pair[0]} and {pair[1]} should be exchanged."
+        yield ast.Call(exchanged, [ast.Constant(axis) for axis in pair], []), says
+    if len(node.args) == 2:
+        turned = ast.Call(function, node.args[::-1], [])
+        says = "The axes should be exchanged, and a `reshape` only cuts the numbers into other rows."
+        yield ast.Attribute(turned, "T", ast.Load()), says
+    for n in range(len(node.args)) if len(node.args) > 1 and -1 not in map(whole, node.args) else ():
+        sizes = [*node.args[:n], ast.Constant(-1), *node.args[n + 1 :]]
+        yield ast.Call(function, sizes, []), "A size is another one: −1 lets torch find it."
 
 
 def _other_end(node: ast.Slice) -> Iterator[Slip]:
@@ -208,6 +240,8 @@ def _less_likely(node: ast.AST, names: Names) -> Iterator[Slip]:
             twice = ast.BinOp(ast.Constant(2), ast.Mult(), node.right)
             yield ast.BinOp(node.left, node.op, twice), "A factor of 2 is missing."
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range":
+        longer = ast.BinOp(node.args[-1], ast.Add(), ast.Constant(1))
+        yield ast.Call(node.func, [*node.args[:-1], longer], []), "The count ends one too early."
         for name in (*names.parameters, *names.own):
             yield ast.Call(node.func, [*node.args[:-1], _expression(name)], []), f"The count ends at `{name}`."
         for name in names.parameters:

@@ -15,6 +15,7 @@ from sciformer.check.values import family, kind_of, number, same
 Inputs = dict[str, Any]
 #: What is said as long as nothing better is known.
 UNKNOWN = ", and the checker does not recognize why"
+RIGHT_CASES = " In these cases they are right: "
 RIGHT_ONLY = "Of the inputs tried, it is right {}."
 
 

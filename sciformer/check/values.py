@@ -55,6 +55,8 @@ def kind_of(value: Any) -> str:
 
 #: So long may a matrix be that is written on one line.
 _ONE_LINE = 64
+#: So long may a line of a message be, as JupyterLab shows about 100 characters.
+_LONGEST_LINE = 96
 #: So many numbers of a row are shown, and so many of a tensor.
 _SHORT_ROW, _IN_FULL = 8, 32
 _SHAPE = "shape "
@@ -89,7 +91,8 @@ def _texts(rows: dict[str, Any], most: int) -> dict[str, str]:
     texts = {name: _text(x, width, decimals[name]) for name, x in rows.items()}
     largest = sorted(texts, key=lambda name: -texts[name].count("\n"))
     for name in largest:
-        if sum(text.count("\n") + 1 for text in texts.values()) > most and isinstance(rows[name], Tensor):
+        is_long = isinstance(rows[name], Tensor) and "\n" in texts[name]
+        if is_long and sum(text.count("\n") + 1 for text in texts.values()) > most:
             texts[name] = _in_short(rows[name], width, decimals[name])
     return texts
 
@@ -147,7 +150,9 @@ def _text(value: Any, indent: int, decimals: int) -> str:
 
     text = nested(value, 0)
     one_line = re.sub(r"\n +", " ", text)
-    return one_line if len(one_line) <= _ONE_LINE else text
+    if len(one_line) <= _ONE_LINE:
+        return one_line
+    return text if max(map(len, text.splitlines())) <= _LONGEST_LINE - indent else _in_short(value, indent, decimals)
 
 
 def _in_short(value: Tensor, indent: int, decimals: int) -> str:
