@@ -31,6 +31,16 @@ def test_pixel_models_keep_to_the_published_budget(profile):
     assert arms["published"].model().blocks[1].attention.score.strength.tolist() == pytest.approx([0.1])
 
 
+@pytest.mark.parametrize("profile", experiments.SHARP_START)
+def test_a_sharp_start_is_the_dot_product_times_seven_and_differs_in_nothing_else(profile):
+    plain, sharp = experiments.SHARP_START[profile].values()
+    assert replace(sharp, score_options={}) == plain
+    assert plain == replace(experiments.CAPSTONE[profile]["digits"], train=plain.train)
+    scores = [setting.model().blocks[0].attention.score for setting in (plain, sharp)]
+    query, key = torch.randn(2, 1, plain.num_heads, 3, plain.embed_dim // plain.num_heads)
+    torch.testing.assert_close(scores[1](query, key), 7 * scores[0](query, key))
+
+
 def test_placed_pixels_differ_in_how_they_are_placed():
     """The same model and training for all, but for the convolutions, which have the fewest parameters."""
     arms = experiments.MNIST_PIXELS_POSITIONS["quick"]
