@@ -129,6 +129,31 @@ def test_what_is_written_twice_is_exchanged_twice_and_a_line_that_becomes_long_i
     assert agrees(change.answer)
 
 
+def unless_there_is_none(x, scale):
+    weights = x.softmax(dim=0)
+    if scale:
+        weights = scale * weights
+    return weights
+
+
+def unless_it_is_one(x, scale):
+    weights = x.softmax(dim=0)
+    if scale != 1 and x.ndim:
+        weights = scale * weights
+    return weights
+
+
+def test_a_condition_is_not_mended_by_one_that_always_holds():
+    inputs = [(torch.tensor([0.5, 2.0]), 0.0), (torch.tensor([1.0, 0.0]), 3.0)]
+    calls = [lambda answer, given=given: answer(*given) for given in inputs]
+
+    def agrees(answer):
+        return all(torch.allclose(answer(*given), given[1] * given[0].softmax(dim=0)) for given in inputs)
+
+    change = borrowed(unless_there_is_none, [unless_it_is_one], calls, agrees)
+    assert change.new == "if scale != 1:"
+
+
 def begun_without_a_weight(x, scale):
     total = x[0].exp()
     for entry in x:

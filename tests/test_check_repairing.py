@@ -4,14 +4,17 @@ import linecache
 import math
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
 import torch
 
 from sciformer import check
+from sciformer.check.closer_look import _quotes_another
 from sciformer.check.exercise import LONGEST
 from sciformer.check.repairing import Change, drops_axes, in_vain, loop_that_ends_at_once, one_change
+from sciformer.check.telling import Diagnosis
 
 
 def message(exercise, answer):
@@ -236,11 +239,11 @@ def test_a_mean_that_should_be_divided_by_one_less():
     assert change.new == "covariance = ((a - a.mean()) * (b - b.mean())).sum() / (len(a) - 1)"
 
 
-@torch.no_grad()
 def overwritten_too_early(encoder, train, test):
-    train, test = encoder(train), encoder(test)
-    train = (train - train.mean(0)) / train.std(0)
-    test = (test - train.mean(0)) / train.std(0)
+    with torch.no_grad():
+        train, test = encoder(train), encoder(test)
+        train = (train - train.mean(0)) / train.std(0)
+        test = (test - train.mean(0)) / train.std(0)
     return train, test
 
 
@@ -345,9 +348,24 @@ def one_too_early_twice(a, b):
     return for_a * for_b
 
 
+def factor_in_the_power(a, b):
+    return (a / (2 * b)) ** 2
+
+
+def product_before_the_difference(a, b):
+    return a * b - 7
+
+
 @pytest.mark.parametrize(
     ("answer", "right", "old", "new"),
     [
+        (
+            factor_in_the_power,
+            lambda a, b: (a / b) ** 2 / 2,
+            "return (a / (2 * b)) ** 2",
+            "return (a / b) ** 2 / 2",
+        ),
+        (product_before_the_difference, lambda a, b: (a - 7) * b, "return a * b - 7", "return (a - 7) * b"),
         (one_factor_for_both, lambda a, b: b - a * a, "return a * (b - a)", "return b - a * a"),
         (a_divisor_of_one_only, lambda a, b: (a + b) / 2, "return a + b / 2", "return (a + b) / 2"),
         (one_too_early, lambda a, b: sum(range(a + 1)) + b, "return sum(range(a)) + b", "return sum(range(a + 1)) + b"),
@@ -739,3 +757,14 @@ def test_a_result_that_is_right_by_luck_is_not_called_right():
     for seed in range(5):
         text = check.widen_and_keep.diagnose(in_the_order_of_the_table, seed=seed).message
         assert "Right: parent" not in " ".join(text.split())
+
+
+def test_what_a_generated_mistake_quotes_has_to_stand_in_the_answer():
+    def read_piece(layers, embedding, positions, cache, chunk):
+        return cache
+
+    said = Diagnosis(
+        "read_piece", "likely mistake", "`cache.get('read', 0)` is not added to what stands beside it.", ""
+    )
+    assert _quotes_another(said, read_piece)
+    assert not _quotes_another(replace(said, says="`cache` is not added, and `keepdim=True` is missing."), read_piece)

@@ -119,6 +119,14 @@ def test_a_relation_has_to_hold_on_every_case():
     assert "times" not in said(lambda e: 3 * e if len(e) == 2 else e + e.roll(1, 0), (2, 3), (5, 7))
 
 
+def test_tokens_and_features_have_no_diagonal():
+    def change(e):
+        return e.tril() + e.triu(1).square()
+
+    assert "diagonal" in said(change, (2, 3, 3), (1, 5, 5))
+    assert "diagonal" not in said(change, (2, 3, 4), (1, 5, 7))
+
+
 def test_rows_that_do_not_sum_to_one():
     right = numbers(3, 4).softmax(-1)
     got = torch.rand(3, 4, generator=torch.Generator().manual_seed(2)).double()

@@ -248,6 +248,9 @@ def _exchanges(own: _Program, others: list[_Program]) -> Iterator[tuple[tuple[in
                 fits = kind == other_kind or (kind is None and isinstance(part.node, ast.Call)) or is_whole
                 if _is_number(part.node) and not isinstance(expression, ast.Name):
                     continue  # many a term could stand for a number
+                is_test = part.node is getattr(part.parent, "test", None)
+                if is_test and not isinstance(expression, ast.Compare | ast.BoolOp | ast.UnaryOp):
+                    continue  # whatever is no 0 counts as true
                 if text != other_text and fits and differ <= most:
                     unused = len(last.difference(_names(expression)))
                     yield (differ + _UNUSED * unused, theirs.total()), [part], expression

@@ -21,7 +21,7 @@ from sciformer.check.probing import probes
 from sciformer.check.programs import program_of
 from sciformer.check.repairing import Change, drops_axes, loop_that_ends_at_once
 from sciformer.check.shrinking import shrunk
-from sciformer.check.symptoms import RIGHT_CASES, RIGHT_ONLY, UNKNOWN, of_truth_values
+from sciformer.check.symptoms import RIGHT_CASES, RIGHT_ONLY, UNKNOWN, difference, of_truth_values
 from sciformer.check.telling import LONGEST, SMALLEST, Diagnosis, counterexample, message, message_of_a_stop
 from sciformer.check.tracing import first_wrong_line, line_that_changes
 from sciformer.check.values import plain, same, table
@@ -45,6 +45,8 @@ def seen_closer(
         )
     if diagnosis.kind == "raises":
         diagnosis = _named_by_other_cases(exercise, diagnosis, answer, cases, seed) or diagnosis
+    if diagnosis.kind == "likely mistake" and exercise.safely(lambda: _quotes_another(diagnosis, answer)):
+        diagnosis = replace(diagnosis, kind="wrong numbers", message=diagnosis.symptom)
     if diagnosis.kind in _OF_NUMBERS or diagnosis.kind == "raises":
         known = diagnosis.kind == "known mistake" and not _is_a_guess(diagnosis)
         change = small_change(exercise, answer, cases, seed, known=known)
@@ -124,6 +126,13 @@ def _named_by_other_cases(
     return replace(diagnosis, kind="known mistake", says=known[0].says, message=told, faults=(known[0].name,))
 
 
+def _quotes_another(diagnosis: Diagnosis, answer: Any) -> bool:
+    """Whether a generated mistake is told with a part of the right answer that is no part of the student's."""
+    program = re.sub(r"\s", "", ast.unparse(program_of(answer)))
+    quoted = re.findall(r"`([^`]*[(\[][^`]*)`", diagnosis.says)
+    return any(re.sub(r"\s", "", part) not in program for part in quoted)
+
+
 def _is_a_guess(diagnosis: Diagnosis) -> bool:
     """Whether the mistake was guessed from the numbers, so that one change of the program says more."""
     return diagnosis.kind == "likely mistake" or diagnosis.says.startswith(TWO_MISTAKES)
@@ -181,14 +190,34 @@ def _located(
         most = LONGEST - 1 - sum(part.count("\n") for part in (first, more, last, SMALLEST))
         return f"{first}{more}{counterexample(exercise, name, look.inputs, look.expected, look.got, most)}{last}"
 
+    diagnosis = _on_more_inputs(exercise, diagnosis, answer, cases, seed)
     diagnosis = _without_unknown(exercise, diagnosis) if sentences + told_change else diagnosis
     diagnosis = _without_chance(exercise, diagnosis, answer, cases, wrong, seed)
-    diagnosis = _without_luck(exercise, diagnosis, answer, seed)
     full = diagnosis.message
     if change and RIGHT_CASES in diagnosis.says:  # where a line is told, they tell nothing more
         full = _message_of(exercise, diagnosis.says.split(RIGHT_CASES)[0], diagnosis)
     told_all = inserted(full, sentences + told_change)
     return replace(diagnosis, message=told_all, symptom=inserted(diagnosis.symptom, sentences))
+
+
+def _on_more_inputs(exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cases: list[Case], seed: int) -> Diagnosis:
+    """The diagnosis with what holds of the results on inputs of other seeds, too, and not on these cases by chance."""
+
+    def told(inputs: list[Inputs]) -> str:
+        wanted = [exercise.plainly(exercise.reference, one, seed=seed) for one in inputs]
+        got = [exercise.safely(partial(exercise.plainly, answer, one, seed=seed)) for one in inputs]
+        wrong = [n for n, result in enumerate(got) if result is not None and not same(result, wanted[n])]
+        of_these = [inputs[n] for n in wrong]
+        return difference([wanted[n] for n in wrong], [got[n] for n in wrong], of_these, exercise.returns)[1]
+
+    given = [case.inputs for case in cases]
+    further = [case.inputs for n in range(1, 4) for case in exercise.draw(seed + n)]
+    few, many = (exercise.safely(partial(told, inputs)) for inputs in (given, given + further))
+    if few is None or many is None or few == many:
+        return diagnosis
+    says = diagnosis.says.replace(few, many).replace(few.replace(UNKNOWN, ""), many.replace(UNKNOWN, ""))
+    text = _message_of(exercise, says, diagnosis)
+    return replace(diagnosis, says=says, message=text, symptom=text) if says != diagnosis.says else diagnosis
 
 
 def _without_unknown(exercise: "Exercise", diagnosis: Diagnosis) -> Diagnosis:
@@ -228,23 +257,6 @@ def _without_chance(
     more = fill(RIGHT_ONLY.format(holds), 96, initial_indent="\n  ", subsequent_indent="  ") if holds else ""
     diagnosis = _without_unknown(exercise, diagnosis) if holds else diagnosis
     return _replaced(diagnosis, pattern, more)
-
-
-def _without_luck(exercise: "Exercise", diagnosis: Diagnosis, answer: Any, seed: int) -> Diagnosis:
-    """The diagnosis without the results that are called right and are wrong on inputs of other seeds."""
-    pattern = re.compile(r"\s+Right:\s([^.]*)\.")
-    if (found := pattern.search(diagnosis.says)) is None:
-        return diagnosis
-    further = [case.inputs for n in range(1, 4) for case in exercise.draw(seed + n)]
-    wanted = [exercise.plainly(exercise.reference, inputs, seed=seed) for inputs in further]
-    results = [exercise.safely(partial(exercise.plainly, answer, inputs, seed=seed)) for inputs in further]
-    pairs = [(e, g) for e, g in zip(wanted, results, strict=True) if isinstance(g, list) and len(g) == len(e)]
-    lucky = {name for n, name in enumerate(exercise.returns) if not all(same(e[n], g[n]) for e, g in pairs)}
-    right = [name for name in " ".join(found[1].split()).split(", ") if name not in lucky]
-    if not lucky:
-        return diagnosis
-    kept = f" Right: {', '.join(right)}." if right else ""
-    return _replaced(diagnosis, pattern, kept)
 
 
 def _replaced(diagnosis: Diagnosis, pattern: re.Pattern[str], by: str) -> Diagnosis:

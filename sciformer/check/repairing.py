@@ -145,7 +145,8 @@ def _moves(program: ast.Module) -> Iterator[tuple[str, ast.stmt, str, ast.stmt]]
             for (block, _), statements in zip(changed, before, strict=True):
                 block[:] = statements
 
-    for block in [node.body for node in ast.walk(program) if isinstance(node, ast.FunctionDef | ast.For | ast.If)]:
+    with_lines = ast.FunctionDef | ast.For | ast.If | ast.With
+    for block in [node.body for node in ast.walk(program) if isinstance(node, with_lines)]:
         for n, (one, two) in enumerate(pairwise(block)):
             side = "behind all that begins with" if hasattr(two, "body") else "behind your line"
             yield text((block, [*block[:n], two, one, *block[n + 2 :]])), one, side, two

@@ -56,18 +56,9 @@ def _likely(node: ast.AST, names: Names) -> Iterator[Slip]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and whole(node.right) == 2:
         for centred in _centred(node.left):
             yield ast.BinOp(centred, node.op, node.right), "The mean is not subtracted before it is squared."
-    match node:
-        case ast.BinOp(
-            ast.BinOp(base, ast.Pow() as power, above), ast.Div() as by, below
-        ):  # a power binds more tightly
-            yield ast.BinOp(base, power, ast.BinOp(above, by, below)), "The exponent belongs in brackets."
-        case ast.BinOp(
-            ast.BinOp(factor, ast.Mult() as times, ast.BinOp(base, ast.Pow() as power, above)), ast.Div(), below
-        ):
-            raised = ast.BinOp(base, power, ast.BinOp(above, ast.Div(), below))
-            yield ast.BinOp(factor, times, raised), "The exponent belongs in brackets."
-        case ast.BinOp(left, ast.Mult() | ast.Div() | ast.Add() | ast.Sub(), right):
-            yield from _other_brackets(node, left, right)
+    if isinstance(node, ast.BinOp):
+        yield from _other_powers(node)
+        yield from _other_brackets(node, node.left, node.right)
     match node:
         case ast.BinOp(left, ast.MatMult(), ast.Attribute(right, "T" | "mT")):
             yield (
@@ -100,6 +91,25 @@ def _likely(node: ast.AST, names: Names) -> Iterator[Slip]:
             yield changed, f"`{one}` and `{two}` are exchanged."
 
 
+def _other_powers(node: ast.BinOp) -> Iterator[Slip]:
+    """A quotient in the exponent, as a power binds more tightly, and a factor that belongs outside of it."""
+    match node:
+        case ast.BinOp(ast.BinOp(base, ast.Pow() as power, above), ast.Div() as by, below):
+            yield ast.BinOp(base, power, ast.BinOp(above, by, below)), "The exponent belongs in brackets."
+        case ast.BinOp(
+            ast.BinOp(factor, ast.Mult() as times, ast.BinOp(base, ast.Pow() as power, above)), ast.Div() as by, below
+        ):
+            raised = ast.BinOp(base, power, ast.BinOp(above, by, below))
+            yield ast.BinOp(factor, times, raised), "The exponent belongs in brackets."
+        case ast.BinOp(
+            ast.BinOp(above, ast.Div() as by, ast.BinOp(ast.Constant() as factor, ast.Mult(), below)),
+            ast.Pow() as power,
+            exponent,
+        ):
+            raised = ast.BinOp(ast.BinOp(above, by, below), power, exponent)
+            yield ast.BinOp(raised, by, factor), "The factor is raised to the power, too."
+
+
 def _other_brackets(node: ast.BinOp, left: ast.expr, right: ast.expr) -> Iterator[Slip]:
     """A factor or divisor of one term in place of a whole sum, and the other way round."""
     says = "Brackets are missing, or too many."
@@ -116,6 +126,8 @@ def _other_brackets(node: ast.BinOp, left: ast.expr, right: ast.expr) -> Iterato
                 yield ast.BinOp(one, by, ast.BinOp(left, node.op, two)), says
         case ast.Add() | ast.Sub(), ast.BinOp(one, ast.Mult() | ast.Div() as by, two), _:
             yield ast.BinOp(one, by, ast.BinOp(two, node.op, right)), says
+            if isinstance(by, ast.Mult):
+                yield ast.BinOp(ast.BinOp(one, node.op, right), by, two), says
 
 
 def _repaired_calls(node: ast.Call, function: ast.Attribute, names: Names) -> Iterator[Slip]:
@@ -158,9 +170,9 @@ def _repaired_calls(node: ast.Call, function: ast.Attribute, names: Names) -> It
         smaller = ast.BinOp(node.args[0], ast.Div(), _expression("2 ** 0.5"))
         yield ast.Call(function, [smaller], []), "The root of 2 is missing."
     if name == "squeeze":
+        yield function.value, "An axis of size 1 is dropped."
         for axis in (0, -1) if not node.args else ():
             yield ast.Call(function, [ast.Constant(axis)], []), f"Only axis {axis} should be dropped."
-        yield function.value, "An axis of size 1 is dropped."
     if name == "square" and not node.args:
         for centred in _centred(function.value):
             squared = ast.Call(ast.Attribute(centred, name, ast.Load()), [], [])

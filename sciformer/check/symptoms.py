@@ -29,14 +29,14 @@ def symptom(
         names: of the outputs.
     """
     wrong = [n for n, result in enumerate(got) if not same(result, expected[n])]
-    kind, says = _difference([expected[n] for n in wrong], [got[n] for n in wrong], [inputs[n] for n in wrong], names)
+    kind, says = difference([expected[n] for n in wrong], [got[n] for n in wrong], [inputs[n] for n in wrong], names)
     right = [inputs[n] for n in range(len(got)) if n not in wrong]
     of_values = kind != "wrong shape"
     where = separating(right, [inputs[n] for n in wrong], of_values=of_values) if right else None
     return kind, f"{says.replace(UNKNOWN, '')} {RIGHT_ONLY.format(where)}" if where else says
 
 
-def _difference(expected: list[Any], got: list[Any], inputs: list[Inputs], names: tuple[str, ...]) -> tuple[str, str]:
+def difference(expected: list[Any], got: list[Any], inputs: list[Inputs], names: tuple[str, ...]) -> tuple[str, str]:
     """Kind and sentence of the difference, over all cases with one; sentences fit one result and several."""
     e, g = expected[0], got[0]
     if isinstance(e, list) and isinstance(g, list) and len(e) == len(g):
@@ -83,7 +83,7 @@ def _difference_of_lists(
         if isinstance(result, list) and len(result) == len(expected[n]) > at and not same(expected[n][at], result[at])
     ]
     right_ones, mine = ([values[n][at] for n in alike] for values in (expected, got))
-    kind, says = _difference(right_ones, mine, [inputs[n] for n in alike], (names[at],) if several else names)
+    kind, says = difference(right_ones, mine, [inputs[n] for n in alike], (names[at],) if several else names)
     if not several or kind != "wrong numbers":
         return kind, says
     lists = [case for case, result in enumerate(got) if isinstance(result, list) and len(result) == len(names)]
@@ -377,7 +377,8 @@ def _triangle(keep: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor | N
     """True in a part of the last two axes, if numbers are wrong in all its rows; a single row has no diagonal."""
 
     def part(wrong: Tensor) -> Tensor | None:
-        if wrong.dim() < 2 or min(wrong.shape[-2:]) < 2:
+        rows, columns = wrong.shape[-2:] if wrong.dim() > 1 else (1, 1)
+        if min(rows, columns) < 2 or (wrong.dim() == 3 and rows != columns):  # (B, L, E) has tokens and features
             return None
         mask = keep(torch.ones_like(wrong)).bool()
         return mask if bool((wrong.any(dim=-1) | ~mask.any(dim=-1)).all()) else None

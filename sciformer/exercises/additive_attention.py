@@ -50,6 +50,8 @@ def _bahdanau_cases(draw: Draw) -> Iterator[Case]:
     yield case("2 tokens, size 3", 2, 2, 3)
     yield case("3 queries, 5 keys, size 4", 3, 5, 4)
     yield case("5 queries, 7 keys, size 3", 5, 7, 3)
+    yield case("1 query, 3 keys, size 2", 1, 3, 2)
+    yield case("3 queries, 1 key, size 2", 3, 1, 2)
 
 
 _BAHDANAU_FAULTS = (
@@ -612,6 +614,6 @@ EXERCISES = (
         cases=_read_token_cases,
         faults=_READ_TOKEN_FAULTS,
         call=_generate,
-        returns=("outputs", "what is kept"),
+        returns=("outputs", "how much is kept"),
     ),
 )

@@ -782,6 +782,9 @@ def _models() -> dict[str, Callable[[Tensor], Tensor]]:
         "brightness times position": lambda images: (
             brightness(images).flatten(1) @ torch.arange(brightness(images).shape[1]).to(images)[:, None].expand(-1, 3)
         ),
+        "rows of patches, the brightness of each squared": lambda images: (
+            (2 + F.avg_pool2d(images, _PATCH).sum(dim=3)).square().mean(dim=(1, 2))[:, None].expand(-1, 3)
+        ),
         "positions that hardly count": lambda images: read(attend(tokens(images))) + 0.015 * with_positions(images),
         "positions, an image and its mirror images alike": lambda images: with_positions(
             sum(turned + turned.mT for turned in (images.flip(axes) for axes in ([], [2], [3], [2, 3])))
@@ -861,7 +864,8 @@ _ORDER_MATTERS_FAULTS = (
     ),
     Fault(
         "pixels inside the patches shuffled",
-        "It shuffles the pixels inside each patch: axis 1 of what F.unfold gives. The patches are axis 2.",
+        "It shuffles the pixels inside each patch. Whole patches are to be moved: they are axis 2 of what F.unfold "
+        "gives, and rows times columns where a `reshape` cuts the height as (rows, P) and the width as (columns, P).",
         see=_CUT,
         move=lambda patches: patches[:, torch.randperm(patches.shape[1])],
     ),
@@ -937,8 +941,9 @@ _ORDER_MATTERS_FAULTS = (
     ),
     Fault(
         "one order only",
-        "It answers after a single order, which may be the old one, above all with few patches. Say no only when all "
-        "ten orders have changed nothing: return False after the loop.",
+        "It answers after a single order, or tries the same one each time. That may be the old one, above all with few "
+        "patches. Draw an order in each round, and say no only when ten of them have changed nothing: return False "
+        "after the loop.",
         decide=next,
     ),
     Fault(
