@@ -167,6 +167,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     "digit-names": (MATCH,),
     "stories": (MATCH, f"{MATCH} at twice the length"),
     "dates": (MATCH, f"{MATCH} on new forms", f"{MATCH} on new days and forms"),
+    "sharp-start": (ACCURACY,),
     "recipes-images": (ACCURACY,),
     "recipes-text": (LOSS,),
 }
