@@ -105,7 +105,7 @@ def _alike(single: list[tuple[str, _Replaced]]) -> Iterator[tuple[str, list[_Rep
     """The changes of which the same is said, whatever the names in it, each once for a part of the program."""
     groups: dict[str, list[_Replaced]] = {}
     for says, one in single:
-        for key in {says, re.sub(r"`[^`]*`", "…", says)}:
+        for key in dict.fromkeys((says, re.sub(r"`[^`]*`", "…", says))):
             groups.setdefault(key, []).append(one)
     for says, places in groups.items():
         apart = {(id(parent), name, index) for parent, name, index, _ in places}
