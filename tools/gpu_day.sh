@@ -15,7 +15,7 @@ experiments=(
     masked-images dates reversal
     shakespeare shakespeare-lengths
     additive-2x2
-    energy-wells-text energy-wells search-claims
+    energy-wells-text energy-wells search-claims sharp-start
 )
 profile=full folder=results
 record=(--device cuda) search=(--device cuda)
