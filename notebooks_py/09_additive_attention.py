@@ -556,8 +556,10 @@ for one, other in compared:
 #
 # **First claim: separable attention is feasible.** Beside the dot product, the separable score has 0.023 ± 0.020 more loss
 # with sinusoids here, which may or may not matter, and 0.059 ± 0.025 less with learned positions. But all four arms, from
-# 2.09 to 2.25, are worse than counting threes, the dashed line. What does the separable score cost a better model? Two
-# experiments of notebook 16 go further:
+# 2.09 to 2.25, are worse than counting threes, the dashed line.
+
+# %% [markdown]
+# What does the separable score cost a better model? Two experiments of notebook 16 go further:
 #
 # - *This text*, with smaller models, trained further, sinusoids and five seeds. The dot product reaches 1.994, Bahdanau's
 #   score 2.027 and the separable 2.039, all below counting threes. The separable score has 0.045 more loss than the dot
