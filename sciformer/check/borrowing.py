@@ -23,9 +23,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sciformer.check.mutants import UNREADABLE
-from sciformer.check.programs import made, program_of, scope_of
-from sciformer.check.repairing import LONGEST_LINE, TRUTH, Change
+from sciformer.check.mutants import MOST_PLACES, UNREADABLE
+from sciformer.check.programs import made, program_of, scope_of, text_with
+from sciformer.check.repairing import LONGEST_LINE, Change
 from sciformer.check.values import same
 
 #: The names and values that a line knows.
@@ -41,8 +41,6 @@ _FEW, _SHARE, _MOST = 16, 4, 30
 _UNUSED = 8
 #: So often a line of a loop is looked at, in each call.
 _VISITS = 3
-#: So often a part may be written that is exchanged everywhere at once.
-_TIMES = 4
 #: So many definitions are put into one another.
 _DEPTH = 5
 #: Calls that do more than give a value.
@@ -186,14 +184,12 @@ def borrowed(
     for _, parts, expression in sorted(_exchanges(own, others), key=lambda exchange: exchange[0]):
         if time.process_time() > end:
             break
-        text = _with(own.tree, parts, expression)
+        text = text_with(own.tree, [(part.parent, part.name, part.index, expression) for part in parts])
         after = text.splitlines()
         changed = [n for n, line in enumerate(before) if n < len(after) and line != after[n]]
         if text in tried or len(after) != len(before) or max(len(before[n].strip()) for n in changed) > LONGEST_LINE:
             continue
         tried.add(text)
-        if any(TRUTH.search(after[n].strip()) for n in changed):
-            continue
         with suppress(Exception):
             candidate = made(text, own.name, own.scope)
             if not is_right(candidate):
@@ -254,7 +250,7 @@ def _exchanges(own: _Program, others: list[_Program]) -> Iterator[tuple[tuple[in
                 if text != other_text and fits and differ <= most:
                     unused = len(last.difference(_names(expression)))
                     yield (differ + _UNUSED * unused, theirs.total()), [part], expression
-                    if 1 < (times := len(alike[text])) <= _TIMES and not _is_number(part.node):
+                    if 1 < (times := len(alike[text])) <= MOST_PLACES and not _is_number(part.node):
                         yield (differ * times, theirs.total()), alike[text], expression
 
 
@@ -430,20 +426,6 @@ def _given(statement: ast.stmt) -> set[str]:
     """The names that a statement gives values to."""
     targets = getattr(statement, "targets", [getattr(statement, "target", None)])
     return {name.id for target in targets if target for name in ast.walk(target) if isinstance(name, ast.Name)}
-
-
-def _with(tree: ast.Module, parts: list[_Part], expression: ast.expr) -> str:
-    """A program's text with another expression in the place of some of its own."""
-    slots = [getattr(part.parent, part.name) for part in parts]
-    for part in parts:
-        slot = getattr(part.parent, part.name)
-        put = expression if part.index is None else [*slot[: part.index], expression, *slot[part.index + 1 :]]
-        setattr(part.parent, part.name, put)
-    try:
-        return ast.unparse(tree)
-    finally:
-        for part, slot in zip(parts[::-1], slots[::-1], strict=True):
-            setattr(part.parent, part.name, slot)
 
 
 def _words(text: str) -> Counter[str]:

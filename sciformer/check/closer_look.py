@@ -190,7 +190,7 @@ def _located(
         most = LONGEST - 1 - sum(part.count("\n") for part in (first, more, last, SMALLEST))
         return f"{first}{more}{counterexample(exercise, name, look.inputs, look.expected, look.got, most)}{last}"
 
-    diagnosis = _on_more_inputs(exercise, diagnosis, answer, cases, seed)
+    diagnosis = diagnosis if known else _on_more_inputs(exercise, diagnosis, answer, cases, seed)
     diagnosis = _without_unknown(exercise, diagnosis) if sentences + told_change else diagnosis
     diagnosis = _without_chance(exercise, diagnosis, answer, cases, wrong, seed)
     full = diagnosis.message
@@ -211,13 +211,17 @@ def _on_more_inputs(exercise: "Exercise", diagnosis: Diagnosis, answer: Any, cas
         return difference([wanted[n] for n in wrong], [got[n] for n in wrong], of_these, exercise.returns)[1]
 
     given = [case.inputs for case in cases]
-    further = [case.inputs for n in range(1, 4) for case in exercise.draw(seed + n)]
-    few, many = (exercise.safely(partial(told, inputs)) for inputs in (given, given + further))
-    if few is None or many is None or few == many:
+    few = exercise.safely(partial(told, given)) or ""
+    here = few if few in diagnosis.says else few.replace(UNKNOWN, "")
+    if not few or here not in diagnosis.says:
         return diagnosis
-    says = diagnosis.says.replace(few, many).replace(few.replace(UNKNOWN, ""), many.replace(UNKNOWN, ""))
+    further = [case.inputs for n in range(1, 4) for case in exercise.draw(seed + n)]
+    many = exercise.safely(partial(told, given + further))
+    if many is None or many == few:
+        return diagnosis
+    says = diagnosis.says.replace(here, many if here == few else many.replace(UNKNOWN, ""))
     text = _message_of(exercise, says, diagnosis)
-    return replace(diagnosis, says=says, message=text, symptom=text) if says != diagnosis.says else diagnosis
+    return replace(diagnosis, says=says, message=text, symptom=text)
 
 
 def _without_unknown(exercise: "Exercise", diagnosis: Diagnosis) -> Diagnosis:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from sciformer.check.programs import made, program_of, scope_of
+from sciformer.check.programs import Replaced, made, program_of, scope_of, text_with
 
 #: A replacement of a part of the program, and the sentence that a student reads.
 Slip = tuple[ast.AST, str]
@@ -79,37 +79,28 @@ def programs(reference: Callable[..., Any], changes: Changes, *, together: bool 
         for replacement, says in found_here
     ]
     for says, replaced in _alike(single) if together else ((says, [one]) for says, one in single):
-        before = [(parent, name, getattr(parent, name)) for parent, name, _, _ in replaced]
-        for parent, name, index, replacement in replaced:
-            slot = getattr(parent, name)
-            setattr(parent, name, replacement if index is None else [*slot[:index], replacement, *slot[index + 1 :]])
         try:
-            text = ast.unparse(ast.fix_missing_locations(program))
+            text = text_with(program, replaced)
             if text not in found:
                 found[text] = Mutant(says, made(text, reference.__name__, scope), text)
         except (SyntaxError, ValueError, TypeError):
             pass  # this slip is no program here
-        finally:
-            for parent, name, slot in before[::-1]:
-                setattr(parent, name, slot)
     return tuple(found.values())
 
 
-#: A part of a program, the field and the index where it stands in it, and what stands there instead.
-_Replaced = tuple[ast.AST, str, int | None, ast.AST]
-#: The same slip is made in so many places at most.
-_TIMES = 4
+#: The same is changed in so many places at most.
+MOST_PLACES = 4
 
 
-def _alike(single: list[tuple[str, _Replaced]]) -> Iterator[tuple[str, list[_Replaced]]]:
+def _alike(single: list[tuple[str, Replaced]]) -> Iterator[tuple[str, list[Replaced]]]:
     """The changes of which the same is said, whatever the names in it, each once for a part of the program."""
-    groups: dict[str, list[_Replaced]] = {}
+    groups: dict[str, list[Replaced]] = {}
     for says, one in single:
         for key in dict.fromkeys((says, re.sub(r"`[^`]*`", "…", says))):
             groups.setdefault(key, []).append(one)
     for says, places in groups.items():
         apart = {(id(parent), name, index) for parent, name, index, _ in places}
-        if len(apart) == len(places) and 1 < len(places) <= _TIMES:
+        if len(apart) == len(places) and 1 < len(places) <= MOST_PLACES:
             yield says, places
 
 

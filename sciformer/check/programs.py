@@ -4,7 +4,7 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -64,7 +64,28 @@ def program_of(reference: Callable[..., Any]) -> ast.Module:
     return ast.Module([*reversed(trees.values())], [])
 
 
-def made(program: ast.Module | str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
+#: A part of a program: what it stands in, the field, the index there, and what is to stand in its place.
+Replaced = tuple[ast.AST, str, int | None, ast.AST]
+
+
+def text_with(program: ast.Module, parts: Sequence[Replaced]) -> str:
+    """The text of a program with other parts in it, which stays as it is.
+
+    Raises:
+        ValueError, TypeError: where that has no text.
+    """
+    before = [(parent, name, getattr(parent, name)) for parent, name, _, _ in parts]
+    try:
+        for parent, name, index, part in parts:
+            slot = getattr(parent, name)
+            setattr(parent, name, part if index is None else [*slot[:index], part, *slot[index + 1 :]])
+        return ast.unparse(ast.fix_missing_locations(program))
+    finally:
+        for parent, name, slot in before[::-1]:
+            setattr(parent, name, slot)
+
+
+def made(program: str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
     """What a changed program gives a name to, among the names of a scope, which stays as it is.
 
     Raises:

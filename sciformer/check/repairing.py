@@ -27,7 +27,7 @@ _EMPTY = re.compile(r"\.(repeat|expand|tile)\(([^()]*,)? *0 *[,)]")
 #: A comparison that says True, in a way that nobody would write.
 _ALWAYS = re.compile(r"(?<![\w.])(\w+) == \1\b")
 #: A condition that only asks whether something is 0 or nothing.
-TRUTH = re.compile(r"^(el)?if (?!True|False)[\w.]+:$")
+_TRUTH = re.compile(r"^(el)?if (?!True|False)[\w.]+:$")
 #: Two names are given at once; where they are exchanged, another line may be to blame.
 _PAIR = re.compile(r"\w+(, \w+)+ = ")
 
@@ -64,16 +64,15 @@ class Change:
             return f"\n  Without this {part} of yours {right}:\n    {self.old}"
         lines = "lines" if "\n" in self.old else "line"
         old, new = (indent(text, "    ") for text in (self.old, self.new))
-        told = f"\n  With one change {right}. In place of your {lines}\n{old}\n  write\n{new}"
+        how = f"In place of your {lines}\n{old}\n  write\n{new}"
         if self.part:
             one, other = self.part
-            told = f"\n  With one change {right}. In your {lines}\n{old}\n  write ({other}) in place of {one}."
-        if not self.idle:
-            return told
-        lines = "lines" if len(self.idle) > 1 else "line"
-        names = ", ".join(f"`{line}`" for line in self.idle[:3])
-        says = f"It then does without your {lines} {names}, so the mistake may be there."
-        return f"{told}\n{fill(says, 96, initial_indent='  ', subsequent_indent='  ')}"
+            how = f"In your {lines}\n{old}\n  write ({other}) in place of {one}."
+        if self.idle:
+            names = ", ".join(f"`{line}`" for line in self.idle[:3])
+            says = f"It then does without your {'lines' if len(self.idle) > 1 else 'line'} {names}, "
+            how += "\n" + fill(f"{says}so the mistake may be there.", 96, initial_indent="  ", subsequent_indent="  ")
+        return f"\n  With one change {right}. {how}"
 
 
 def one_change(
@@ -100,7 +99,7 @@ def one_change(
         if len(changed) != 1 and (len(before) != mutant.text.count("\n") + 1 or in_one_line):
             continue
         old, new = ("\n".join(line.strip() for line in lines) for lines in zip(*changed, strict=True))
-        if any(pattern.search(new) for pattern in (_EMPTY, _ALWAYS, TRUTH)) or ("\n" in new and "pass" in new.split()):
+        if any(pattern.search(new) for pattern in (_EMPTY, _ALWAYS, _TRUTH)) or ("\n" in new and "pass" in new.split()):
             continue
         can_make_up = mutant.says.startswith(EQUATION) or _PAIR.match(old)  # for what is wrong in another line
         if (found and old == found.old) or (in_one_line and can_make_up):

@@ -72,8 +72,8 @@ def counterexample(
         name = f"{name} ({exercise.returns[wrong[0]]})"
         expected, got = expected[wrong[0]], got[wrong[0]]
     rows = {given: plain(x) for given, x in inputs.items()} | {"expected": expected, "got": got}
-    first = fill(f"{SMALLEST.strip()} that shows it: {name}", 96, initial_indent="  ", subsequent_indent="  ")
-    return f"\n{first}{table(rows, most - first.count(chr(10)))}"
+    told = fill(f"{SMALLEST.strip()} that shows it: {name}", 96, initial_indent="  ", subsequent_indent="  ")
+    return "\n" + told + table(rows, most - told.count("\n"))
 
 
 def listed(names: list[str]) -> str:
