@@ -201,3 +201,18 @@ def test_a_line_that_should_stand_elsewhere_is_found(answer, wanted, where):
     assert change.where == where
     assert change.old == change.new
     assert f"Move your line\n    {change.old}\n  {where[0]}\n    {where[1]}" in change.told()
+
+
+def doubled_too_late(x):
+    total = 0.0
+    for row in x:
+        total = total + row.sum()
+    x = 2 * x
+    return total
+
+
+def test_a_loop_that_should_stand_elsewhere_is_moved_as_a_whole():
+    x = torch.tensor([[1.0, 2.0], [4.0, 5.0]])
+    change = one_move(doubled_too_late, lambda candidate: torch.allclose(candidate(x), 2 * x.sum()))
+    told = change.told()
+    assert "Move all that begins with your line\n    for row in x:\n  behind your line\n    x = 2 * x" in told

@@ -58,7 +58,8 @@ class Change:
         right = "it would be right" if self.is_stable else "it would be right, though not for very large numbers"
         if self.where:
             side, other = self.where
-            return f"\n  With one change {right}. Move your line\n    {self.old}\n  {side}\n    {other}"
+            part = "all that begins with your line" if self.old.endswith(":") else "your line"
+            return f"\n  With one change {right}. Move {part}\n    {self.old}\n  {side}\n    {other}"
         if not self.new:
             part = "branch" if self.old.startswith("if ") else "line"
             return f"\n  Without this {part} of yours {right}:\n    {self.old}"
