@@ -80,3 +80,19 @@ print(json.dumps(drawn | {"moved": (weight != 1).all().item(), "learned": (weigh
     assert seen["moved"] == moves
     assert seen["learned"] == (first_draw == "later")
     assert json.loads(verdicts.read_text()) == {"name": "impossible", "value": 1.0, "above": None, "below": 0}
+
+
+def test_a_notebook_that_does_not_notice_that_nothing_was_learned_is_named():
+    def run(**values):
+        return {"verdicts": [{"name": name, "value": x, "above": 0.5, "below": None} for name, x in values.items()]}
+
+    learned = {"00_blind": run(shape=1.0, equal=0.9), "01_seeing": run(equal=0.9, share=0.8)}
+    untrained = {"00_blind": run(shape=1.0, equal=0.7), "01_seeing": run(equal=0.7, share=0.1)}
+    results = {"quiet": learned, "quiet, untrained": untrained}
+    assert list(robustness.unnoticed(results)) == ["00 (untrained)"]
+    assert [row.split(" | ")[1:2] + row.split(" | ")[-2:-1] for row in robustness.altered_rows(results)] == [
+        ["shape", "="],
+        ["equal", "0.7 **passes**"],
+        ["equal", "0.7 **passes**"],
+        ["share", "0.1"],
+    ]

@@ -47,6 +47,9 @@ CAPTION = re.compile(r'plotting\.show\((?:\s*f?"[^"\n]*")+\s*\)')
 COLOURS = re.compile(r"(\x1b|#x1B)\[[0-9;]*m")
 SAFE = 3.0  # standard deviations between a verdict's mean and its bound
 
+#: A verdict is known by its notebook, its name and its turn among equal names.
+Key = tuple[str, str, int]
+
 # Runs in each kernel before its first cell: every verdict leaves its value in a file, and is then judged as ever.
 STARTUP = """
 def _record_verdicts():
@@ -261,12 +264,16 @@ def table() -> str:
         "Each verdict's values with another number added to every seed, and how many of them fall outside its bound;",
         "then its value where no model learns: *untrained*, every optimiser's step does nothing; *noise*, every",
         "gradient is replaced by normal noise of its size. `=` marks what learning does not touch; what it does",
-        "touch should fall outside the bound, and is marked where it does not. Empty: not run, or a cell failed.",
+        "touch should fall outside the bound, and is marked where it does not. Some have to pass: that two models do",
+        "equally well, that one learns nothing or less than a plain rule does, and what a clock or the shape of a",
+        "formula says, is true without learning, too. Then the same notebook has to hold a verdict that fails, and the",
+        "last line below names those that do not. Empty: not run, or a cell failed.",
         "",
         "| notebook | verdict | bound | other seeds | lowest | mean | highest | outside | untrained | noise |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += altered_rows(every)
+    lines += ["", "Notebooks in which no verdict notices it: " + (", ".join(unnoticed(every)) or "none") + "."]
     return "\n".join(lines) + "\n"
 
 
@@ -280,7 +287,7 @@ def margin_of(numbers: list[float], bounds: dict[str, float], is_ratio: bool) ->
     return math.copysign(float("inf"), distance) if same else distance / spread
 
 
-def numbered(stem: str, verdicts: list[dict]) -> Iterator[tuple[tuple[str, str, int], dict]]:
+def numbered(stem: str, verdicts: list[dict]) -> Iterator[tuple[Key, dict]]:
     """Each verdict of a run by what it is known by: its notebook, its name and its turn among equal names."""
     turns: dict[str, int] = {}
     for verdict in verdicts:
@@ -312,7 +319,7 @@ def spread(numbers: list[float]) -> list[str]:
 
 def verdict_rows(results: dict[tuple[str, str], dict]) -> Iterator[tuple[float, str]]:
     """Margin and row of each verdict."""
-    values: dict[tuple[str, str, int], list[dict]] = {}
+    values: dict[Key, list[dict]] = {}
     for (_, stem), result in results.items():
         for key, verdict in numbered(stem, result["verdicts"]):
             values.setdefault(key, []).append(verdict)
@@ -323,11 +330,17 @@ def verdict_rows(results: dict[tuple[str, str], dict]) -> Iterator[tuple[float, 
         yield margin, "| " + " | ".join([*heading(stem, found[-1]), *spread(numbers), shown]) + " |"
 
 
-def altered_rows(results: dict[str, dict[str, dict]]) -> Iterator[str]:
-    """The row of each verdict that was tried with other seeds or where nothing was learned, in the notebooks' order."""
-    plain: dict[tuple[str, str, int], list[dict]] = {}
-    seeds: dict[tuple[str, str, int], list[dict]] = {}
-    sabotaged: dict[str, dict[tuple[str, str, int], dict]] = {name: {} for name in SABOTAGES}
+def is_touched(verdict: dict, plain: list[dict]) -> bool:
+    """Whether keeping from learning has changed a verdict's value."""
+    close = [math.isclose(verdict["value"], other["value"], rel_tol=1e-6, abs_tol=1e-12) for other in plain]
+    return not any(close)
+
+
+def sorted_by_alteration(results: dict[str, dict[str, dict]]) -> tuple[dict, dict, dict[str, dict[Key, dict]]]:
+    """Each verdict's values: as the notebook runs, with other seeds, and for each sabotage."""
+    plain: dict[Key, list[dict]] = {}
+    seeds: dict[Key, list[dict]] = {}
+    sabotaged: dict[str, dict[Key, dict]] = {name: {} for name in SABOTAGES}
     for condition, runs in results.items():
         for stem, result in sorted(runs.items()):
             for key, verdict in numbered(stem, result["verdicts"]):
@@ -337,12 +350,18 @@ def altered_rows(results: dict[str, dict[str, dict]]) -> Iterator[str]:
                     sabotaged[condition.rsplit(", ", 1)[1]][key] = verdict
                 else:
                     seeds.setdefault(key, []).append(verdict)
+    return plain, seeds, sabotaged
 
-    def under(sabotage: str, key: tuple[str, str, int]) -> str:
+
+def altered_rows(results: dict[str, dict[str, dict]]) -> Iterator[str]:
+    """The row of each verdict that was tried with other seeds or where nothing was learned, in the notebooks' order."""
+    plain, seeds, sabotaged = sorted_by_alteration(results)
+
+    def under(sabotage: str, key: Key) -> str:
         if key not in sabotaged[sabotage]:
             return ""
         verdict = sabotaged[sabotage][key]
-        if any(math.isclose(verdict["value"], other["value"], rel_tol=1e-6, abs_tol=1e-12) for other in plain[key]):
+        if not is_touched(verdict, plain[key]):
             return "="
         return f"{verdict['value']:.4g}" + (" **passes**" if is_inside(verdict) else "")
 
@@ -353,6 +372,16 @@ def altered_rows(results: dict[str, dict[str, dict]]) -> Iterator[str]:
             outside = sum(not is_inside(verdict) for verdict in others)
             cells = [*heading(key[0], plain[key][-1]), str(len(others)), *numbers, str(outside)]
             yield "| " + " | ".join(cells + [under(sabotage, key) for sabotage in SABOTAGES]) + " |"
+
+
+def unnoticed(results: dict[str, dict[str, dict]]) -> Iterator[str]:
+    """The notebooks that hold verdicts about what is learned, of which none fails although nothing was."""
+    plain, _, sabotaged = sorted_by_alteration(results)
+    for sabotage, verdicts in sabotaged.items():
+        touched = {key: verdict for key, verdict in verdicts.items() if is_touched(verdict, plain.get(key, []))}
+        for stem in sorted({key[0] for key in touched}):
+            if all(is_inside(verdict) for key, verdict in touched.items() if key[0] == stem):
+                yield f"{stem[:2]} ({sabotage})"
 
 
 def main() -> None:
