@@ -18,8 +18,8 @@
 #
 # In 2017 two papers gave recurrence up in translation: [Gehring et al.](https://arxiv.org/abs/1705.03122) for
 # convolutions, and [Vaswani et al.](https://arxiv.org/abs/1706.03762) for attention alone. Both had to tell their models
-# the order. You will build the learned positions of the first paper, the sinusoidal positions of the second, and rotary
-# positions, which came four years later.
+# the order. You will meet the learned positions of the first paper, and build the sinusoidal positions of the second and
+# rotary positions, which came four years later.
 #
 # After this notebook you can
 #
@@ -783,30 +783,74 @@ course.verdict(
 #
 # </details>
 #
-# These are [**rotary positions**](../docs/glossary.md#r) (Su et al. 2021, section 3.2). The package's `rotate` computes
-# the same without the zeros of the matrix. In a head of width $D$ it pairs feature $i$ with $i + D/2$, and the first
-# plays the part of the cosine. In your pairs the second does. It has an odd index, so `halves` below lists the odd
-# features first. Which features form a pair does not matter, because the projections in front are learned.
+# These are [**rotary positions**](../docs/glossary.md#r) (Su et al. 2021, section 3.2).
+#
+# ### Exercise 4 · middle · 8 minutes
+#
+# Compute the rotary scores. `query` is (B, H, L, D) and `key` (B, H, S, D); L and S may differ. `turns` is (T, D, D): its
+# entry `turns[t]` is the matrix $R_t$ of exercise 2, and T is at least as large as L and S. The first query and the first
+# key stand at position 0. Multiply each query and each key, a row of D numbers, by the matrix of its position, which stands
+# on the right of the row. Return the scores, (B, H, L, S): dot products over $\sqrt D$, without a softmax. Your function is
+# trained below.
 
 # %%
-def turn(x, R):  # (..., L, D), (L, D, D): row t is turned by R_t
-    return torch.einsum("...td,tde->...te", x, R[: x.shape[-2]])
+def rotary_scores(query, key, turns):  # (B, H, L, D), (B, H, S, D), (T, D, D)
+    raise NotImplementedError  # (B, H, L, S)
 
 
+rotary_scores = check.rotary_scores.use(rotary_scores)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# One query, a row of D numbers, is turned by `row @ turns[t]`. All that is left is to do it for every position, and for the
+# keys as well.
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# A batch of products: `x[..., None, :]` is (B, H, L, 1, D), and `turns[:L]` is (L, D, D). Or
+# `torch.einsum("bhtd,tde->bhte", x, turns[:L])`.
+#
+# </details>
+#
+# <details><summary>Solution</summary>
+#
+# ```python
+# def rotary_scores(query, key, turns):
+#     def turn(x):  # (B, H, L, D): row t is turned by its matrix
+#         return torch.einsum("bhtd,tde->bhte", x, turns[: x.shape[2]])
+#
+#     return turn(query) @ turn(key).mT / math.sqrt(query.shape[-1])
+# ```
+#
+# </details>
+
+# %% [markdown]
+# The package's `rotate` turns a vector without the zeros of the matrix. In a head of width $D$ it pairs feature $i$ with
+# $i + D/2$, and the first plays the part of the cosine. In your pairs the second does. It has an odd index, so `halves`
+# below lists the odd features first. Which features form a pair does not matter, because the projections in front are
+# learned.
+
+# %%
 def rotations(length, width):
     return torch.stack([shift_matrix(width, t) for t in range(length)]).float()  # (L, D, D)
 
 
-x, halves = torch.randn(2, 4, 16, 8), [1, 3, 5, 7, 0, 2, 4, 6]  # (B, H, L, D), and its pairs as the package has them
-torch.testing.assert_close(turn(x, rotations(16, 8))[..., halves], rotate(x[..., halves]))
-print("the same as the package's rotate")
+query, key = torch.randn(2, 2, 4, 16, 8)  # (B, H, L, D) each
+halves = [1, 3, 5, 7, 0, 2, 4, 6]  # the features in the package's order
+packaged = rotate(query[..., halves]) @ rotate(key[..., halves]).mT / math.sqrt(8)
+torch.testing.assert_close(rotary_scores(query, key, rotations(16, 8)), packaged)
+print("the same scores as with the package's rotate")
 
 # %% [markdown]
 # See the proof at work: take *one* query and *one* key, and put them at every pair of positions.
 
 # %%
 q, k, R = torch.randn(8), torch.randn(8), rotations(12, 8)
-scores = turn(q.expand(12, 8), R) @ turn(k.expand(12, 8), R).T  # (12, 12): query at position t, key at position u
+scores = rotary_scores(q.expand(1, 1, 12, 8), k.expand(1, 1, 12, 8), R)[0, 0]  # (12, 12): query at t, key at u
 plotting.heatmap(
     scores,
     title="one query and one key at all positions",
@@ -828,7 +872,7 @@ R = rotations(64, 64).to(device)  # (64, 64, 64), a global that MyRotary reads; 
 
 class MyRotary(DotProductScore):
     def forward(self, query, key, **more):  # (B, H, L, D)
-        return super().forward(turn(query, R), turn(key, R), **more)
+        return rotary_scores(query, key, R)
 
 
 # %% tags=["nbval-ignore-output"]
@@ -992,7 +1036,7 @@ for name, trained in ((loud, True), (frozen, False)):
 half = 0.5 * math.log(32)  # blind guessing among 32 tokens has a loss of log 32
 kinds = {"sinusoidal": "sinusoidal", "learned from 0.02": "learned", loud: loud, frozen: frozen}
 halfway = {
-    kind: [next((step for step, value in enumerate(loss) if value <= half), len(loss)) for loss in losses[name]]
+    kind: [next((step for step, value in enumerate(loss) if value <= half), math.inf) for loss in losses[name]]
     for kind, name in kinds.items()
 }
 for kind, steps in halfway.items():

@@ -18,6 +18,7 @@ NOT_VARIED = {
     ("mask_afterwards", "the last two sizes of `attn_mask` are equal"): "likewise",
     ("grouped_attention", "the last two sizes of `w_o` are equal"): "the layer gives as many features as it takes",
     ("future_leaks", "the last axis of `x` is shorter than 4"): "its attentions leak from one of two features",
+    ("rotary_scores", "the last two sizes of `turns` are equal"): "a matrix turns D numbers into D",
     ("embed_patches", "the last two sizes of `weight` are equal"): "patches are square: its prompt says (E, C, P, P)",
     ("write_on", "the last two sizes of `table` are equal"): "a row of logits for each character of the vocabulary",
     ("previous_token_score", "the last two sizes of `weights` are equal"): "a sequence looks at itself: (B, H, L, L)",

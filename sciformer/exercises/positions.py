@@ -1,4 +1,7 @@
-"""Exercises of notebook 04: positions."""
+"""Exercises of notebook 04: positions.
+
+More than 500 lines, since each exercise stands beside all the mistakes that are known for it.
+"""
 
 import math
 from collections.abc import Callable, Iterator
@@ -14,6 +17,7 @@ _CLOCKS = "A row of clocks"
 _ROTATION = "A shift is a rotation"
 _ADDED = "Added, once, in front"
 _AFTERWARDS = "Break it: added afterwards"
+_ROTARY = "Rotary: turn the queries and the keys"
 
 
 def attend_in_order(
@@ -397,6 +401,206 @@ _SHIFT_MATRIX_FAULTS = (
     ),
 )
 
+
+def rotary_scores(
+    query: Tensor,
+    key: Tensor,
+    turns: Tensor,
+    *,
+    of_queries: Callable[[Tensor, int, int], Tensor] = lambda turns, L, S: turns[:L],
+    of_keys: Callable[[Tensor, int, int], Tensor] = lambda turns, L, S: turns[:S],
+    turn: Callable[[Tensor, Tensor], Tensor] = lambda x, turns: (x[..., None, :] @ turns).squeeze(-2),
+    dots: Callable[..., Tensor] = lambda turned, query, key, turns: turned[0] @ turned[1].mT,
+    scale: Callable[[int, int], float] = lambda head_dim, key_length: head_dim**-0.5,
+    finish: Callable[[Tensor], Tensor] = lambda scores: scores,
+) -> Tensor:
+    """Scaled dot products of turned queries and keys, (B, H, L, S): row t of each is multiplied by ``turns[t]``."""
+    L, S, D = query.shape[-2], key.shape[-2], query.shape[-1]
+    turned = turn(query, of_queries(turns, L, S)), turn(key, of_keys(turns, L, S))
+    return finish(dots(turned, query, key, turns) * scale(D, S))
+
+
+def _rotary_scores_cases(draw: Draw) -> Iterator[Case]:
+    for B, H, L, S, D, length in ((1, 1, 2, 2, 2, 3), (1, 2, 3, 3, 4, 3), (2, 3, 4, 5, 6, 8), (2, 2, 5, 3, 4, 6)):
+        query, key = draw.normal(B, H, L, D), draw.normal(B, H, S, D)
+        turns = torch.stack([shift_matrix(D, t) for t in range(length)]).to(query)
+        name = f"{B} × {H} heads of size {D}, {L} queries, {S} keys, {length} matrices"
+        yield Case(name, {"query": query, "key": key, "turns": turns})
+
+
+def _unturned(turns: Tensor, L: int, S: int) -> Tensor:
+    return turns[:1]  # the matrix of position 0, which leaves everything as it is
+
+
+def _relative(step: Callable[[Tensor, int], Tensor]) -> Callable[..., Tensor]:
+    """Dot products of each query, turned by a matrix for the step from its key, with that key."""
+
+    def dots(_: tuple[Tensor, Tensor], query: Tensor, key: Tensor, turns: Tensor) -> Tensor:
+        steps = torch.arange(query.shape[-2])[:, None] - torch.arange(key.shape[-2])  # (L, S)
+        return torch.einsum("bhtd,tude,bhue->bhtu", query, turns[step(steps, len(turns))], key)
+
+    return dots
+
+
+def _added_up(turns: Tensor) -> Tensor:
+    together = [turns[0]]
+    for matrix in turns[1:]:
+        together.append(together[-1] @ matrix)
+    return torch.stack(together)
+
+
+def _as_the_first_pair(turns: Tensor) -> Tensor:
+    return torch.stack([torch.block_diag(*[matrix[:2, :2]] * (matrix.shape[0] // 2)) for matrix in turns])
+
+
+def _as_far_as_both(turns: Tensor, length: int, other: int) -> Tensor:
+    return torch.cat([turns[: min(length, other)], turns[:1].expand(max(length - other, 0), -1, -1)])
+
+
+_FORGOTTEN = (
+    "The positions have no effect: these are the plain scaled dot products, as if nothing were turned, or the query "
+    "and its keys by one matrix."
+)
+
+_ROTARY_SCORES_FAULTS = (
+    Fault("nothing turned", _FORGOTTEN, of_queries=_unturned, of_keys=_unturned),
+    Fault(
+        "keys not turned",
+        "Only the queries are turned, so that a score depends on the query's own position. Turn the keys by theirs.",
+        of_keys=_unturned,
+    ),
+    Fault(
+        "queries not turned",
+        "Only the keys are turned, so that a score depends on the key's own position. Turn the queries by theirs.",
+        of_queries=_unturned,
+    ),
+    Fault(
+        "turned back",
+        "Queries and keys are turned back, by the transposed matrices. A row stands on the left of its matrix: q @ R. "
+        "R @ q turns the other way.",
+        of_queries=lambda turns, L, S: turns[:L].mT,
+        of_keys=lambda turns, L, S: turns[:S].mT,
+    ),
+    Fault(
+        "keys turned back",
+        "The keys are turned back, and the queries forward, so that the score depends on the sum of both positions. "
+        "Turn both forward: the dot product makes the difference.",
+        of_keys=lambda turns, L, S: turns[:S].mT,
+    ),
+    Fault(
+        "queries turned back",
+        "The queries are turned back, and the keys forward, so that the score depends on the sum of both positions. "
+        "Turn both forward: the dot product makes the difference.",
+        of_queries=lambda turns, L, S: turns[:L].mT,
+    ),
+    Fault(
+        "counted from the end",
+        "The positions are counted from the end of `turns`: the last query is turned by its last matrix. The first "
+        "query and the first key stand at position 0.",
+        of_queries=lambda turns, L, S: turns[-L:],
+        of_keys=lambda turns, L, S: turns[-S:],
+    ),
+    Fault(
+        "queries last",
+        "The queries are taken for the last of the keys, as when a text is continued. Here both begin at position 0.",
+        of_queries=lambda turns, L, S: turns[[max(S - L, 0) + t for t in range(L) if max(S - L, 0) + t < len(turns)]],
+    ),
+    Fault(
+        "queries in reverse",
+        "The queries are turned in reverse order, the last one by the matrix of position 0.",
+        of_queries=lambda turns, L, S: turns[:L].flip(0),
+    ),
+    Fault(
+        "keys in reverse",
+        "The keys are turned in reverse order, the last one by the matrix of position 0.",
+        of_keys=lambda turns, L, S: turns[:S].flip(0),
+    ),
+    Fault(
+        "queries one further",
+        "The queries are turned one position too far. The first query stands at position 0, as does the first key.",
+        of_queries=lambda turns, L, S: turns[:L] @ turns[1],
+    ),
+    Fault(
+        "keys one further",
+        "The keys are turned one position too far. The first key stands at position 0, as does the first query.",
+        of_keys=lambda turns, L, S: turns[:S] @ turns[1],
+    ),
+    Fault(
+        "turned twice",
+        "Every query and every key is turned twice, so that each step counts as two.",
+        of_queries=lambda turns, L, S: turns[:L] @ turns[:L],
+        of_keys=lambda turns, L, S: turns[:S] @ turns[:S],
+    ),
+    Fault(
+        "distance without its sign",
+        "Above the diagonal the turn goes the wrong way: where the key stands behind the query, t − u is negative, and "
+        "the matrix is that of turning back.",
+        dots=_relative(lambda steps, length: steps.abs()),
+    ),
+    Fault(
+        "negative index",
+        "Above the diagonal t − u is negative, and Python counts a negative index from the end of `turns`. Turning "
+        "back is the transposed matrix of u − t.",
+        dots=_relative(lambda steps, length: steps % length),
+    ),
+    Fault(
+        "turns added up",
+        "The matrices are multiplied up along the text, as if each were a single step: row t is turned by 0 + 1 + … + "
+        "t. `turns[t]` is the whole turn by t steps.",
+        of_queries=lambda turns, L, S: _added_up(turns[:L]),
+        of_keys=lambda turns, L, S: _added_up(turns[:S]),
+    ),
+    Fault(
+        "one matrix for all",
+        "Every query and every key is multiplied by the sum of the matrices, the same at each position. In an einsum, "
+        "the position of the row and that of the matrix need the same letter.",
+        of_queries=lambda turns, L, S: turns[:L].sum(dim=0, keepdim=True),
+        of_keys=lambda turns, L, S: turns[:S].sum(dim=0, keepdim=True),
+    ),
+    Fault(
+        "all pairs as the first",
+        "All pairs of features turn as fast as the first one. Each pair has a block of its own: use the whole matrix.",
+        of_queries=lambda turns, L, S: _as_the_first_pair(turns[:L]),
+        of_keys=lambda turns, L, S: _as_the_first_pair(turns[:S]),
+    ),
+    Fault(
+        "as far as both go",
+        "Where L and S differ, the rows of the longer one are turned only as far as the shorter one goes.",
+        of_queries=_as_far_as_both,
+        of_keys=lambda turns, L, S: _as_far_as_both(turns, S, L),
+    ),
+    Fault(
+        "not scaled",
+        "The scores are not divided by √D.",
+        scale=lambda head_dim, key_length: 1.0,
+    ),
+    Fault(
+        "divided by D",
+        "The scores are divided by D. It should be √D.",
+        scale=lambda head_dim, key_length: 1 / head_dim,
+    ),
+    Fault(
+        "multiplied by √D",
+        "The scores are multiplied by √D. Divide by it.",
+        scale=lambda head_dim, key_length: head_dim**0.5,
+    ),
+    Fault(
+        "root of the number of keys",
+        "The scores are divided by the root of the number of keys. It should be that of the head's size, D.",
+        scale=lambda head_dim, key_length: key_length**-0.5,
+    ),
+    Fault(
+        "softmax",
+        "These are weights: a softmax has been taken. The layer does that; return the scores.",
+        finish=lambda scores: scores.softmax(dim=-1),
+    ),
+    Fault(
+        "keys in rows",
+        "Queries and keys are exchanged: the scores have a row for each key. They should be (B, H, L, S).",
+        finish=lambda scores: scores.mT,
+    ),
+)
+
 EXERCISES = (
     Exercise(
         attend_in_order,
@@ -441,5 +645,20 @@ EXERCISES = (
         ),
         cases=_shift_matrix_cases,
         faults=_SHIFT_MATRIX_FAULTS,
+    ),
+    Exercise(
+        rotary_scores,
+        notebook="04",
+        section=_ROTARY,
+        level="middle",
+        minutes=8,
+        hints=(
+            "One query, a row of D numbers, is turned by `row @ turns[t]`. All that is left is to do it for every "
+            "position, and for the keys as well.",
+            "A batch of products: `x[..., None, :]` is (B, H, L, 1, D), and `turns[:L]` is (L, D, D). Or "
+            '`torch.einsum("bhtd,tde->bhte", x, turns[:L])`.',
+        ),
+        cases=_rotary_scores_cases,
+        faults=_ROTARY_SCORES_FAULTS,
     ),
 )

@@ -80,3 +80,38 @@ def shift_matrix__fitted(embed_dim, shift):
         for t in (position, position + shift)
     )
     return torch.linalg.lstsq(before, after).solution
+
+
+def rotary_scores(query, key, turns):
+    def turn(x):  # (B, H, L, D): row t is turned by its matrix
+        return torch.einsum("bhtd,tde->bhte", x, turns[: x.shape[2]])
+
+    return turn(query) @ turn(key).mT / math.sqrt(query.shape[-1])
+
+
+def rotary_scores__loop(query, key, turns):
+    B, H, L, D = query.shape
+    scores = torch.zeros(B, H, L, key.shape[2], dtype=query.dtype, device=query.device)
+    for t in range(L):
+        for u in range(key.shape[2]):
+            q, k = query[:, :, t] @ turns[t], key[:, :, u] @ turns[u]  # (B, H, D)
+            scores[:, :, t, u] = (q * k).sum(dim=-1) / D**0.5
+    return scores
+
+
+def rotary_scores__rows(query, key, turns):
+    L, S, D = query.shape[2], key.shape[2], query.shape[3]
+    turned_query = torch.stack([query[:, :, t] @ turns[t] for t in range(L)], dim=2)
+    turned_key = torch.stack([key[:, :, u] @ turns[u] for u in range(S)], dim=2)
+    return torch.matmul(turned_query, turned_key.transpose(-2, -1)) / D**0.5
+
+
+def rotary_scores__products(query, key, turns):
+    query = (query.unsqueeze(-2) @ turns[: query.shape[-2]]).squeeze(-2)
+    key = (key.unsqueeze(-2) @ turns[: key.shape[-2]]).squeeze(-2)
+    return (query * query.shape[-1] ** -0.5) @ key.transpose(2, 3)
+
+
+def rotary_scores__between(query, key, turns):
+    between = torch.einsum("tde,uge->tudg", turns[: query.shape[2]], turns[: key.shape[2]])  # turned to and fro
+    return torch.einsum("bhtd,tudg,bhug->bhtu", query, between, key) / math.sqrt(query.shape[-1])
