@@ -370,9 +370,8 @@ for name, accuracy in probes.items():
 print(f"the same by the sketch {by_hand:.3f}")
 
 # %%
-course.verdict("probe accuracy, trained encoder", probes["trained encoder"], above=0.88, measured="quick")
-for name in ("pixels", "untrained encoder"):
-    course.verdict(f"probe accuracy, trained minus {name}", probes["trained encoder"] - probes[name], above=0.0, measured="quick")
+better = max(probes["pixels"], probes["untrained encoder"])
+course.verdict("probe accuracy, trained minus the better of the two baselines", probes["trained encoder"] - better, above=0, measured="quick")
 
 # %% [markdown]
 # Predictions 1 and 2, in this one run: the probe is a little better on all tokens of a random network than on the pixels
@@ -498,6 +497,7 @@ held_out = cut(lower)  # (64, 3, 32, 32)
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
 of_tissue = MaskedImageModel(32, 4, in_channels=3, **sizes).to(device)
+fresh = copy.deepcopy(of_tissue).eval()
 tissue_config = TrainConfig(steps=1000, lr=1e-2, optimizer="muon", warmup_steps=30)
 tissue_history = fit(of_tissue, settings.masked_batches(of_tissue, crops(0), seed=0), F.mse_loss, tissue_config)
 of_tissue.eval()
@@ -614,9 +614,13 @@ def clusters_of(features, count=4):
 
 
 # %% tags=["nbval-ignore-output"]
-with torch.no_grad():
-    tokens = torch.cat([of_tissue.encode(part.to(device)).mean(dim=1).cpu() for part in windows.split(500)])
-labels_of = {"model": clusters_of(tokens), "mean colour": clusters_of(windows.mean(dim=(2, 3)))}
+def mean_tokens(model):
+    with torch.no_grad():
+        return torch.cat([model.encode(part.to(device)).mean(dim=1).cpu() for part in windows.split(500)])
+
+
+features = {"model": mean_tokens(of_tissue), "untrained model": mean_tokens(fresh), "mean colour": windows.mean(dim=(2, 3))}
+labels_of = {name: clusters_of(values) for name, values in features.items()}
 for n in range(4):
     own = labels_of["model"] == n
     print(f"cluster {n}: {own.float().mean():.0%} of the slide, DAB {brown[own].mean():.3f} ± {brown[own].std():.3f}")
@@ -643,19 +647,21 @@ def explained(labels):
     return 1 - (within / ((y - y.mean()) ** 2).sum()).item()
 
 
-for name, found in labels_of.items():
-    print(f"{name:12} {explained(found):.2f}")
+shares = {name: explained(found) for name, found in labels_of.items()}
+for name, share in shares.items():
+    print(f"{name:15} {share:.2f}")
 
 # %%
-course.verdict("share of the held-out stain that the model's clusters explain", explained(labels_of["model"]), above=0.5)
-gap = explained(labels_of["mean colour"]) - explained(labels_of["model"])
-course.verdict("the same, clusters of mean colours minus the model's", gap, above=-0.05)
+for name in ("untrained model", "mean colour"):
+    course.verdict(f"stain explained, clusters of {name} minus the model's", shares[name] - shares["model"], above=-0.05)
 
 # %% [markdown]
 # Nobody told the model what a stain is. But a stain is a colour, and clusters of nothing but mean colours explain a little
-# more, in this one run. (The stain is computed from the colours, which favours them.) On the whole slide, by the table
-# above, nine tenths of the variance between the model's clusters is the difference between cluster 0 and the rest. Always
-# compare with the plainest feature.
+# more, in this one run. (The stain is computed from the colours, which favours them.) So do the clusters of the same
+# model **before** its training: random projections keep colours apart, too. So these clusters are no evidence that the
+# training taught the model anything about tissue. On the whole slide, by the table above, nine tenths of the variance
+# between the trained model's clusters is the difference between cluster 0 and the rest. Always compare with the plainest
+# feature, and with the model as it was made.
 
 # %% [markdown]
 # ## Look at the mistakes
