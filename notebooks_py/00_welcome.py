@@ -269,9 +269,9 @@ print(
 #
 # ### Exercise 1 · easy · 3 minutes
 #
-# One word looks at S words, of which it is one itself, and has a score for each of them. Each of the S words has a vector of D
-# numbers. Give the new vector of the word that looks: the average of the S vectors, weighted by the softmax of the S scores. S
-# is at least 1, and the new vector has D numbers, too.
+# One word looks at S words and has a score for each of them. (It is one of them itself, so S is at least 1.) Each of the S words
+# has a vector of D numbers. Give the new vector of the word that looks: the average of the S vectors, weighted by the softmax
+# of the S scores. It has D numbers, too.
 
 # %%
 def new_vector(scores, value):  # (S,) the word's scores, (S, D) the vectors
@@ -615,9 +615,10 @@ check.recent_words(recent_words)
 #
 # ### Exercise 3 · hard · 10 minutes
 #
-# Somebody has computed the weights without a mask and has thrown the scores away. Compute, from these weights alone, the masked
-# weights: what the softmax of the same scores would have given under `attn_mask`. They are exactly 0 where the mask is False,
-# and each row sums to 1. All given weights are above 0, and every word may see itself, so that no row is left empty.
+# Somebody has computed the weights without a mask and has thrown the scores away. Compute, from these weights and `attn_mask`
+# alone, the masked weights: what the softmax of the same scores would have given under the mask. They are exactly 0 where the
+# mask is False, and each row sums to 1. All given weights are above 0, none so small that rounding matters, and every word may
+# see itself, so that no row is left empty.
 
 # %%
 def mask_afterwards(weights, attn_mask):  # (L, L) rows that sum to 1, (L, L) True = may attend

@@ -840,7 +840,7 @@ for L, E, scale in ((64, 16, 0.1), (64, 16, 1), (64, 16, 10), (256, 16, 1), (64,
 #
 # ### Exercise 2 · easy · 5 minutes
 #
-# Attention without parameters, at a temperature: the dot products are divided by it, and by nothing else, before the softmax. The temperature is above
+# Attention without parameters, at a temperature: before the softmax, the dot products are divided by it alone. The temperature is above
 # 0. Treat all words at once, and give their new vectors only.
 
 # %%
@@ -875,8 +875,8 @@ check.tempered_attention(tempered_attention)
 # ### Exercise 3 · middle · 8 minutes
 #
 # The bilateral filter: a Gaussian kernel of positions times one of content. Both are $e^{-d^2 / (2w^2)}$, where $d$ is the difference of two
-# positions or of two samples and $w$ the width, as in `gauss` and `content` above; sample $i$ stands at position $i$. Every output is an average of the samples: the weights
-# of a row sum to 1.
+# positions or of two samples and $w$ the width of that kernel, as above (there each kernel's rows were made to sum to 1 at once); sample $i$ stands at
+# position $i$. Every output is an average of the samples: the weights of a row sum to 1.
 
 # %%
 def bilateral_filter(signal, place_width, content_width):  # (L,), two numbers
@@ -912,10 +912,10 @@ check.bilateral_filter(bilateral_filter)
 #
 # ### Exercise 4 · hard · 12 minutes
 #
-# Attention without softmax, word by word. The words read so far are the rows of $X$, but all that you keep of them is the matrix
-# `state` $= X^\top X$, all zeros before the first word. The new word becomes the last row of $X$. Give its output, in which it sees the
-# earlier words and itself, and the state that includes it. Do not divide by anything: the output is the plain sum of words, each times its
-# dot product with the new one. Return a new tensor for the state, and leave the one that you were given as it is.
+# Attention without softmax, word by word (see the optional section on attention without the softmax, above). The words read so far are the rows of $X$. All that you keep of
+# them is the matrix `state` $= X^\top X$: zeros before the first word. The new word becomes the last row of $X$. Return two things: first
+# its output, the plain sum of the earlier words and of itself, each times its dot product with the new word, not divided by anything;
+# second the new state, which includes the new word, as a new tensor. Leave the state that you were given as it is.
 
 # %%
 def one_more_word(state, word):  # (E, E), (E,)

@@ -335,8 +335,8 @@ plotting.show("Above, a six and the ten logits of a model as bars. Below, the si
 #
 # The cure as a score: a module with one parameter `strength` of shape (H, 2), all 0.1 at the start. `strength[:, 0]` is the price of each step to the
 # left ($j < i$), `strength[:, 1]` of each step to the right ($j > i$). As before, the dot product is divided by $\sqrt D$ and the penalty is
-# not. The first query stands at position `query_offset`; prices may become negative;
-# `attn_mask` is not needed, since the layer applies it afterwards. Your class is trained below.
+# not. Query $i$ stands at position `query_offset + i`, key $j$ at position $j$; prices may become negative. Every score is
+# handed `attn_mask`; this one ignores it, since the attention layer applies it afterwards. Your class is trained below.
 
 # %%
 class TwoSidedScore(nn.Module):
@@ -502,8 +502,8 @@ plotting.show(
 #
 # ### Exercise 4 · middle · 10 minutes
 #
-# `query` and `key` are (B, H, L, D), tokens row by row, `width` in each row. `strength` is (H, 4): what a head pays for each step to the left, to the right,
-# above and below, in this order, seen from the query. Prices may be negative. Return (B, H, L, L): the dot product over $\sqrt D$ minus the price of all
+# `query` and `key` are (B, H, L, D), tokens row by row, `width` in each row. `strength` is (H, 4): what a head pays for each step that the key lies to the
+# left of the query, to its right, above it and below it, in this order. Prices may be negative. Return (B, H, L, L): the dot product over $\sqrt D$ minus the price of all
 # steps. There is no `query_offset` here.
 
 # %%
@@ -1109,9 +1109,10 @@ course.verdict("growth of the middle column from 512 tokens to 1,024", numbers_k
 #
 # ### Exercise 5 · hard · 12 minutes
 #
-# Events at uneven times $t_1 < t_2 < \dots$, seen causally: $q_i \cdot k_j/\sqrt D - \lambda_h (t_i - t_j)$. Give longer queries and keys, so that
-# `F.scaled_dot_product_attention(query, key, value, is_causal=True)` computes it, **without** `scale=`: torch then divides by the root of the size it sees.
-# Only the attention's output is compared, so whatever is the same for all scores of a row is free.
+# Events at uneven times $t_1 < t_2 < \dots$, seen causally: $q_i \cdot k_j/\sqrt D - \lambda_h (t_i - t_j)$. Return queries and keys with
+# more features, as many as you need, so that `F.scaled_dot_product_attention(query, key, value, is_causal=True)` computes it, **without** `scale=`: torch then
+# divides by the root of the size of the queries that it gets, not by $\sqrt D$. Only the attention's output is compared, so whatever is the same for all
+# scores of a row is free.
 
 # %%
 def with_time(query, key, times, strength):  # (B, H, L, D) twice, (L,), (H,)

@@ -243,9 +243,9 @@ plotting.show("Boxes in a row: embedding, positions, causal blocks, norm, read-o
 #
 # Build it as a class. `positions(embed_dim, max_length)` makes a module; called with tokens (B, L, E) it returns them with the positions added.
 # `**block` are options for every `TransformerBlock(embed_dim, num_heads, bias=False, **block)`, which later sections need. Call a block with
-# `is_causal=True`; it returns the tokens and the attention weights. The last norm is an `nn.LayerNorm`, and like the read-out it has no bias. Name
-# the attributes `embedding`, `positions`, `blocks`, `norm` and `read_out`, as in the package, so that its weights (its **state dict**, a dictionary
-# by name) fit your model, and tie the read-out to the embedding. Return the logits, not probabilities. What you write here is trained below; until
+# `is_causal=True`; it returns the tokens and the attention weights. The last norm is an `nn.LayerNorm` without a bias; the read-out, an `nn.Linear`,
+# has none either. Name the attributes `embedding`, `positions`, `blocks` (an `nn.ModuleList`), `norm` and `read_out`, as in the package, so that the
+# package's weights (its **state dict**, a dictionary by name) fit your model. Tie the read-out to the embedding: both layers hold the same `weight`. Return the logits, not probabilities. What you write here is trained below; until
 # it is right, the notebook goes on with the solution.
 
 # %%
@@ -1731,10 +1731,10 @@ check.nucleus(nucleus)
 # ### Exercise 7 · hard · 15 minutes
 #
 # A cached model whose layers have **one head** reads a text in chunks. First, before any layer, add to `x`, (B, L, E), the rows of `table` that belong
-# to the tokens' positions in the whole text. `layers` is a list of functions. For each, `query, key, value = layer(x)`, each (B, L, E), is called for
+# to the tokens' positions in the whole text. `layers` is a list of functions, the same in every call. For each, `query, key, value = layer(x)`, each (B, L, E), is called for
 # the new tokens only; then comes causal attention of the new queries over all tokens so far, with scores divided by $\sqrt E$; and its output is added
 # to `x` before the next layer. Return the last `x`. `cache` is `{}` in the first call and the same dict in every later one; what you keep in it is up
-# to you. Chunks may have different lengths, and no function stands in `layers` twice.
+# to you. Chunks may have different lengths. No function stands in `layers` twice, so a function may be a key of the dict.
 
 # %%
 def read_piece(x, table, layers, cache):  # (B, L, E), (max_length, E), a list of functions, a dict
@@ -1782,7 +1782,7 @@ check.read_piece(read_piece)
 # likeliest characters at this temperature, as few as together reach `top_p`, over their sum in each row; the others
 # have 0. Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong; another error that a wrong version causes counts as well.
 # Your test has to accept every right version and reject each of 31 faulty ones; you are told which survive. Make the
-# logits float32, no two of a row equal, and take care that no sum is exactly `top_p`: there right versions may differ by rounding.
+# logits float32, no two of a row equal, and take care that no sum comes within $10^{-4}$ of `top_p`: there right versions may differ by rounding.
 # No version changes its input.
 
 # %%
