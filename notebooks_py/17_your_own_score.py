@@ -161,7 +161,7 @@ print("F.normalize:", F.normalize(zeros, dim=-1))
 
 # %% [markdown]
 # `F.normalize` divides by 10⁻¹² at least. A NaN that is used spreads to all that is computed from it. (Finite is not yet harmless: the *gradient* at a
-# vector of zeros is multiplied by 10¹². Behind a learned map with a bias that is not 0 a key is hardly ever exactly 0; where it may be, give a larger `eps`.)
+# vector of zeros is multiplied by 10¹². Here keys come from a learned map with a bias, and are hardly ever exactly 0. Where they may be, give a larger `eps`.)
 #
 # ## The module
 #
@@ -229,8 +229,8 @@ print("a later key matters:", leaks)
 # %% [markdown]
 # The package asks every score of the course this and more, in float64, on the readable and on the [fast
 # path](../docs/glossary.md#f), under six kinds of [masks](../docs/glossary.md#m). The last two promises are about
-# GPUs, and need none: torch can compute shapes, dtypes and devices without any numbers, if it was built with CUDA. (If not, or before 2.10 without a
-# GPU, these two are not asked.)
+# GPUs, and yet they are asked without one: torch can compute shapes, dtypes and devices without any numbers, if it was built with CUDA. (If it was not,
+# or if torch is older than 2.10 and there is no GPU, these two are not asked.)
 
 # %%
 for name, prop in properties.PROPERTIES.items():
@@ -248,7 +248,7 @@ assert report.holds
 # ## Three broken scores
 #
 # A test that never fails says nothing. Here are three slips that are easy to make. Which promises does each of them break? The first divides each row by
-# the root of 1 + its variance, so that all rows but nearly flat ones are spread about alike:
+# the root of 1 + its variance, and multiplies it by 10, so that all rows but nearly flat ones are spread about alike:
 
 # %%
 class LeakingScore(CosineScore):
@@ -287,8 +287,9 @@ for name, fall in falls.items():
     course.verdict(f"{name}: change of the training loss", fall, below=-0.5)
 
 # %% [markdown]
-# All four losses fall, from 4.17 to 2.88. So a falling loss does not prove that the code is right. (No training could tell the dividing score from the
-# right one as long as no vector is zero and 1/τ is below 100.) Now the [property](../docs/glossary.md#p) suite:
+# All four losses fall, from 4.17 to 2.88: none of the three bugs shows in them. So a falling loss does not prove that the code is right. (In so few steps the
+# scores may matter little, and no training could tell the dividing score from the right one as long as no vector is zero and 1/τ is below 100.) Now the
+# [property](../docs/glossary.md#p) suite:
 
 # %% tags=["nbval-ignore-output"]
 print(report := properties.examine(LeakingScore))
@@ -296,7 +297,7 @@ assert report.broken == ["hides the future", "hidden keys have no say", "decodin
 
 # %% [markdown]
 # The variance of a row is taken over all its keys, including future ones, and changes the scores of visible keys. (In notebook 10 the divisor of a well
-# leaked in the same way.) The cure is to take it over the keys that `attn_mask` allows.
+# leaked in the same way.) The cure would be to take it over the keys that `attn_mask` allows, and to decide what a row without any should give.
 
 # %% tags=["nbval-ignore-output"]
 print(report := properties.examine(DividingScore))
@@ -320,14 +321,14 @@ outcome = capstone.report(CosineScore, device=device)
 # %% [markdown]
 # How to read it:
 #
-# - **Cost**: compare readable paths; a fast path is one you would have to write (`sciformer/fast/`). Times waver from
-#   run to run. Memory is what a forward pass keeps for the [backward pass](../docs/glossary.md#b). A fast path
+# - **Cost**: compare readable paths. A fast path for your score you would have to write yourself (as in `sciformer/fast/`). Times waver from
+#   run to run, here by a tenth or two. Memory is what a forward pass keeps for the [backward pass](../docs/glossary.md#b). A fast path
 #   may keep little and compute the rest again; what it needs meanwhile is not counted.
 # - **Pictures**: the bands are one standard error, the maps those of the first seed's last block, averaged over heads. On the digit *distance* looks along the
 #   row. Why not up and down? (To it the patches are one long line: the patch below is 7 steps away.)
-# - **±**: the [standard error](../docs/glossary.md#s) over seeds. *Ahead* and *behind* mean that the difference, seed by seed, is more than two of its
-#   standard errors from 0, however small. With three seeds and the quick [profile](../docs/glossary.md#p)'s few steps even that is a hint and no
-#   verdict: fewer than five seeds decide nothing (notebook 16). `seeds=` and `steps=` ask for more.
+# - **±**: in this report, the [standard error](../docs/glossary.md#s) over seeds. *Ahead* and *behind* mean that the difference, seed by seed, is more than two of its
+#   standard errors from 0, however small. With three seeds that happens by chance far more often than once in twenty (Student's t would ask for 4.3 of
+#   them), so it is a hint and no verdict: fewer than five seeds decide nothing (notebook 16). `seeds=` and `steps=` ask for more.
 
 # %%
 _, memory = outcome.cost.readable["CosineScore"]
@@ -339,7 +340,7 @@ course.verdict("text: highest validation loss", max(measured["text"]), below=3.0
 
 # %% [markdown]
 # On digits one score may be far ahead of the others, as the cosine is here. Before you believe it: is it the cosine, or is it the temperature?
-# An attention is **sharp** where the largest weight of a row is many times the average. Which of these four are sharp before any training (last block,
+# An attention is **sharp** where the largest weight of a row is several times the average. Which of these four are sharp before any training (last block,
 # 20 digits)?
 
 # %%
@@ -383,7 +384,8 @@ for name, known in learned.items():
 # On text all four agree to about 0.001: this task does not tell them apart. (Do contents help at all after 60 steps? A score of zeros would tell.)
 #
 # Does the lead on digits last, or is it a head start? The two dot products were trained once more for 400 steps, over which the learning rate falls, with
-# ten seeds each and the same batches (`python -m sciformer record sharp-start`). Guess first: how many of the 20 points are left at the end?
+# ten seeds each and the same batches (`python -m sciformer record sharp-start`; ± is half a 95 % interval now). After 60 of 400 steps the learning rate has hardly
+# fallen, where above it had fallen to 0, so the first line below is another comparison than the one above. Guess first: how much of the lead is left at the end?
 
 # %%
 steps, longer = records.recorded_curves(records.load_record("sharp-start", "quick"), "test accuracy")  # arm -> (seeds, looks)
@@ -394,13 +396,13 @@ for step in (60, 120, 400):
     flat, sharp = (100 * longer[arm][:, at].mean() for arm in ("dot", "dot times 7"))
     print(f"after {step} steps: flat {flat:.1f} %, sharp {sharp:.1f} % right, a lead of {lead[:, at].mean():+.1f} ± {half[at]:.1f} points")
 plotting.bands(longer, x=steps, ylabel="test accuracy", title="a flat start and a sharp one")
-plotting.show("The test accuracy of both dot products against the steps: one rises earlier, and then the two lines meet and cross.")
+plotting.show("The mean test accuracy of both dot products, two lines against the number of steps.")
 
 # %% [markdown]
-# None: it was a head start. After 60 steps the sharp dot product is 14 points ahead, after 120 one point, which chance explains, and after 400 steps it is
-# 2.2 ± 1.5 points **behind**. A model that starts sharp commits early to some keys; one that starts flat has to find them, and finds slightly better ones.
-# (That is our explanation, which nobody tested. The numbers are the measurement.) So the gain of the cosine was its sharpness, and that of sharpness was
-# time: a ranking after 60 steps is one of who starts first.
+# None: it was a head start. After 60 steps the sharp dot product is 14 points ahead, after 120 one point, give or take three, and after 400 steps it is
+# 2.2 ± 1.5 points **behind**. Perhaps a model that starts sharp commits early to some keys, while one that starts flat has to find them, and finds slightly better
+# ones. (Nobody tested that. And the 7 stays throughout the training, so it is not only a start.) What it means for the cosine: its lead went with its
+# sharpness, and for the dot product that lead did not last. Whether the cosine's would, nobody measured. A ranking after 60 steps may only say who starts first.
 #
 # A temperature is a choice, and so a fair rival gets one, too: in notebook 16's bake-off each score chooses a flatter or a sharper start, on all tasks but
 # the pixels.
@@ -588,7 +590,8 @@ check.is_pairwise(is_pairwise)
 # - A mechanism is a score: one formula before the softmax, one small module around it.
 # - A falling loss does not prove that the code is right. Properties ask more, of every score. They do not know your formula, so compare with an
 #   independent implementation as well.
-# - Change one thing at a time. The cosine's lead on digits went with the sharpness of its start, which a dot product can have as well.
+# - Change one thing at a time. The cosine's lead on digits went with the sharpness of its start, which a dot product can have as well; and the sharp
+#   dot product's lead was gone after 400 steps. Ask of a lead whether it lasts.
 # - A comparison is the same model, data and steps, several seeds, and an [error bar](../docs/glossary.md#e). A verdict
 #   takes five seeds at least.
 
