@@ -151,7 +151,7 @@ plotting.show(
 # ## A vector for each position: sinusoidal
 #
 # Which vector? The first idea is to hand each token the number of its [**position**](../docs/glossary.md#p) $t$: 0, 1,
-# 2, and so on. That number has no upper bound, so far into a text it would drown the word. The second idea is to write
+# 2, and so on. That number has no upper bound: late in a text it would drown the word. The second idea is to write
 # $t$ in binary digits: 000, 001, 010, 011. Digits are bounded, and they share the work: the last digit changes at every
 # step, the one before it at every second, the next at every fourth.
 #
@@ -676,7 +676,7 @@ for name, share in far.items():
 
 # %% [markdown]
 # That settles prediction 3: from nearly always right, the models with waves fall to 0.131 beyond position 15, where naming
-# the most frequent token gives 0.085, and those with learned positions fall below that. (The bands reach one standard
+# the most frequent token gives 0.085, and those with learned positions fall to 0.033, below even that. (The bands reach one standard
 # error of the four seeds' mean to each side.) The formula of the waves reaches any length; the trained weights do not.
 # Two questions: why do the learned positions fail completely? And what could mislead the waves *before* 16 as well?
 #
@@ -707,7 +707,6 @@ plotting.show(
     "have a few flat rows of dots, and the waves many short rows that are parallel to the line."
 )
 
-
 # %% [markdown]
 # Why do the learned positions of one seed choose the same few keys beyond 16? How many steps from the right key are the
 # short slanted rows of the waves at the bottom, and the dot at query 3? (There the four seeds cover each other, at key
@@ -716,11 +715,21 @@ plotting.show(
 # <details><summary>Answers</summary>
 #
 # Untrained rows are nearly 0, so without words little is left of a query but the bias $b^Q$, the same for all. At query 3
-# the waves do fall for a new key: 57 is 57 steps from the right key, 0, or 9.07 turns. (The dips of the curve at 9 and 11
-# do not show here.) The next cell counts all wrong keys at such steps. Where one lies on the line, the curve has an island; why
-# there, stays open. Other dots are scattered or in flat rows, above all at the keys 55 to 58.
+# the waves do fall for a new key: 57 is 57 steps from the right key, 0, or 9.07 turns. Of the short rows at the bottom, the
+# next cell counts the steps: 25 (3.98 turns), 32 (5.09) and 44 (7.00) are in the list of the clock; 43 (6.84), 33 (5.25)
+# and 18 (2.86) are not. Where the dots return to the line, the curve has an island; why there, stays open. Other dots are
+# scattered or in flat rows, above all at the keys 55 to 58.
 #
 # </details>
+
+# %% tags=["nbval-ignore-output"]
+best = torch.stack([position_scores(model, 64)[16:].argmax(dim=-1) for model in models["sinusoidal"]]).cpu()  # (seeds, 48)
+from_the_right = best - torch.arange(13, 61)  # steps from the key three back
+print(Counter(from_the_right[best < 16].tolist()).most_common(6))
+
+
+# %% [markdown]
+# That is by position alone. With the words, how many of *all* wrong keys stand a whole number of turns from the right one?
 
 # %% tags=["nbval-ignore-output"]
 def wrong_steps(model):  # from the token three back to the key with the largest weight, where that is another one
@@ -863,7 +872,8 @@ course.verdict("largest difference along a diagonal", spread, below=1e-4)
 
 # %% [markdown]
 # Each diagonal has one colour, and three back is not the same as three ahead. So if a rotary model has learnt to give one
-# token a high score three positions after another, it gives the two the same score everywhere. Does that cure the lengths?
+# token a high score three positions after another, these two tokens get the same score wherever they stand in that
+# distance. Does that cure the lengths?
 # **Predict** two things: how often it is right at length 64, and *which* wrong keys it takes.
 
 # %%
@@ -924,9 +934,11 @@ course.verdict("rotary: share of the wrong keys at whole turns of the fastest ha
 # | second hand | 0.72 | 1.55 | 2.27 | 2.98 | 5.25 |
 # | third hand | 0.54 | 1.16 | 1.70 | 2.24 | 3.94 |
 #
-# 1. After 25 steps the second hand is back, too; after 44 steps the third is, but not the second. Besides, fewer queries
-#    have a key 44 steps beside the right one than 25, and keys 6 or 13 steps beside it occur in training, which could
-#    teach the model to avoid them.
+# 1. After 25 steps the second hand is back, too; after 44 steps the third is, but not the second. (After 50 steps both are
+#    nearly back, but the third has turned 4.47 times and points the opposite way.) Besides, a key 44 steps after the right
+#    one exists for 20 queries, and one 25 steps after it for 39: counted by possible queries, 25 leads by three or four
+#    times and not by seven. Keys 6 or 13 steps beside the right one occur in training, which could teach the model to avoid
+#    them.
 # 2. Most wrong keys stand 25 steps before the right one, that is at $t - 28$, or 25 steps after it, at $t + 22$. The first
 #    exists from position 28 on, the second up to position 41, because the sequence ends at 63. From 28 to 41 there are
 #    both. Keys 44 steps beside the right one exist up to position 22 and from 47 on. In between they are missing, which
