@@ -195,8 +195,6 @@ for name, placed in (("without", everywhere), ("with", decoder_positions(everywh
 # |---|---|---|
 # | $p_n$, pixels of a patch | `patches` | (B, L, P) |
 # | $V$, $M$: visible, hidden positions | `visible`, `~visible` | (B, L) |
-# | $z_n$, encoded, $n \in V$ | `encoded` | (B, V, E) |
-# | mask token | `mask_token` | (D,) |
 # | $\hat p_n$, restored, $n \in M$ | `model(images, visible)` | (B, M, P) |
 
 # %% [markdown]
@@ -329,8 +327,9 @@ explore(
 # %% [markdown]
 # Two [baselines](../docs/glossary.md#b) take part: the same probe on the pixels, and on a copy of the same encoder from
 # **before** training, for only a gain over this copy was learned. Features are standardised by the training digits, the
-# penalty on large weights is chosen on some of those, and test digits are used once. As a sketch, with a penalty that is
-# not chosen, on the mean of each digit's tokens:
+# penalty on large weights is chosen on some of those, and no choice is made on test digits. (The package's `encode` takes
+# whole digits, too: without a mask it encodes all patches.) As a sketch, with a penalty that is not chosen, on the mean of
+# each digit's tokens:
 
 # %%
 def probe_by_hand(features, labels, test_features, test_labels, penalty=0.01):
@@ -458,6 +457,93 @@ course.verdict("numbers kept, all tokens over a quarter", all_numbers / numbers,
 # are left out, and parameters are kept, too. The decoder works on every position, and is kept small for this reason.
 
 # %% [markdown]
+# ## Look at the mistakes
+#
+# Here are the ten digits that are restored worst, and how. Cover the upper row: which would you guess from the middle one?
+
+# %% tags=["nbval-ignore-output"]
+seen = random_visible(500, model.num_tokens, generator=torch.Generator().manual_seed(2))
+digits = images[:500]
+restored = model.restore(digits.to(device), seen.to(device)).cpu().clamp(0, 1)
+worst = (restored - digits).square().mean(dim=(1, 2, 3)).topk(10).indices
+kinds = labels[worst].tolist()
+print("the ten are", kinds)
+
+# %%
+plotting.images(torch.cat([digits[worst], masked(digits[worst], seen[worst], setting.patch_size), restored[worst]]), size=0.95)
+plotting.show(
+    "Three rows of ten images: digits, the few visible patches of each, and restored digits, which are grey "
+    "and blurred."
+)
+
+# %% [markdown]
+# What is restored is mostly a grey blur, as a mean over several digits would be, and sometimes looks like a wrong guess. Of
+# some digits hardly any ink is visible. But a large error does not show by itself that the patches fit another digit, too:
+# squared error also grows with the ink that there is to miss, and most of these ten are bold.
+
+# %% [markdown]
+# ## Missing, or wrong?
+#
+# What if a patch is not missing but **wrong**, as in a damaged file or under a sticker? An encoder of missing patches
+# is told where they are: it never gets their tokens. An encoder of wrong ones gets all tokens, and nobody tells it
+# which of them lie. Denoising autoencoders learn to undo damage (Vincent et al. 2008; there, mostly pixels set to 0). Two ways to be wrong: each
+# pixel is noise, or the patches have changed places among themselves.
+
+# %%
+ways = {"missing": masked(images[:8], visible, 4)}
+for how in ("noise", "swapped"):
+    ways[how] = corrupted(images[:8], visible, 4, how=how, generator=torch.Generator().manual_seed(0))
+plotting.images(torch.cat([images[:8], *ways.values()]), columns=8, size=1.1)
+plotting.show(
+    "Four rows of eight images: digits; the same with three quarters of the patches pale blue; with these patches full "
+    "of grey noise; and with these patches in one another's places, so that pieces of strokes lie scattered."
+)
+
+# %% [markdown]
+# **Predict.** The model is to restore the right pixels of these patches. In which of the three is its error smallest?
+#
+# Three models, trained alike; only the images differ. With wrong patches nothing is missing, so there are no mask tokens:
+# the outputs at the wrong patches are compared with the right pixels, and the decoder is not told either which these are.
+# The record has five [seeds](../docs/glossary.md#s) of each; then each is compared with missing patches, seed by seed, with
+# a 95 % interval in brackets for the mean difference (notebook 16).
+
+# %%
+for metric in ("test loss", "probe accuracy untrained", "probe accuracy"):
+    for arm in ways:
+        print(records.describe_record("corrupted-images", metric, "quick", arm=arm))
+
+# %%
+runs = records.load_record("corrupted-images", "quick")["runs"]
+of = {arm: [run["metrics"] for run in runs if run["arm"] == arm] for arm in ways}
+for metric, unit in (("test loss", 1), ("probe accuracy", 100)):
+    for arm in ("noise", "swapped"):
+        gaps = [unit * (one[metric] - other[metric]) for one, other in zip(of[arm], of["missing"], strict=True)]
+        mean, half = statistics.fmean(gaps), 2.776 * statistics.stdev(gaps) / len(gaps) ** 0.5  # Student's t for five
+        print(f"{metric}, {arm} minus missing: {mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}]{' points' * (unit == 100)}")
+
+# %% [markdown]
+# Whether a patch is left out or full of noise makes no difference that five seeds could show, neither to the error nor to
+# the probe. Nobody tells the model which patches are noise, but they are easily seen. (A gain of 0.6 points for noise would
+# fit the interval, too.)
+# Swapped patches are restored **best**, perhaps because their pixels are not lost, only misplaced: they still say how much
+# ink there is, and which pieces of strokes. Blank patches that change places with blank ones may be part of it. But
+# leaving the swapped patches as they are would not do:
+
+# %% tags=["nbval-ignore-output"]
+dice = torch.Generator().manual_seed(3)
+left = random_visible(len(images), model.num_tokens, generator=dice)  # in their places
+swapped, wrong = corrupted(images, left, 4, how="swapped", generator=dice), masked(images, left, 4).isnan()
+restored = statistics.fmean(run["test loss"] for run in of["swapped"])
+print(f"left as they are: {F.mse_loss(swapped[wrong], images[wrong]):.3f}; restored, by the record: {restored:.3f}")
+
+# %% [markdown]
+# But for the probe swapped patches are the worst task: training on them gains about 0.6 points over the untrained encoder,
+# the other two tasks more than 2. So across *tasks* a smaller error on the pixels does not mean that more was learned that
+# helps to recognise a digit. When two tasks without labels compete, compare them on what you want them for. (The three had
+# the same number of steps, not the same time: with wrong patches the encoder sees all 49 tokens in place of 12. Under the
+# probe each sees 49.)
+
+# %% [markdown]
 # ## A slide of tissue
 #
 # Labels are expensive in medicine: a pathologist has to draw them. Slides without labels are plentiful. scikit-image
@@ -508,7 +594,8 @@ print(f"loss {statistics.fmean(tissue_history.loss[-50:]):.3f} in {tissue_histor
 # ### A missing region
 #
 # A hole of 16×16 pixels in each held-out tile. A fair opponent needs no training: the **soap film**, in which every
-# hidden pixel is the mean of its four neighbours. A weak opponent is the mean colour of what is visible.
+# hidden pixel is the mean of its four neighbours. A weak opponent is the mean colour of what is visible. **Predict** the
+# order of the three: soap film, mean colour, and the model, which was trained on the rest of the slide.
 
 # %%
 def soap_film(pictures, seen, rounds=400):
@@ -533,7 +620,7 @@ hole = hole.flatten().expand(len(held_out), -1)
 scattered = random_visible(len(held_out), of_tissue.num_tokens, generator=torch.Generator().manual_seed(0))
 
 # %% [markdown]
-# Squared errors of hidden pixels; 1 is the variance of the upper part's colours.
+# Squared errors of hidden pixels, in units of the variance of the upper part's colours.
 
 # %% tags=["nbval-ignore-output"]
 errors = {}
@@ -565,8 +652,8 @@ plotting.show(
 # hole as with scattered patches. A soap film continues what it sees at the border; the model's patches do not even
 # continue each other: look at the seams in the last row. The model was never trained on holes, with three quarters visible;
 # but it was trained on scattered patches, and is behind there as well. It had a single slide and less than a minute;
-# whether more of either would do was not measured. All fillings blur: where several textures are possible, squared error
-# rewards their mean.
+# whether more of either would do was not measured. All fillings are smooth. The model's may be so because squared error
+# rewards the mean of all textures that are possible.
 
 # %% [markdown]
 # The same opponent on the digits, three quarters hidden, beside their model and the mean digit:
@@ -594,7 +681,9 @@ course.verdict("digits: model over the better of the two", on_digits["model"] / 
 # ### What the slide is made of
 #
 # Does the representation tell anything about the tissue? Move a window over the slide, and take each window's mean token.
-# Four clusters by k-means, fitted on the upper part alone, the best of ten starts; the lower windows join the nearest.
+# Four clusters by k-means, fitted on the upper part alone, the best of ten starts; the lower windows join the nearest. Beside
+# them, clusters of the same model before its training, and of the windows' mean colours. **Predict** whose clusters say most
+# about the brown stain.
 
 # %%
 windows = F.unfold(((slide - middle) / spread)[None], 32, stride=8)[0].T.view(-1, 3, 32, 32)  # (61 · 61, 3, 32, 32)
@@ -662,92 +751,6 @@ for name in ("untrained model", "mean colour"):
 # training taught the model anything about tissue. On the whole slide, by the table above, nine tenths of the variance
 # between the trained model's clusters is the difference between cluster 0 and the rest. Always compare with the plainest
 # feature, and with the model as it was made.
-
-# %% [markdown]
-# ## Look at the mistakes
-#
-# Back to the digits: the ten that are restored worst, and how. Which would you guess from the picture's middle row?
-
-# %% tags=["nbval-ignore-output"]
-seen = random_visible(500, model.num_tokens, generator=torch.Generator().manual_seed(2))
-digits = images[:500]
-restored = model.restore(digits.to(device), seen.to(device)).cpu().clamp(0, 1)
-worst = (restored - digits).square().mean(dim=(1, 2, 3)).topk(10).indices
-kinds = labels[worst].tolist()
-print("the ten are", kinds)
-
-# %%
-plotting.images(torch.cat([digits[worst], masked(digits[worst], seen[worst], setting.patch_size), restored[worst]]), size=0.95)
-plotting.show(
-    "Three rows of ten images: digits, the few visible patches of each, and restored digits, which are grey "
-    "and blurred."
-)
-
-# %% [markdown]
-# What is restored is mostly a grey blur, as a mean over several digits would be, and sometimes looks like a wrong guess. Of
-# some digits hardly any ink is visible. But a large error does not show by itself that the patches fit another digit, too:
-# squared error also grows with the ink that there is to miss, and most of these ten are bold.
-
-# %% [markdown]
-# ## Optional: missing, or wrong?
-#
-# What if a patch is not missing but **wrong**, as in a damaged file or under a sticker? An encoder of missing patches
-# is told where they are: it never gets their tokens. An encoder of wrong ones gets all tokens, and nobody tells it
-# which of them lie. Denoising autoencoders learn to undo damage (Vincent et al. 2008; there, mostly pixels set to 0). Two ways to be wrong: each
-# pixel is noise, or the patches have changed places among themselves.
-
-# %%
-ways = {"missing": masked(images[:8], visible, 4)}
-for how in ("noise", "swapped"):
-    ways[how] = corrupted(images[:8], visible, 4, how=how, generator=torch.Generator().manual_seed(0))
-plotting.images(torch.cat([images[:8], *ways.values()]), columns=8, size=1.1)
-plotting.show(
-    "Four rows of eight images: digits; the same with three quarters of the patches pale blue; with these patches full "
-    "of grey noise; and with these patches in one another's places, so that pieces of strokes lie scattered."
-)
-
-# %% [markdown]
-# **Predict.** The model is to restore the right pixels of these patches. In which of the three is its error smallest?
-#
-# Three models, trained alike; only the images differ. With wrong patches nothing is missing, so there are no mask tokens:
-# the outputs at the wrong patches are compared with the right pixels, and the decoder is not told either which these are.
-# The record has five [seeds](../docs/glossary.md#s) of each; then each is compared with missing patches, seed by seed, with
-# a 95 % interval in brackets for the mean difference (notebook 16).
-
-# %%
-for metric in ("test loss", "probe accuracy untrained", "probe accuracy"):
-    for arm in ways:
-        print(records.describe_record("corrupted-images", metric, "quick", arm=arm))
-
-# %%
-runs = records.load_record("corrupted-images", "quick")["runs"]
-of = {arm: [run["metrics"] for run in runs if run["arm"] == arm] for arm in ways}
-for metric, unit in (("test loss", 1), ("probe accuracy", 100)):
-    for arm in ("noise", "swapped"):
-        gaps = [unit * (one[metric] - other[metric]) for one, other in zip(of[arm], of["missing"], strict=True)]
-        mean, half = statistics.fmean(gaps), 2.776 * statistics.stdev(gaps) / len(gaps) ** 0.5  # Student's t for five
-        print(f"{metric}, {arm} minus missing: {mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}]{' points' * (unit == 100)}")
-
-# %% [markdown]
-# Whether a patch is left out or full of noise makes no difference that five seeds could show, neither to the error nor to
-# the probe, although nobody says which patches are noise. (A gain of 0.6 points for noise would fit the interval, too.)
-# Swapped patches are restored **best**, perhaps because their pixels are not lost, only misplaced: they still say how much
-# ink there is, and which pieces of strokes. Blank patches that change places with blank ones may be part of it. But
-# leaving the swapped patches as they are would not do:
-
-# %% tags=["nbval-ignore-output"]
-dice = torch.Generator().manual_seed(3)
-left = random_visible(len(images), model.num_tokens, generator=dice)  # in their places
-swapped, wrong = corrupted(images, left, 4, how="swapped", generator=dice), masked(images, left, 4).isnan()
-restored = statistics.fmean(run["test loss"] for run in of["swapped"])
-print(f"left as they are: {F.mse_loss(swapped[wrong], images[wrong]):.3f}; restored, by the record: {restored:.3f}")
-
-# %% [markdown]
-# But for the probe swapped patches are the worst task: training on them gains about 0.6 points over the untrained encoder,
-# the other two tasks more than 2. So across *tasks* a smaller error on the pixels does not mean that more was learned that
-# helps to recognise a digit. When two tasks without labels compete, compare them on what you want them for. (The three had
-# the same number of steps, not the same time: with wrong patches the encoder sees all 49 tokens in place of 12. Under the
-# probe each sees 49.)
 
 # %% [markdown]
 # ## What is refused
