@@ -53,6 +53,7 @@ def test_every_fault_gets_its_own_diagnosis(exercise, fault):
     assert fault.says in diagnosis.says
     evidence = "versions that it" if isinstance(exercise, WrittenTest) else "smallest input that shows it"
     assert evidence in diagnosis.message or "\n  on this input: " in diagnosis.message
+    assert len(diagnosis.message.splitlines()) <= LONGEST, diagnosis.message
 
 
 @pytest.mark.parametrize("exercise", EXERCISES.values(), **NAMED)

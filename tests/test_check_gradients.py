@@ -46,11 +46,18 @@ def test_a_part_that_is_taken_out_of_the_graph_is_noticed():
 DIFFERENTIABLE = [exercise for exercise in EXERCISES.values() if exercise.differentiable]
 
 
+SEEDS = [
+    pytest.param(range(100, 105), id="5 seeds"),
+    pytest.param(range(100, 120), id="20 seeds", marks=pytest.mark.seeds),
+]
+
+
+@pytest.mark.parametrize("seeds", SEEDS)
 @pytest.mark.parametrize("exercise", DIFFERENTIABLE, ids=lambda exercise: exercise.name)
-def test_every_right_way_has_gradients_that_agree(exercise):
+def test_every_right_way_has_gradients_that_agree(exercise, seeds):
     answers = ways_of(exercise).values()
     assert len(answers) > 1
-    for seed in range(100, 120):
+    for seed in seeds:
         for answer in answers:
             diagnosis = exercise.diagnose(answer, seed=seed)
             assert diagnosis.correct, diagnosis.message
