@@ -40,7 +40,6 @@ if importlib.util.find_spec("sciformer") is None:
     subprocess.check_call([sys.executable, "-m", "pip", "install", "-q", address])
 
 # %%
-
 import ipywidgets
 import matplotlib.pyplot as plt
 import torch
