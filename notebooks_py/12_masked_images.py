@@ -378,10 +378,11 @@ course.verdict("probe accuracy on the mean token, trained minus untrained", gain
 # %% [markdown]
 # Predictions 1 and 2, in this one run: the probe is a little better on all tokens of a random network than on the pixels
 # (with 2,000 test digits an accuracy has a standard error of about 0.006, so this step may be luck), and better still after
-# training. On the mean token it is **worse** than on pixels. But there, in 64 numbers in place of 3,136, one sees best what
-# training did: from the mean token of the untrained encoder a probe reads 0.17 less. And the sketch reads 0.03 less from
-# the trained one than the package's probe, about as much as separates trained encoder and pixels: compare features under
-# the same probe only.
+# training. On the mean token it is **worse** than on pixels. But the mean token shows best what training did, in 64 numbers
+# in place of 3,136: before training a probe reads 0.17 less from it.
+#
+# From the same mean tokens the sketch reads 0.03 less than the package's probe, about as much as separates trained encoder
+# and pixels. So compare features under the same probe only.
 #
 # ### The recorded runs
 #
@@ -464,7 +465,8 @@ course.verdict("numbers kept, all tokens over a quarter", all_numbers / numbers,
 # %% [markdown]
 # ## Look at the mistakes
 #
-# Here are the ten digits that are restored worst, and how. Cover the upper row: which would you guess from the middle one?
+# Of the first 500 test digits, here are the ten that are restored worst, and how. Cover the upper row, and the labels: which
+# would you guess from the middle one?
 
 # %% tags=["nbval-ignore-output"]
 seen = random_visible(500, model.num_tokens, generator=torch.Generator().manual_seed(2))
