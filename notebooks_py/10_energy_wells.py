@@ -836,7 +836,8 @@ for name, metric in recorded:
 # p-values to be below a quarter of the level, here 2.5 %, and the largest only to be below the level itself, if the others
 # passed. The field's, 1.7 %, is the largest of four that pass. The stated form's, 0.65 %, is the smallest of its four, and
 # just fails. So the two verdicts do not say that one form is better than the other.
-#
+
+# %% [markdown]
 # Nearly equal weights at the start are hardly the whole reason why the softmax-exponential fails: among the random tokens
 # those of the stated inverse square were nearly equal, too. It can learn an importance, which the softmax-exponential has
 # not; whether this is what helps was not tested.
