@@ -617,8 +617,8 @@ check.recent_words(recent_words)
 #
 # Somebody has computed the weights without a mask and has thrown the scores away. Compute, from these weights and `attn_mask`
 # alone, the masked weights: what the softmax of the same scores would have given under the mask. They are exactly 0 where the
-# mask is False, and each row sums to 1. All given weights are above 0, none so small that rounding matters, and every word may
-# see itself, so that no row is left empty.
+# mask is False, and each row sums to 1. All given weights are above 0, though those that stay may add up to a millionth only, and
+# every word may see itself, so that no row is left empty.
 
 # %%
 def mask_afterwards(weights, attn_mask):  # (L, L) rows that sum to 1, (L, L) True = may attend

@@ -163,8 +163,9 @@ course.verdict("numbers kept at 512 tokens, additive over dot product", ratios[-
 
 
 # %% [markdown]
-# The [additive-attention-experiment](https://github.com/blindTissue/additive-attention-experiment), published in 2025, reports "about 64 times" the memory for this score. (It then trained a cheaper form, which we come to below.) Presumably that is the head dimension: where the dot product holds one score, Bahdanau's holds D hidden
-# [features](../docs/glossary.md#f). Both also keep some tensors of the size of the inputs, so the ratio is smaller in
+# The published [additive-attention-experiment](https://github.com/blindTissue/additive-attention-experiment) reports "about 64
+# times" the memory for this score. (What it trained is a cheaper form, which we come to below.) Presumably that is the head
+# dimension: where the dot product holds one score, Bahdanau's holds D hidden [features](../docs/glossary.md#f). Both also keep some tensors of the size of the inputs, so the ratio is smaller in
 # short texts.
 
 # %% [markdown]
