@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hand_made import write_record
 
-from sciformer.functional import additive_scores
+from sciformer.functional import InputError, additive_scores
 from sciformer.lab import claims, experiments, records
 from sciformer.lab.claims import (
     CLAIMS,
@@ -56,6 +56,27 @@ def test_marks_with_nothing_between_them_are_filled():
     for text in ("<!-- end of a -->\n<!-- a -->\n", "<!-- a -->\n"):
         with pytest.raises(ValueError, match="a"):
             claims.between_marks(text, "a", "one")
+
+
+@pytest.mark.parametrize("number", range(1, len(CLAIMS) + 1))
+def test_a_claim_in_full_says_what_its_line_in_the_table_says(number):
+    claimed, _, heads, _, *rows = claims.claim_in_full(number).splitlines()
+    found = list(CLAIMS[number - 1].findings())
+    line = claims.claims_table().splitlines()[number + 1]
+    assert claimed.startswith(f"**{number}. {CLAIMS[number - 1].claimed}**")
+    assert claimed.endswith(short_verdict(found))
+    for text, finding, decision in zip(rows, found, decisions(found), strict=True):
+        condition, setting, measured, decided = text[2:-2].split(" | ")
+        assert (condition, setting, decided) == (finding.condition, finding.setting, str(decision))
+        assert measured in line
+        assert setting in line
+    assert heads.count("|") == 5
+
+
+def test_a_claim_that_there_is_not():
+    for number in (0, len(CLAIMS) + 1):
+        with pytest.raises(InputError, match=f"no claim {number}; they are numbered from 1 to {len(CLAIMS)}"):
+            claims.claim_in_full(number)
 
 
 def test_without_records_nothing_is_measured(tmp_path, monkeypatch):

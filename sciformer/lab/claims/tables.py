@@ -76,6 +76,26 @@ def short_claims_table() -> str:
     return "\n".join([*lines, "", many_comparisons(everything)])
 
 
+def claim_in_full(number: int) -> str:
+    """One claim, numbered as in the table: a row for each of its findings, and what was decided of it.
+
+    Raises:
+        InputError: if there is no claim of that number; says which there are.
+    """
+    if not 1 <= number <= len(CLAIMS):
+        raise InputError(f"there is no claim {number}; they are numbered from 1 to {len(CLAIMS)}")
+    claim = CLAIMS[number - 1]
+    found = list(claim.findings())
+    heads = ["condition", "our setting", "measured", "decided"]
+    lines = [f"**{number}. {claim.claimed}** ({cited(claim.source)}): {short_verdict(found)}", ""]
+    lines += [row(heads), "|" + "---|" * len(heads)]
+    lines += [
+        row([finding.condition, finding.setting, finding.measured, str(decision)])
+        for finding, decision in zip(found, decisions(found), strict=True)
+    ]
+    return "\n".join(lines)
+
+
 def notebook_path(number: int) -> str | None:
     """A notebook of the course as a path from the root of the checkout; None where only the package is installed."""
     root = Path(__file__).parents[3]
