@@ -219,7 +219,7 @@ def _heads_by_torch(query: Tensor, key: Tensor, value: Tensor, w_o: Tensor, num_
 def test_heads(
     attention: Version,
     *,
-    sizes: tuple[tuple[int, ...], ...] = ((2, 5, 7, 6, 2, 3), (3, 4, 4, 4, 2, 2)),
+    sizes: tuple[tuple[int, ...], ...] = ((2, 5, 7, 6, 2, 4), (3, 4, 4, 4, 2, 3)),
     project: Callable[..., Tensor] = lambda E: torch.randn(E, E),
     inputs: Callable[..., Tensor] = torch.randn,
     values: Callable[..., Tensor] = torch.randn,
@@ -549,7 +549,7 @@ EXERCISES = (
             "A loop over the heads is slow and hard to get wrong. Compare with it: it takes slices of the features, "
             "and no `view` or `transpose`.",
             "With one head, with one key head or with heads of one feature, some mistakes cannot be seen. Let B, L, S, "
-            "H, G and D all differ.",
+            "H, G and D all differ, and D from H/G, too.",
         ),
         faults=_HEADS_FAULTS,
         seconds=20.0,

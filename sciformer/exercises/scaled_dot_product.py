@@ -445,11 +445,11 @@ def future_leaks(
     x: Tensor,
     *,
     at: Callable[[Tensor], Tensor] = lambda x: x,
-    size: Callable[..., Tensor] = lambda jacobian: jacobian.abs().sum(dim=(1, 3)),
+    size: Callable[..., Tensor] = lambda jacobian: jacobian.abs().amax(dim=(1, 3)),
     future: Callable[..., Tensor] = lambda size: size.triu(diagonal=1),
-    leaks: Callable[..., bool] = lambda future: bool(future.any()),
+    leaks: Callable[..., bool] = lambda future: bool((future > 1e-6).any()),
 ) -> bool:
-    """Whether some output depends on a later input: ∂y_i/∂x_j for j > i."""
+    """Whether some output depends on a later input: |∂y_i/∂x_j| > 10⁻⁶ for some j > i."""
     jacobian = torch.autograd.functional.jacobian(attention, at(x))  # (L, D, L, E)
     return leaks(future(size(jacobian)))
 
@@ -591,7 +591,7 @@ _FUTURE_LEAKS_FAULTS = (
         "signed sum",
         "It adds derivatives with their signs, or changes all features of a word alike, and changes of opposite signs "
         "can cancel. Take absolute values or squares first, or change one feature at a time.",
-        size=lambda jacobian: jacobian.sum(dim=(1, 3)).where(jacobian.sum(dim=(1, 3)).abs() > 1e-5, 0.0),
+        size=lambda jacobian: jacobian.sum(dim=(1, 3)).abs(),
     ),
     Fault(
         "sum of an output's features",
@@ -630,7 +630,7 @@ EXERCISES = (
         level="easy",
         minutes=4,
         hints=(
-            "A hidden key has to have weight 0, and the softmax gives 0 to one score only.",
+            "A hidden key has to have weight 0, however low the other scores are. Which number in its place does that?",
             "`scores.masked_fill(where, number)` writes where its mask is True. Ours is True at what may be *seen*.",
         ),
         large=("scores",),
@@ -645,7 +645,7 @@ EXERCISES = (
         level="middle",
         minutes=8,
         hints=(
-            "Three lines: scores, weights, output. The head size is `query.shape[-1]`.",
+            "Three lines: scores, weights, output. The head dimension is `query.shape[-1]`.",
             "Scale before the softmax, and hide before the softmax. Afterwards it is too late for both.",
         ),
         large=("query",),

@@ -177,7 +177,7 @@ def grouped_attention__torch(query, key, value, w_o, num_heads):
 
 
 def test_heads(attention):
-    B, L, S, H, G, D = 4, 5, 7, 6, 2, 3
+    B, L, S, H, G, D = 8, 5, 7, 6, 2, 4
     query, key, value = torch.randn(B, L, H * D), torch.randn(B, S, G * D), torch.randn(B, S, G * D)
     w_o = torch.randn(H * D, H * D)
     heads = []
