@@ -12,8 +12,8 @@
 # %% [markdown]
 # After this notebook you can
 #
-# - compute exact [attention](../docs/glossary.md#a) without ever holding its matrix, in four ways, and say when each
-#   is possible;
+# - compute exact [attention](../docs/glossary.md#a) without ever holding its matrix, in four ways (one of them for one score
+#   only, one on a GPU only), and say when each is possible;
 # - measure time and memory against length, and read the slopes;
 # - read a [roofline](../docs/glossary.md#r), the limits of your machine;
 # - say beforehand whether a text fits into memory;
@@ -105,18 +105,26 @@ def training_pass(form, length, heads=1):
 
     def run():
         form(*inputs).sum().backward()
+        for x in inputs:
+            x.grad = None  # so that the next pass makes its own
         if device == "cuda":  # which works on while Python goes ahead
             torch.cuda.synchronize()
 
-    run()  # makes the memory of the gradients
+    run()  # what torch sets up once is not counted
     return run
 
 
 matrices = measuring.peak_bytes(training_pass(readable, 1024), device) / (4 * 1024**2)
-print(f"{matrices:.0f} matrices at a time")
+print(f"{matrices:.1f} matrices at a time")
 
 # %% [markdown]
-# They are the weights, kept for the backward pass, their gradient, and the gradient of the scores.
+# **Which three?**
+#
+# <details><summary>Answer</summary>
+#
+# The weights, kept for the backward pass, their gradient, and the gradient of the scores.
+#
+# </details>
 #
 # ## Four ways around it
 #
@@ -259,8 +267,7 @@ for form in (key_blocks, fused):
 #
 # ## The backward pass
 #
-# That was the forward pass. If one trains with `key_blocks`, torch keeps each block's weights for the gradients, and
-# together these have as many numbers as the matrix:
+# That was the forward pass. **Predict**: how much of the gain is left if one *trains* with `key_blocks`?
 
 # %%
 kept = measuring.peak_bytes(training_pass(key_blocks, 1024), device) / measuring.peak_bytes(training_pass(readable, 1024), device)
@@ -268,6 +275,9 @@ course.verdict("training at 1024 tokens, memory of key blocks over readable", ke
 
 
 # %% [markdown]
+# Next to nothing. For the gradients torch keeps what every block has computed, its scores and its weights, and together the
+# blocks are matrices again.
+#
 # The cure: keep one number a row, $t_i = m_i + \log \ell_i$, and compute each tile's weights **once more**:
 # $w_{ij} = e^{s_{ij} - t_i}$. With $\mathcal L$ the loss and $g_i$ its gradient at the output $y_i$,
 #
@@ -316,8 +326,8 @@ plotting.show("The memory of a training pass grows in a straight line with the r
 
 
 # %% [markdown]
-# The memory grows in a straight line. At its right end are the whole matrices, and even at 0 rows something would be left that no block can save, above all
-# the gradients of queries, keys and values. Each block also costs some Python, so the package takes as many rows as
+# The memory grows in a straight line. At its right end are the whole matrices, and even at 0 rows something would be left that no block can save:
+# the output, and the gradients of queries, keys and values. Each block also costs some Python, so the package takes as many rows as
 # fit into 16 MB on a CPU.
 
 # %% [markdown]
@@ -393,7 +403,7 @@ course.verdict("matrices held by flex_attention, uncompiled", pay_nothing, above
 forms = {"readable": readable, "SDPA": fused, "query blocks": in_query_blocks, "prefix sums": prefix_sums}
 if device == "cuda":
     forms["FlexAttention"] = torch.compile(flex_attention)
-longest = 32_768 if course.profile() == "full" else 8_192  # tokens for the readable form; three matrices of this
+longest = 32_768 if course.profile() == "full" else 8_192  # tokens, for all forms but the prefix sums
 lengths = [2**n for n in range(8, 20) if 2**n <= 16 * longest]
 seconds, memory = {name: [] for name in forms}, {name: [] for name in forms}
 for T in lengths:
@@ -436,8 +446,8 @@ for name in ("SDPA", "query blocks", "prefix sums"):
 
 # %% [markdown]
 # Prediction 2: the memory of the readable form grows with the square of the length, that of the others at most with
-# the length. (On a CPU [SDPA](../docs/glossary.md#s)'s slope is well below 1 at these lengths, since a fixed work space
-# for each thread is a good part of its memory. For longer texts it comes nearer to 1, as the table below counts.) The
+# the length. (On a CPU [SDPA](../docs/glossary.md#s)'s slope is well below 1 at these lengths, since a work space for
+# each thread, of up to about 1 MB, is a good part of its memory. For longer texts it comes nearer to 1, as the table below counts.) The
 # time does not become linear: three of the forms still compute every pair of tokens, which is a slope of 2 in the long
 # run; that of the prefix sums is 1. Which is quickest depends on the machine and on the length: look where the dots of two
 # forms change places. At the longest length, on your machine:
@@ -470,7 +480,7 @@ for name in forms:
 # %%
 machine = roofline.measure_machine(device)
 points, shares = {}, {}
-for name in ("readable", "query blocks", "SDPA"):
+for name in ("readable", "SDPA", "query blocks"):
     run = training_pass(forms[name], 2048)
     cost = roofline.cost(run, machine)  # its matrix products and the bytes it moves, counted operation by operation
     took = measuring.median_seconds(run, 5)
@@ -495,11 +505,13 @@ for name, share in shares.items():
 
 # %% [markdown]
 # Look at the roofs straight above each point. Where both are flat, the processor is the limit; where both slope,
-# it is the bytes. The distance up to a roof is what could be gained at most, if moving bytes and computing went on
-# side by side all the time. The percentages compare with a stricter limit: each operation of torch has a limit of its
-# own, and some only move bytes, so that meanwhile nothing is computed. The sum of these limits is a longer time than
-# the roof's, and so a percentage may be above what the picture shows. This is how bytes can cost time even under a
-# flat roof.
+# it is the bytes; where one is flat and one slopes, it depends on whether the data stayed in the caches. The distance up to a roof is what
+# could be gained at most, if moving bytes and computing went on side by side all the time.
+#
+# A pass of torch is a row of operations, though, one after the other. An operation that only moves bytes (the softmax counts
+# as one here) computes nothing meanwhile. So take for each operation the time that its arithmetic or its bytes need, whichever is
+# longer, and add these times up: the machine cannot run this row in less. The percentages are this least time, divided by the time that was taken. They are higher than the picture
+# suggests, since they forgive a form the bytes that its operations move.
 #
 # The readable form and query blocks stand further to the left: they write and read their matrices, so they compute
 # less for each byte. SDPA is one operation here, which reads its inputs and writes its output; what it moves within
@@ -509,7 +521,7 @@ for name, share in shares.items():
 # %% [markdown]
 # ## Before you run out
 #
-# Count instead of trying. Before a pass, the queries, keys and values are in memory, and room for their gradients. How many numbers does the pass hold besides, at most at a time?
+# Count instead of trying. Before a pass, the queries, keys and values are in memory. How many numbers does the pass hold besides, at most at a time, its gradients included?
 # Each takes 4 bytes. With blocks of 128 rows and H heads of D features:
 #
 # | form | numbers |
@@ -517,11 +529,11 @@ for name, share in shares.items():
 # | readable | 3 H T² |
 # | query blocks | 3 · 128 H T + 3 H T D |
 # | SDPA | 5 H T D, and on a CPU about 1 MB of work space for each thread |
-# | prefix sums | 6 H T D |
+# | prefix sums | 7 H T D |
 
 # %%
 def expected_bytes(T, H=1, D=32):
-    numbers = {"readable": 3 * T * T, "SDPA": 5 * T * D, "query blocks": 3 * 128 * T + 3 * T * D, "prefix sums": 6 * T * D}
+    numbers = {"readable": 3 * T * T, "SDPA": 5 * T * D, "query blocks": 3 * 128 * T + 3 * T * D, "prefix sums": 7 * T * D}
     return {name: 4 * H * n for name, n in numbers.items()}
 
 
@@ -534,12 +546,12 @@ for name, counted in expected_bytes(longest).items():
 # %% [markdown]
 # In the quick [profile](../docs/glossary.md#p), on a CPU, the counts agree with what was measured at the longest
 # length, within the bounds that the verdicts print. (In short texts the work space is smaller, and the count too high.)
-# To all of them come the queries, keys and values themselves and their gradients, $6HTD$ numbers. Move length and heads;
+# To all of them come the queries, keys and values themselves, $3HTD$ numbers. Move length and heads;
 # the dashed line is a small laptop's 2 GB:
 
 # %%
 def all_bytes(T, H=1, D=32):
-    return {name: held + 4 * 6 * H * T * D for name, held in expected_bytes(T, H, D).items()}
+    return {name: held + 4 * 3 * H * T * D for name, held in expected_bytes(T, H, D).items()}
 
 
 def what_fits(length, heads):
@@ -556,44 +568,50 @@ alt = "Memory of a training pass at 16,384 tokens and 8 heads. Only the readable
 explore(what_fits, alt=alt, length=lengths_to_try, heads=ipywidgets.IntSlider(value=8, min=1, max=16, description="heads"))
 
 # %%
-for name in all_bytes(1):
-    fits = max(T for T in range(1024, 2**22, 1024) if all_bytes(T)[name] < 2e9)
-    print(f"{name:14} one head, 2 GB: {fits:9,} tokens")
+fits = {name: max(T for T in range(1024, 2**22, 1024) if all_bytes(T)[name] < 2e9) for name in all_bytes(1)}
+for name, most in fits.items():
+    print(f"{name:14} one head, 2 GB: {most:9,} tokens")
 
 # %% [markdown]
-# With SDPA or prefix sums more than a million tokens *fit* into one pass of attention; a model holds more. That does
-# not make them practical: the time of SDPA grows with the square of the length, and 1,420,288 tokens are 173 times
-# 8,192, so one pass takes about 30,000 times as long as at 8,192 tokens. Each tenth of a second there becomes 50
-# minutes. How many tenths your machine took stands above.
+# With SDPA or prefix sums more than a million tokens *fit* into one pass of attention; a model holds more. **Predict**: how
+# long does such a pass take, if the time goes on growing with the square of the length (SDPA), or with the length (prefix sums), from the
+# longest text that your machine was timed on?
+
+# %% tags=["nbval-ignore-output"]
+for name, power in (("SDPA", 2), ("prefix sums", 1)):
+    timed, took = seconds[name][-1]
+    print(f"{name:12} {fits[name]:,} tokens, {fits[name] / timed:.0f} times the {timed:,} timed: {took * (fits[name] / timed) ** power:,.1f} s")
+
+# %% [markdown]
+# Memory is no longer what forbids a million tokens; for SDPA, time is.
 #
 # ## What a GPU changes
 #
 # A GPU computes faster than it reads. In bfloat16 an A100 can do 312 · 10¹² operations and read 1.5 · 10¹² bytes a
 # second (Dao 2023, [arXiv:2307.08691](https://arxiv.org/abs/2307.08691), section 3.1; Dao et al. 2022, section 2.1).
-# The readable form writes and reads a number for each pair twice, as score and as weight:
+# The readable form writes and reads a number for each pair at least twice, as score and as weight:
 
 # %%
 D = 64
 operations = 2 * 2 * D  # for each score: two products of D multiplications and additions
 traffic = 4 * 2  # bytes: scores written and read, weights written and read, 2 bytes each
-print(f"readable: {operations / traffic:.0f} operations for each byte; the machine could do {312 / 1.5:.0f}")
+print(f"readable: at most {operations / traffic:.0f} operations for each byte; the machine could do {312 / 1.5:.0f}")
 
 # %% [markdown]
 # So most of the time its arithmetic would wait for the matrix. Tiles stay in the memory beside the processors, so this
 # traffic is gone, and the pass takes less time as well (Dao et al. 2022, section 4.3, measure it). The same holds for
 # a [mask](../docs/glossary.md#m) or a bias: computed within the kernel, it is never read from memory.
 #
-# The recorded runs, which take the [fast paths](../docs/glossary.md#f), with their devices and seconds:
+# Whole trainings, which take the [fast paths](../docs/glossary.md#f), two on a CPU and one on a GPU. The seconds are of models of very different
+# sizes:
 
 # %% tags=["nbval-ignore-output"]
-for name, figure in (("mnist-image-transformer", "test accuracy"), ("energy-wells", "test accuracy"), ("shakespeare", "validation loss")):
-    for profile in ("quick", "full"):
-        arms = experiments.experiment(name).arms(profile)
-        print(records.describe_record(name, figure, profile, arm=next(iter(arms))))
+recorded = ("mnist-image-transformer", "test accuracy", "quick"), ("shakespeare", "validation loss", "quick"), ("nanogpt", "validation loss", "full")
+for name, figure, profile in recorded:
+    arm = next(iter(experiments.experiment(name).arms(profile)))
+    print(records.describe_record(name, figure, profile, arm=arm))
 
 # %% [markdown]
-# The full profile is for a GPU. Where it says *not recorded yet*, nobody has measured, and we claim no number.
-#
 # ## Several processes, one training
 #
 # A batch, too, can be cut. Two processes hold the same model; each takes **half of every batch**; before the update
@@ -637,7 +655,7 @@ base = replace(base, embed_dim=16, num_heads=2, num_layers=1, batch_size=32, tra
 alone = trainers.train_image_transformer(base, seed=0, progress=False)
 
 # %% [markdown]
-# Now by two, with the global batch of one:
+# Now by two. What both take together in a step, the **global batch**, is 32 examples, as before:
 
 # %%
 folder = Path(tempfile.mkdtemp())
