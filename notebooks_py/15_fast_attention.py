@@ -12,7 +12,7 @@
 # %% [markdown]
 # After this notebook you can
 #
-# - compute exact [attention](../docs/glossary.md#a) without ever holding its matrix, in four ways (one of them for one score
+# - compute exact [attention](../docs/glossary.md#a) without ever holding its matrix, in four ways (two of them for one score
 #   only, one on a GPU only), and say when each is possible;
 # - measure time and memory against length, and read the slopes;
 # - read a [roofline](../docs/glossary.md#r), the limits of your machine;
@@ -326,8 +326,8 @@ plotting.show("The memory of a training pass grows in a straight line with the r
 
 
 # %% [markdown]
-# The memory grows in a straight line. At its right end are the whole matrices, and even at 0 rows something would be left that no block can save:
-# the output, and the gradients of queries, keys and values. Each block also costs some Python, so the package takes as many rows as
+# The memory grows in a straight line. At its right end are the whole matrices, and even at 0 rows something would be left that no block can spare:
+# above all the gradients of queries, keys and values. Each block also costs some Python, so the package takes as many rows as
 # fit into 16 MB on a CPU.
 
 # %% [markdown]
@@ -479,11 +479,10 @@ for name in forms:
 
 # %%
 machine = roofline.measure_machine(device)
+passes = {name: training_pass(forms[name], 2048) for name in ("readable", "SDPA", "query blocks")}
 points, shares = {}, {}
-for name in ("readable", "SDPA", "query blocks"):
-    run = training_pass(forms[name], 2048)
+for (name, run), took in zip(passes.items(), measuring.median_seconds_in_turns(list(passes.values()), 5), strict=True):
     cost = roofline.cost(run, machine)  # its matrix products and the bytes it moves, counted operation by operation
-    took = measuring.median_seconds(run, 5)
     points[name], shares[name] = (cost.flops, cost.bytes, took), cost.least_seconds / took
 named = {f"{name}: {shares[name]:.0%}": point for name, point in points.items()}
 ax = plotting.roofline(machine, named, title="a training pass, 2,048 tokens")
@@ -500,7 +499,7 @@ course.verdict("operations for each byte moved, SDPA over readable", intensity["
 
 # %% tags=["nbval-ignore-output"]
 for name, share in shares.items():
-    print(f"{name:12} the machine needs at least {share:4.0%} of the time that it took")
+    print(f"{name:12} took {1000 * points[name][2]:.0f} ms, of which the machine needs at least {share:4.0%}")
 
 
 # %% [markdown]
@@ -510,8 +509,8 @@ for name, share in shares.items():
 #
 # A pass of torch is a row of operations, though, one after the other. An operation that only moves bytes (the softmax counts
 # as one here) computes nothing meanwhile. So take for each operation the time that its arithmetic or its bytes need, whichever is
-# longer, and add these times up: the machine cannot run this row in less. The percentages are this least time, divided by the time that was taken. They are higher than the picture
-# suggests, since they forgive a form the bytes that its operations move.
+# longer, and add these times up: the machine cannot run this row in less. The percentages are this least time, divided by the time that was taken. For a form that moves many bytes, as readable
+# and query blocks do, they are higher than the distance to the roof suggests.
 #
 # The readable form and query blocks stand further to the left: they write and read their matrices, so they compute
 # less for each byte. SDPA is one operation here, which reads its inputs and writes its output; what it moves within
@@ -521,7 +520,7 @@ for name, share in shares.items():
 # %% [markdown]
 # ## Before you run out
 #
-# Count instead of trying. Before a pass, the queries, keys and values are in memory. How many numbers does the pass hold besides, at most at a time, its gradients included?
+# Count instead of trying. Before a pass, the queries, keys and values are in memory. How many numbers does the pass add to them, where it needs most, with all gradients?
 # Each takes 4 bytes. With blocks of 128 rows and H heads of D features:
 #
 # | form | numbers |
@@ -580,7 +579,9 @@ for name, most in fits.items():
 # %% tags=["nbval-ignore-output"]
 for name, power in (("SDPA", 2), ("prefix sums", 1)):
     timed, took = seconds[name][-1]
-    print(f"{name:12} {fits[name]:,} tokens, {fits[name] / timed:.0f} times the {timed:,} timed: {took * (fits[name] / timed) ** power:,.1f} s")
+    expected = took * (fits[name] / timed) ** power
+    said = f"{expected:.0f} seconds" if expected < 3600 else f"{expected / 3600:.0f} hours"
+    print(f"{name:12} {fits[name]:,} tokens, {fits[name] / timed:.0f} times the {timed:,} timed: {said}")
 
 # %% [markdown]
 # Memory is no longer what forbids a million tokens; for SDPA, time is.
