@@ -710,13 +710,12 @@ for which, one in (("first", model), ("second", second)):
 # %%
 by_keys = [keys - max(queries, values) for queries, keys, values in (lost[which, "previous token hidden"] for which in ("first", "second"))]
 course.verdict("previous token hidden: lost through keys, minus through queries or values, the lower of two models", min(by_keys), above=0.25)
-not_by_keys = [max(queries, values) - keys for queries, keys, values in (lost[which, "token itself hidden"] for which in ("first", "second"))]
-course.verdict("token itself hidden: lost through queries or values, minus through keys, the lower of two models", min(not_by_keys), above=0.25)
 
 # %% [markdown]
 # The two kinds of hiding part cleanly. To hide the **previous token** costs nearly everything through the **keys**, and next to nothing through queries and
 # values. This is the mechanism: each key must say which token stood before it, and it is layer 1 that has written this down. To hide the **token itself**
-# costs much through **queries and values**, and nothing through the keys.
+# costs much through **queries and values**, and nothing through the keys. (With two other trainings the first came out the same, so a verdict holds it. The second did
+# not: in one of them queries and values lost no more than 0.07 more than the keys. So what follows is about the two models in the table.)
 #
 # So does layer 1 write a second note, *who I am*, for the query, which looks for a note with its own name, and for the value, which is to be copied? Compare with
 # the rows of silence before you read on.
