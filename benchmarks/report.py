@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
 from benchmarks.busy import COURSE
-from sciformer.lab.claims import row
+from sciformer.lab.claims import header, row
 from sciformer.lab.roofline import Machine
 from sciformer.teach.plotting import COLORS, figure_of, roofline
 
@@ -74,7 +74,7 @@ def layers_table(rows: Sequence[Mapping[str, Any]]) -> str:
             shown += f"<br>{measured['milliseconds'] / ours['milliseconds']:.2f} × the time of {measured['beside']}"
         return shown
 
-    lines = [row(["one layer", *(f"{length:,} tokens" for length in lengths)]), "|---|" + "---|" * len(lengths)]
+    lines = header(["one layer", *(f"{length:,} tokens" for length in lengths)])
     for name in dict.fromkeys(label(measured) for measured in rows):
         peer = found[name, lengths[0]]["kind"] == "peer"
         lines.append(row([name if peer else f"**{name}**", *(cell(found[name, length]) for length in lengths)]))
@@ -83,7 +83,7 @@ def layers_table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def models_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """One row a model."""
-    lines = [row(["model", "parameters", "training steps a second", "time"]), "|---|---|---|---|"]
+    lines = header(["model", "parameters", "training steps a second", "time"])
     ours = {measured["task"]: measured["steps per second"] for measured in rows if measured["kind"] == "ours"}
     for measured in rows:
         name = f"{measured['task']}: {measured['model']}"
@@ -106,10 +106,8 @@ def busy_table(rows: Sequence[Mapping[str, Any]]) -> str:
         quiet = next(m for m in rows if (m["task"], m["threads"]) == (measured["task"], measured["threads"]))
         ratio = "" if measured is quiet else f", {measured['seconds'] / quiet['seconds']:.1f} ×"
         of_way.append(f"{number(measured['seconds'])} s{ratio}")
-    head = ["training", "threads", "quiet", "beside one busy process", "beside two"]
-    return "\n".join(
-        [row(head), "|---" * len(head) + "|", *(row([*names, *of_way]) for names, of_way in cells.items())]
-    )
+    lines = header(["training", "threads", "quiet", "beside one busy process", "beside two"])
+    return "\n".join([*lines, *(row([*names, *of_way]) for names, of_way in cells.items())])
 
 
 def table(content: Mapping[str, Any]) -> str:

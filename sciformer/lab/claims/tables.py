@@ -49,10 +49,15 @@ def row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def header(cells: Sequence[str]) -> list[str]:
+    """The lines that a Markdown table begins with: the names of its columns, and the rule below them."""
+    return [row(cells), "|" + "---|" * len(cells)]
+
+
 def claims_table() -> str:
     """One row a claim: what was claimed and by whom, our setting, what was measured, the verdict, the notebook."""
     heads = ["", "claim", "about", "claimed by", "our setting", "measured", "verdict", "notebook"]
-    lines = [row(heads), "|" + "---|" * len(heads)]
+    lines = header(heads)
     everything = [list(claim.findings()) for claim in CLAIMS]
     for number, (claim, found) in enumerate(zip(CLAIMS, everything, strict=True), start=1):
         settings = "<br>".join(dict.fromkeys(finding.setting for finding in found))
@@ -67,7 +72,7 @@ def claims_table() -> str:
 def short_claims_table() -> str:
     """One row a claim: what was claimed and by whom, the verdict, and the notebook that shows why."""
     heads = ["", "claim", "claimed by", "verdict", "notebook"]
-    lines = [row(heads), "|" + "---|" * len(heads)]
+    lines = header(heads)
     everything = [list(claim.findings()) for claim in CLAIMS]
     for number, (claim, found) in enumerate(zip(CLAIMS, everything, strict=True), start=1):
         path = notebook_path(claim.notebook)
@@ -88,7 +93,7 @@ def claim_in_full(number: int) -> str:
     found = list(claim.findings())
     heads = ["condition", "our setting", "measured", "decided"]
     lines = [f"**{number}. {claim.claimed}** ({cited(claim.source)}): {short_verdict(found)}", ""]
-    lines += [row(heads), "|" + "---|" * len(heads)]
+    lines += header(heads)
     lines += [
         row([finding.condition, finding.setting, finding.measured, str(decision)])
         for finding, decision in zip(found, decisions(found), strict=True)
@@ -126,7 +131,7 @@ def margins_table() -> str:
     """The smallest effects that matter, and why they were chosen."""
     units = {"%": "accuracy, and other shares", "": "loss", "times": "time and memory", "tokens": "attention distance"}
     units["per token"] = "slope"
-    lines = [row(["what is measured", "δ", "because"]), "|---|---|---|"]
+    lines = header(["what is measured", "δ", "because"])
     lines += [row([what, SMALLEST[unit].said, SMALLEST[unit].reason]) for unit, what in units.items()]
     return "\n".join(lines)
 
@@ -149,7 +154,7 @@ def bake_off_table(profile: Profile | None = None) -> str:
         f"{task}, {metric}" + (f" ({content['profile']}, {len(content['seeds'])} seeds)" if content else "")
         for (task, metric), content in zip(BAKE_OFFS.items(), contents.values(), strict=True)
     ]
-    lines = [row(["score", *heads]), "|---|" + "---|" * len(heads)]
+    lines = header(["score", *heads])
     for score in SCORES:
         cells = [f"`{score}`"]
         for task, content in contents.items():
@@ -200,7 +205,7 @@ def records_table() -> str:
         "long": "long profile, CPU",
         "full": "full profile, GPU",
     }
-    lines = [row(["recorded", *heads.values()]), "|---|" + "---|" * len(heads)]
+    lines = header(["recorded", *heads.values()])
     for name, quoted in QUOTED.items():
         arms = dict.fromkeys(arm for profile in EXPERIMENTS[name].settings for arm in EXPERIMENTS[name].arms(profile))
         for arm in arms:
@@ -234,7 +239,7 @@ def predictions_table() -> str:
     """What every full profile will cost on a GPU: counted from shapes, and the time that is predicted from it."""
     gpus = [f"{gpu.name}, at {100 * gpu.share:.0f} % of {gpu.tflops:g} TFLOPS" for gpu in GPUS]
     heads = ["full profile", "trainings", *COUNTED, *gpus, "H100, by steps measured on one", "recorded"]
-    lines = [row(heads), "|---|" + "---|" * (len(heads) - 1)]
+    lines = header(heads)
     for name, arms in kept_predictions().items():
         content = load_record(name, "full") if name in EXPERIMENTS else (load_search("full") or (None, None))[1]
         seeds = trainings(name)
@@ -254,7 +259,7 @@ def speedrun_table() -> str:
     """The speedrun's records, the slowest first, so that each row shows what it gained."""
     heads = ["submission", "what it adds", "seconds", "10¹² operations", LOSS]
     heads += ["random windows", "numbers", "seeds"]
-    lines = [row(heads), "|" + "---|" * len(heads)]
+    lines = header(heads)
     for content, attempts in speedrun.load_records():
         name = content["submission"]
         cells = [
@@ -276,7 +281,7 @@ def ladder_table() -> str:
     content = load_record("shakespeare", "quick")
     if content is None:
         return NOT_RECORDED
-    lines = [row(["arm", LOSS, "change"]), "|---|---|---|"]
+    lines = header(["arm", LOSS, "change"])
     steps = content["config"][content["arms"][0]]["train"]["steps"]
     before: list[float] = []
     for arm in content["arms"]:
