@@ -274,11 +274,11 @@ for d in sizes:
 # will win as $d$ grows, and does it stay the same one? Move the slider.
 
 # %%
-one_query, *its_keys = torch.randn(33, 1024, generator=torch.Generator().manual_seed(0))
+one_query, its_keys = torch.randn(33, 1024, generator=torch.Generator().manual_seed(0)).split([1, 32])
 
 
 def one_row(d):
-    row = torch.stack(its_keys)[:, :d] @ one_query[:d]  # (S,): the first d features
+    row = (one_query[:, :d] @ its_keys[:, :d].T)[0]  # (S,): the first d features
     figure, axes = plt.subplots(2, 1, figsize=(8, 4.2), layout="constrained", sharex=True)
     for ax, (name, s) in zip(axes, {"unscaled": row, "scaled": row / math.sqrt(d)}.items(), strict=True):
         plotting.bars(s.softmax(dim=-1), title=f"{name}, d = {d:.0f}", top=1.15, xlabel="", numbers=False, ax=ax)

@@ -595,14 +595,17 @@ def hide(name, heads, model=model):
     return model.attentions[0].register_forward_pre_hook(hook, with_kwargs=True)
 
 
+def taken(name, weights):  # (B, H, L, L) -> (H,): the weight on what is hidden, before it is
+    return (weights * masks[name]).sum(dim=-1)[:, :, 1:].mean(dim=(0, 2))
+
+
 # %% tags=["nbval-ignore-output"]
 other_two = [head for head in range(H) if head not in best_two[0]]
 groups = {**{f"head {head}": [head] for head in range(H)}, "best two": best_two[0], "other two": other_two, "all": list(range(H))}
 hidden = {"silent": {name: share_with(silence(0, heads)) for name, heads in groups.items()}}
 for mask in masks:
     hidden[mask + " hidden"] = {name: share_with(hide(mask, heads)) for name, heads in groups.items()}
-    taken = (maps[0] * masks[mask]).sum(dim=-1)[:, :, 1:].mean(dim=(0, 2))  # (H,): before it is hidden
-    print(f"weight of heads 0 to 3 on what is hidden, {mask + ':':15}", *(f"{weight:.2f} " for weight in taken.tolist()))
+    print(f"weight of heads 0 to 3 on what is hidden, {mask + ':':15}", *(f"{weight:.2f} " for weight in taken(mask, maps[0]).tolist()))
 of_pairs = sorted((share_with(hide("previous token", list(pair))), pair) for pair in combinations(range(H), 2))
 print("previous token hidden from two heads, from the costliest:", *(f"{pair} {share:.2f} " for share, pair in of_pairs))
 
@@ -656,9 +659,8 @@ print(f"share right with all heads {share_right(second):.3f}; previous-token sco
 of_second = {}
 for mask in masks:
     of_second[mask] = {name: share_with(hide(mask, heads, second), model=second) for name, heads in pairs_of_second.items()}
-    taken = (look * masks[mask]).sum(dim=-1)[:, :, 1:].mean(dim=(0, 2))  # (H,)
     print(f"{mask} hidden:", {name: round(share, 3) for name, share in of_second[mask].items()}, end="; it takes ")
-    print(*(f"{weight:.2f}" for weight in taken.tolist()), "of the weight of heads 0 to 3")
+    print(*(f"{weight:.2f}" for weight in taken(mask, look).tolist()), "of the weight of heads 0 to 3")
 
 # %%
 course.verdict("second model, previous token hidden from all heads of layer 1", of_second["previous token"]["all"], below=0.25)
@@ -702,8 +704,9 @@ def damages(model):
 lost = {}
 print("share right that is lost".ljust(36), *(f"{way:>9}" for way in ("in all", "queries", "keys", "values")))
 for which, one in (("first", model), ("second", second)):
+    right = share_right(one)
     for name, damage in damages(one).items():
-        right, in_all = share_right(one), share_with(damage(), model=one)
+        in_all = share_with(damage(), model=one)
         lost[which, name] = [right - patch(one, projection, damage) for projection in ("q_proj", "k_proj", "v_proj")]
         print(f"{which} model, {name}".ljust(36), *(f"{loss:9.3f}" for loss in (right - in_all, *lost[which, name])))
 
