@@ -1275,10 +1275,9 @@ for ax, middle in zip(axes, (torch.median, torch.mean), strict=True):
     ax.set_xscale("log", base=2)
     plt.setp(ax.lines, marker="o")
     ratio[middle.__name__] = {d: back / plain for (d, back), (_, plain) in zip(with_scale, unscaled, strict=True)}
-plotting.show(
-    "Two panels against the head dimension. By the median, the line without the scale falls by orders of magnitude and crosses "
-    "the one with it near 256. By the mean it stays above it everywhere."
-)
+plotting.show("Two lines, without the scale and with it, against the head dimension: on the left medians of 1000 queries, on the right means.")
+
+# %%
 course.verdict("d = 64, median: scaled over unscaled", ratio["median"][64], below=1)
 course.verdict("d = 1024, median: scaled over unscaled", ratio["median"][1024], above=1)
 course.verdict("d = 1024, mean: scaled over unscaled", ratio["mean"][1024], below=1)

@@ -891,7 +891,7 @@ for name, matrix in three.items():
     strong, size = (strengths > strengths[0] / 10).sum().item(), matrix.square().mean().sqrt().item()
     print(f"{name}: {strong} of {len(strengths)} directions; root mean square of the entries {size:.3g}")
 plotting.curves(lines, xlabel="direction, the strongest first", ylabel="strength over the largest")
-plotting.show("The gradient's strengths fall steeply, those of AdamW's step less steeply; Muon's stay high nearly to the end.")
+plotting.show("Three lines, of the gradient and of the steps of AdamW and Muon: the strength of each direction over that of the strongest.")
 
 
 # %% [markdown]
@@ -1448,7 +1448,9 @@ _, ax = plt.subplots(figsize=(8.0, 3.2), layout="constrained")
 plotting.bars(by_letter, names, xlabel="letter of the word (how many of them)", ylabel="mean loss", numbers=False, ax=ax)
 errors = [(group.std() / len(group) ** 0.5).item() for group in groups]
 ax.errorbar(range(8), by_letter.tolist(), yerr=errors, fmt="none", ecolor="black", capsize=4)
-plotting.show("The first letter of a word is the hardest by far; the second is easier; later ones do not become easier still.")
+plotting.show("Eight bars with error bars: the mean loss of the first letter of a word, of the second, and so on to the eighth.")
+
+# %%
 course.verdict("loss of first letters minus that of third letters", (by_letter[0] - by_letter[2]).item(), above=0.4)
 first, rest = losses[:, 0].mean().item(), losses[:, L // 2 :].mean().item()
 course.verdict("loss at the first position of a chunk minus that of the second half", first - rest, above=0.3)
@@ -1554,7 +1556,6 @@ plotting.heatmap(far, xlabel="head", ylabel="layer", title="mean distance, in ch
 plotting.show("A cell for each head of each layer: the mean distances differ, the largest is more than twice the smallest.")
 
 
-# %%
 def look(layer, head):
     signs = list(map(language.visible, line))
     return plotting.heatmap(looks[layer][0, head], rows=signs, columns=signs, title=f"layer {layer}, head {head}")

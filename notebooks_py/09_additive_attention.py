@@ -600,10 +600,7 @@ for one, other in compared:
 record = records.load_record("additive-2x2-little-text", "quick")
 steps, often = records.recorded_curves(record, "validation loss")  # arm -> (seeds, looks)
 plotting.bands(often, x=steps, ylabel="validation loss", title="a 25th of the text, read 40 times")
-plotting.show(
-    "Four curves of validation loss, with bands over the seeds, that first fall and then rise again. Three end "
-    "within about 0.1 of each other; the fourth, learned positions with the dot product, turns last and ends lowest."
-)
+plotting.show("Four curves of validation loss against the number of steps, one for each score and kind of positions, with bands over the seeds.")
 
 # %%
 rises = {arm: losses[:, -1] - losses.amin(dim=1) for arm, losses in often.items()}  # one a seed

@@ -707,10 +707,7 @@ weights = torch.cat([one[0, :, 0] for one in maps])  # (2H, S)
 rows = [f"block {block}, head {head}" for block in (1, 2) for head in (1, 2, 3, 4)]
 ax = plotting.heatmap(weights, rows=rows, columns=[*story.split(), ">"], xlabel="source", ylabel="", title=f"before it answers: {answers_to([story])[0]}")
 ax.tick_params(axis="x", labelrotation=90)
-plotting.show(
-    "Weights of the eight cross-attention heads over the words of a story of five sentences and a question. Most heads put "
-    "nearly all of their weight on one word each, in the last sentence about the person asked for: on the place or beside it."
-)
+plotting.show("Weights of the eight cross-attention heads, a row for each, over the words of a story of five sentences and a question.")
 
 # %% [markdown]
 # One story is an anecdote, and in this one the deciding sentence is also the last of all. Over a thousand stories, what

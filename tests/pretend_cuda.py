@@ -14,7 +14,6 @@ from torch import Tensor
 from torch.nn.functional import one_hot, scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import return_and_correct_aliasing
-from torch.utils._pytree import tree_leaves, tree_map
 
 CUDA = torch.device("cuda:0")
 aten = torch.ops.aten
@@ -63,10 +62,15 @@ class PretendTensor(Tensor):
         kwargs = kwargs or {}
         if function is not aten.copy_.default:
             refuse_two_devices(function, args, kwargs)
-        result = function(*tree_map(unwrap, args), **tree_map(unwrap, kwargs))
+        result = function(*each(unwrap, args), **{name: each(unwrap, x) for name, x in kwargs.items()})
         if function is aten.copy_.default and not isinstance(args[0], PretendTensor):
             return args[0]
-        return return_and_correct_aliasing(function, args, kwargs, tree_map(wrap, result))
+        return return_and_correct_aliasing(function, args, kwargs, each(wrap, result))
+
+
+def each(change: Callable, x: Any) -> Any:
+    """What an operation takes or returns, changed within lists and tuples: torch's trees take most of the time."""
+    return type(x)([each(change, part) for part in x]) if isinstance(x, list | tuple) else change(x)
 
 
 def wrap(x: Any) -> Any:
@@ -83,9 +87,12 @@ def refuse_two_devices(function: Any, args: tuple, kwargs: dict) -> None:
     """Raise as CUDA does. A CPU tensor without dimensions may take part, and so may indices of a tensor on the GPU."""
     if function in INDEXING and isinstance(args[0], PretendTensor):
         args = (args[0], *args[2:])
-    for x in tree_leaves((args, kwargs)):
+
+    def refuse(x: Any) -> None:
         if isinstance(x, Tensor) and not isinstance(x, PretendTensor) and x.dim():
             raise RuntimeError(f"{function}: expected all tensors on cuda:0, found {tuple(x.shape)} on cpu")
+
+    each(refuse, (*args, *kwargs.values()))
 
 
 class Move(torch.autograd.Function):
@@ -137,7 +144,7 @@ MAKERS = {torch.tensor, Tensor.new_tensor, one_hot}
 def made_of_numbers(function: Callable, args: tuple, kwargs: dict) -> Tensor:
     """The tensor, on the device that is given, or else on that of the tensor it is made from or like."""
     like = args[0] if isinstance(args[0], Tensor) and function is not torch.tensor else torch.empty(0)
-    made = function(*tree_map(unwrap, args), **{name: value for name, value in kwargs.items() if name != "device"})
+    made = function(*each(unwrap, args), **{name: value for name, value in kwargs.items() if name != "device"})
     return moved(Tensor.to, (made, kwargs.get("device") or like.device), {})
 
 

@@ -1,4 +1,4 @@
-"""Makes a kernel rehearse: the full profile, two steps of training on four examples, on a GPU or one the CPU plays.
+"""Makes a kernel rehearse: the full profile, two steps of training on two examples, on a GPU or one the CPU plays.
 
 Imported before a notebook's first cell. Widths, shapes, arms and seeds stay those of the full profile. A verdict is
 written down and not enforced, since what it judges was not trained; time and memory are not measured.
@@ -25,7 +25,7 @@ from sciformer.models.decoding import generate
 from sciformer.teach import capstone
 from sciformer.training import Batch, History, OnStep, TrainConfig, evaluate, fit
 
-FEW = 4
+FEW = 2
 
 
 def few(batch: Batch) -> Batch:
@@ -83,14 +83,14 @@ def short_text_loss(model: nn.Module, tokens: Tensor, length: int) -> float:
 
 
 def short_probe_accuracy(encode: Any, train: tuple[Tensor, ...], test: tuple[Tensor, ...], **options: Any) -> float:
-    """Fitted on the first hundred images and judged by as many."""
+    """Fitted on the first hundred images and judged by as many, with one penalty where none is given."""
     train, test = (tuple(x[:100] for x in pair) for pair in (train, test))
-    return probe_accuracy(encode, train, test, **options)
+    return probe_accuracy(encode, train, test, **{"penalties": (0.01,)} | options)
 
 
 def in_fours(stream: Callable) -> Callable:
-    """A stream of batches, which holds a few examples in each: training loops that stand open in a notebook take it."""
-    return lambda *data, batch_size, **options: stream(*data, batch_size=min(batch_size, FEW), **options)
+    """A stream of batches of four examples at most: training loops that stand open in a notebook take it."""
+    return lambda *data, batch_size, **options: stream(*data, batch_size=min(batch_size, 4), **options)
 
 
 def fewer(make: Callable) -> Callable:

@@ -114,6 +114,17 @@ def test_cells_are_small(notebook):
         assert len(prose.split()) <= 250, text
 
 
+def test_a_prediction_is_answered_by_a_result_and_not_by_the_verdict_on_it(notebook):
+    """A verdict states what is true: its cell stands behind the one whose output a reader was asked to predict."""
+    asked = False
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            asked = bool(re.search(r"\*\*([Pp]redict|[Gg]uess)|\bGuess\b", cell.source))
+        elif asked:
+            assert "course.verdict(" not in cell.source, cell.source
+            asked = not cell.outputs
+
+
 def test_every_cell_was_run_and_none_failed(notebook):
     assert all(cell.execution_count for cell in code(notebook))
     assert not [output for output in outputs(notebook) if output.output_type == "error"]
