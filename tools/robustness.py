@@ -104,10 +104,11 @@ def busy(processes: int) -> Iterator[None]:
 
 
 def code_of(notebook: Path) -> str:
-    """A short digest of the notebook's code cells, but for captions: runs of other code do not count."""
+    """A short digest of the notebook's code, but for captions and ends of cells: runs of other code do not count."""
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    sources = [CAPTION.sub("", "".join(cell["source"])) for cell in cells if cell["cell_type"] == "code"]
-    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()[:12]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    lines = [line for line in CAPTION.sub("", code).splitlines() if line.strip()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
 def run(python: str, notebook: Path, environment: dict[str, str], alteration: str) -> dict:
