@@ -799,6 +799,60 @@ course.verdict("share recognised from rows minus from columns", shares["rows"] -
 # seven's bar has; and digits are taller than wide, so rows have more room to differ.) That fits a table that
 # says *which row*: where the row matters most, similar vectors for a whole row may be enough. This is a guess at the
 # cause; to test it, one would need pictures whose rows say no more than their columns.
+#
+# ### And inside a patch?
+#
+# Your model is not told which *pixels* are neighbours either: `flatten` hands it 49 numbers in a row. Has it found out? Each feature of a
+# token is a weighted sum of the 49 pixels, so its weights, too, make a picture of 7 by 7. Below are ten of the 64 features, in
+# one row before training and in the other after it (red: positive weights; blue: negative). **Predict**: which row is which?
+
+# %%
+torch.manual_seed(0)  # the start of your model once more
+start = VisionTransformer(28, 7, embed_dim=64, num_heads=4, num_layers=3).to_sequence.projection.weight.detach()
+learned = model.to_sequence.projection.weight.detach()  # (64, 1, 7, 7), like the start
+plotting.images(torch.cat([learned[:10], start[:10]]), signed=True)
+plotting.show("Two rows of ten pictures, 7 by 7 weights each, red and blue; both look like noise.")
+
+
+# %% [markdown]
+# <details><summary>Answer</summary>
+#
+# The upper row is the trained one. It can hardly be seen, and that is the lesson: the weights began as random numbers, and training moved most of them
+# by less than they were drawn.
+#
+# </details>
+#
+# So look at the *difference*, what training has added. To measure it, take the weights of all pairs of neighbouring pixels, in all 64 pictures, and the
+# cosine similarity of the two lists. For random weights it scatters around 0 by about $1/\sqrt{5376} = 0.014$, since there are 5,376 pairs.
+
+# %%
+def of_neighbours(pictures):  # (N, 1, 7, 7)
+    one = torch.cat([pictures[..., 1:, :].flatten(), pictures[..., 1:].flatten()])
+    other = torch.cat([pictures[..., :-1, :].flatten(), pictures[..., :-1].flatten()])
+    return F.cosine_similarity(one, other, dim=0).item()
+
+
+added = learned - start
+plotting.images(added[:10], signed=True)
+plotting.show("Ten pictures of what training added to the weights: patches of red and of blue, each several pixels wide.")
+for name, pictures in {"start": start, "trained": learned, "what training added": added}.items():
+    print(f"similarity of neighbours, {name:19} {of_neighbours(pictures):5.2f}    mean size of a weight {pictures.abs().mean():.3f}")
+
+# %%
+course.verdict("similarity of neighbours in what training added", of_neighbours(added), above=0.1)
+
+# %% [markdown]
+# What training added is smooth: neighbouring pixels were given similar weights. Nobody had told the model that they are neighbours. How can a
+# linear map find that out?
+#
+# <details><summary>Answer</summary>
+#
+# From the digits. The gradient of a feature's weights is a sum of the patches that it has seen, each times a number (how much more of this feature
+# would have helped). Strokes are several pixels wide, so neighbouring pixels are mostly bright or dark together, and a sum of such patches has
+# neighbours that are alike. Shuffle the pixels of all patches in one order, and the model learns as well, and its pictures look like noise
+# until you put the pixels back. A convolution with 3×3 filters could not.
+#
+# </details>
 
 # %% [markdown]
 # ## Where a patch looks
