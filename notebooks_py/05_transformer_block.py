@@ -116,7 +116,7 @@ def variation(x):  # (..., L, E): one number for each sequence
 # %% [markdown]
 # Now twelve layers of real attention with four heads each and random weights. Biases are left out, so that no vector is
 # added to all tokens. The value and output matrices are there. They treat all tokens alike; they might stretch the differences
-# between tokens, but the averages shrink them faster, as we shall see. They also make the tokens
+# between tokens. They also make the tokens
 # smaller, and small tokens get nearly equal weights, so `rescaled` brings the size back after each layer. The tokens are random
 # numbers of double precision, about 16 digits. (`course.verdict` prints a measurement and its bound, and stops outside it.)
 
@@ -148,10 +148,11 @@ course.verdict("variation left after 12 layers", variation(attention_only[-1]).i
 #
 # <details><summary>Answer</summary>
 #
-# About what cubing does, and a little more: 0.2 cubed is 0.008, and 0.002 cubed is 8e-9. So the exponent of ten at
-# least triples. [Dong et al. 2021](https://arxiv.org/abs/2103.03404) proved such a cubic bound, up to a factor, and
-# call the decay *doubly exponential*. Here the weights depend on the tokens, too. Similar tokens have similar keys, so
-# their scores are nearly equal, and six equal weights would make all tokens equal at once.
+# Once they are small, about what cubing does, and a little more: 0.2 cubed is 0.008, and 0.002 cubed is 8e-9.
+# [Dong et al. 2021](https://arxiv.org/abs/2103.03404) proved such a cubic bound, up to a factor, and
+# call the decay *doubly exponential*. Why three factors? Here the weights depend on the tokens, too. Two tokens get different averages only if their rows of weights
+# differ, and those differ only as far as their *queries* differ (one factor) and the *keys* they meet (a second); and what
+# a different row changes is small, since the *values* differ little, too (a third).
 #
 # </details>
 #
@@ -230,8 +231,8 @@ for name, states in (("fresh weights", with_residual), ("four times as strong", 
 #
 # <details><summary>Answer</summary>
 #
-# No. $r$ is the size of the differences over the size of the whole, so their size is size times $r$, and that is about 1, as at the start. They are not lost, they are
-# drowned: what all tokens have in common has grown sixty times as large.
+# No. $r$ is the size of the differences over the size of the whole, so their size is size times $r$, and that is about 1, as at the start. They have not shrunk, they are
+# drowned: the whole has grown sixty times as large, and what all tokens have in common is nearly all of it.
 #
 # </details>
 #
@@ -586,7 +587,7 @@ def silence(block):
     return block.requires_grad_(False)
 
 
-kinds = {"right": Block, "residual missing": NoResidual, "norm in the path": NormInThePath}
+kinds = {"correct": Block, "residual missing": NoResidual, "norm in the path": NormInThePath}
 probe = 1 + 2 * torch.randn(1, 6, 16)
 gaps = [silence(kind(16, 2))(probe)[0] - probe[0] for kind in kinds.values()]
 for name, gap in zip(kinds, gaps, strict=True):
@@ -684,7 +685,7 @@ for kind in ("pre-norm", "post-norm", "no norm"):
 #
 # And the gradient? The toy above had no norms, so the blocks of a fifth stack have neither norms nor residual
 # connections (its last norm stays). We look at the length of the gradient of `down`, the last matrix of each block. It
-# depends on the gradient that arrives there, as in the toy, and on the block's hidden features, too. (The picture calls
+# depends on the gradient that arrives there, as in the toy. (The picture calls
 # it the gradient's *norm*, which is not a layer norm.) **Predict** which of the five stacks have lost their gradient,
 # by many powers of ten, when it reaches the first block.
 
@@ -697,10 +698,10 @@ class Neither(Block):
 blocks["neither"], styles["neither"] = Neither, {"color": plotting.COLORS[2]}
 
 
-def gradients(kind, depth, seed):  # of the matrix `down` in each block
+def gradients(kind, depth, seed, matrix="feed_forward.down"):  # of this matrix in each block
     model = build(kind, depth, seed)
     F.cross_entropy(model(squares[:64]), labels[:64]).backward()
-    return [block.feed_forward.down.weight.grad.norm().item() for block in model.blocks]
+    return [block.get_submodule(matrix).weight.grad.norm().item() for block in model.blocks]
 
 
 arriving = {kind: torch.tensor([gradients(kind, 12, seed) for seed in range(4)]) for kind in blocks}
@@ -713,7 +714,6 @@ course.verdict("neither: largest gradient at block 1", arriving["neither"][:, 0]
 first = {kind: values[:, 0].log().mean().exp().item() for kind, values in arriving.items()}  # geometric means
 course.verdict("block 1: mean of no residual over mean of post-norm", first["no residual"] / first["post-norm"], above=0.1)
 
-
 # %% [markdown]
 # Only `neither` has lost its gradient at block 1. The toy fits this stack: from block to block, backwards, the gradient
 # falls by about the same factor, a straight line on this axis. (The line of `no norm` covers post-norm's.) But with norms
@@ -722,12 +722,33 @@ course.verdict("block 1: mean of no residual over mean of post-norm", first["no 
 # alone, or the norm alone, keeps the gradient from vanishing. He et al. (section 4.1) found the same in their plain
 # networks: thanks to batch norm the gradients were healthy, and yet the deeper network had the larger training error.
 #
+# But `down` is one matrix of a block. Take another: `q_proj`, which makes the queries. In `no residual` all tokens of a digit are
+# equal after three blocks. **Predict** what that means for the gradient of `q_proj` in the blocks behind them.
+
+# %%
+asking = {kind: torch.tensor([gradients(kind, 12, seed, "attention.q_proj") for seed in range(4)]) for kind in ("pre-norm", "no residual")}
+for kind, norms in asking.items():
+    print(f"{kind:11} gradient of q_proj", "  ".join(f"block {n}: {norms[:, n - 1].mean():.0e}" for n in (1, 2, 3, 4, 12)))
+
+# %%
+course.verdict("no residual: largest gradient of q_proj in blocks 4 to 12", asking["no residual"][:, 3:].max().item(), below=1e-5)
+
+
+# %% [markdown]
+# <details><summary>Why?</summary>
+#
+# There it is zero, up to rounding. If all values are the same vector, their weighted mean is this vector, whatever the weights. So nothing that
+# the queries or keys do changes the loss. From the fourth block on, this stack cannot learn *where to look*; what the values and the feed-forward
+# networks do it can learn, and there the gradient is healthy.
+#
+# </details>
+#
 # ## Train it: depth, with and without
 #
 # The [**optimiser**](../docs/glossary.md#o) is Adam: it divides each parameter's gradient by the usual size of
 # the last ones, so that at first a parameter moves by about the [**learning rate**](../docs/glossary.md#l) in each
 # step, however large its gradient is. (Unless the gradient is far below 10⁻⁸, which Adam adds to the divisor: then the parameter hardly
-# moves. The first blocks of `neither` are in that state. `fused=True` updates all parameters in one call: faster.)
+# moves. `fused=True` updates all parameters in one call: faster.)
 
 # %%
 def train(model, seed, steps=80, lr=3e-3):
@@ -809,11 +830,12 @@ worse("pre-norm", than="pre-norm, 2 blocks")
 
 # %% [markdown]
 # Prediction 2: two blocks of pre-norm come first. Twelve blocks of pre-norm and two without residual connections
-# follow, and their losses overlap. Twelve blocks without residual connections come last, and they alone stay near the
+# follow, not far from each other. Twelve blocks without residual connections come last, and they alone stay near the
 # dotted line: they do not *learn*, as we shall say.
 #
 # Did you expect the twelve to win? With a norm before each branch, twelve blocks learned with residual connections and
-# did not without them. Whether depth *pays*, 80 steps do not tell.
+# did not without them. But the twelve are behind the two in *training* loss: so far, our stacks with residual connections do what the
+# plain networks of He et al. did. Whether depth *pays* after more steps, 80 do not tell.
 #
 # ### Is rank collapse the reason?
 #
@@ -878,7 +900,7 @@ worse("only feed-forward", than="feed-forward + residual")
 #
 # ### How far can the gradient be trusted?
 #
-# The gradient of `no residual` was not small. But a gradient only tells which way the loss falls from *here*. Does it
+# The gradient of `no residual` was not small, but for that of its queries and keys. But a gradient only tells which way the loss falls from *here*. Does it
 # still tell the way after a small step? Take a fresh model, make one step of Adam with a tenth of our learning rate,
 # and compute the gradient again on the same digits. The [**cosine similarity**](../docs/glossary.md#c) of both tells
 # whether the direction was kept: 1 is the same direction, 0 a right angle, and −1 the opposite direction.
@@ -929,8 +951,8 @@ for deep, other in (("no residual", "pre-norm"), ("only feed-forward", "feed-for
 # **shattered gradients**: in deep networks without residual connections, even inputs close together have almost
 # unrelated gradients.
 #
-# So perhaps the gradient of `no residual` does tell the way, but not as far as we go. How short must a step be for it to keep its direction? And **predict**: with steps
-# as short as that, and more of them, does the stack learn?
+# How short must a step be for the gradient of `no residual` to keep its direction? And **predict**: with steps as short as that, and more of
+# them, does the stack learn?
 
 # %% tags=["nbval-ignore-output"]
 for kind in ("pre-norm", "no residual"):
@@ -950,12 +972,13 @@ highest = {(kind, lr): patient(kind, lr) for kind, lr in (("no residual", 3e-5),
 course.verdict("no residual, 200 short steps: the higher of two final losses", highest["no residual", 3e-5], below=2.2)
 
 # %% [markdown]
-# **It learns**, and it is the short steps that do it: 200 long ones change nothing. Its gradient was neither lost
-# nor wrong. It tells the way, but not as far as that of pre-norm, which keeps more of its direction at 0.00003 and, in the picture above, at 0.0003. (That is not the whole story: at
-# the rate of our runs, 0.003, even pre-norm's gradient turns after the first step, and pre-norm learns all the same.) Nor did its tokens, equal up to
-# rounding at the start, forbid learning.
+# **It learns**, and it is the short steps that do it: 200 long ones change nothing. So neither its tokens, equal up to
+# rounding at the start, nor the lost gradient of its queries and keys forbade it to learn.
 #
-# So what the residual connection decides in our stacks is not whether they can learn, but how large the steps may be, and so how fast. Pre-norm learns at both rates; at
+# What fits the pictures: its gradient is right, but not for far. At 0.0003 and 0.00003 the gradient of pre-norm keeps more of its direction. What does
+# not fit: at 0.003, the rate of our runs, pre-norm's gradient turns after the first step as well, and pre-norm learns all the same.
+#
+# So with this stack, and these two rates, the question was not *whether* it can learn without residual connections, but in steps of which size. Pre-norm learns at both rates; at
 # the small one, little of its lead is left (two seeds each). Li et al. ([2018](https://arxiv.org/abs/1712.09913)) draw the loss around trained
 # networks with such connections and without, smooth in the one case and rugged in the other. (The 56 layers of He et al. may be another case: three times as many steps did not help them, says
 # a footnote of their section 4.1.)
@@ -963,7 +986,7 @@ course.verdict("no residual, 200 short steps: the higher of two final losses", h
 # ## What the order is worth
 #
 # So far the stacks with residual connections that we trained were pre-norm. **Predict**: does post-norm learn faster, as fast, or more
-# slowly? (Post-norm scatters more, so here both have six seeds.)
+# slowly? (Both have six seeds here.)
 
 # %% tags=["nbval-ignore-output"]
 compare(("pre-norm", 12), seeds=range(4, 6))
@@ -1000,7 +1023,7 @@ course.verdict("no norm minus pre-norm, smallest of four seeds", gap, above=0)
 
 # %% [markdown]
 # What learned well in our twelve blocks is the pair: a residual connection *and* a norm before each branch. With the norm alone, or with neither,
-# no seed gets below $\ln 10$. With the residual connection alone it depends on the seed how far below it gets, and a seed may end at `nan`, "not a number",
+# no seed gets below $\ln 10$ at this rate. With the residual connection alone it depends on the seed how far below it gets, and a seed may end at `nan`, "not a number",
 # which counts as a blind guess. Every seed ends above pre-norm. The losses of `no norm` and post-norm overlap.
 #
 # Now look at the stream itself, after four steps with a larger learning rate, 0.01.
@@ -1056,8 +1079,8 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 # - In pre-norm nothing stands on the stream from end to end, every block only adds to it; it usually has one norm after the last block; post-norm has
 #   the norms on the stream.
 # - Here, at the learning rate at which others learned, twelve blocks without residual connections hardly did, with attention or without it.
-#   The gradient was not small, but it did not reach far: with attention, in 200 steps of a hundredth of the rate, such a stack learned.
-# - Here, twelve blocks of pre-norm learned, and faster than post-norm and than blocks without any norm. Two blocks learned faster still: depth did not pay
+#   The gradient was small for queries and keys only, and it did not reach far: with attention, in 200 steps of a hundredth of the rate, such a stack learned.
+# - Here, at this rate and without a warm-up, twelve blocks of pre-norm learned, and faster than post-norm and than blocks without any norm. Two blocks learned faster still: depth did not pay
 #   in 80 steps.
 # - After four steps with a larger learning rate, each block without norms multiplied what the one before had enlarged;
 #   with pre-norm it added to it.
@@ -1232,7 +1255,7 @@ course.verdict("post-norm, 48 blocks over 3 (predicted: no decrease)", ratio["po
 # ### Quieter branches
 #
 # A stack of $N$ blocks adds $2N$ branches to the stream. If they are independent and each has the variance $v$, the
-# variances add up: a stream that starts with variance 1 ends with $1 + 2Nv$. Multiply each branch by $1/\sqrt{2N}$, the
+# variances add up: a stream that starts with variance 1 ends with $1 + 2Nv$ (with another start, $v$ is relative to it). Multiply each branch by $1/\sqrt{2N}$, the
 # variance of each falls to $v/2N$, and the stream ends with $1 + v$, however deep the stack is. In truth the branches
 # are not quite independent, since all read the same stream; so measure. GPT-2 scales the last layer of each branch by
 # $1/\sqrt{2N}$ ([Radford et al.
