@@ -105,8 +105,9 @@ for scores in ((5, 5), (5, 4)):
 # %% [markdown]
 # With equal scores the two sentences give the same output, which cannot say who chased whom. Unequal scores mend this: the
 # subject's channel holds the larger number. (How a head can know which noun is the subject is left to notebook 04; here the
-# scores are set by hand.) So two nouns with a channel each are no trouble for one head. But a language has far more
-# nouns than a head has channels, so nouns share channels.
+# scores are set by hand.) So two nouns with a channel each are no trouble for one head. A third noun is: a value does not know its role, so a
+# channel that is read for *who* would have to count where its noun is the subject, and be overlooked where it is the object. And a language has far
+# more nouns than a head has channels, so nouns share channels.
 #
 # Into a shared channel, each noun writes a number that stands for it. In a given sentence, call $s$ what its subject has written, the answer to *who*, and $o$
 # what its object has written, the answer to *whom*. Any two nouns may meet, so we draw both at random: independent, with mean 0 and
@@ -736,11 +737,20 @@ plotting.heatmap(
 )
 plotting.show("Shares of weight on who, whom and the other items, for one, two, four and eight heads.")
 
+# %%
+for num_heads in (1, 2, 4, 8):  # does a head look at several items each time, or at one, but sometimes at a wrong one?
+    with torch.no_grad():
+        weights = models[num_heads, 16 // num_heads][0].look(*unseen)[1][:, :, 0].cpu()  # (N, H, S)
+    most, asked_for = weights.argmax(dim=-1), weights.mean(dim=0)[:, :2].argmax(dim=-1)  # (N, H); (H,): each head's own item
+    found = (most == asked_for).float().mean().item()
+    print(f"{num_heads} heads: the largest weight stands on the item asked for in {found:.2f} of the sets, and is {weights.amax(dim=-1).mean():.2f}")
+
 # %% [markdown]
-# Two heads have shared the work, one question each. (Any two different rows would do, in principle, and which head takes which question is chance.)
+# Two heads have shared the work, one question each. (Any two different rows would do, in principle, and in the runs of other seeds the two may be exchanged.)
 # The single head gave itself to one question; by the theorem, the mean error would be the same with an even share. The four heads,
-# which are smaller, share the questions as well, but nearly a third of their weight goes to items that nobody asked for; of the eight heads, more than half. So small heads
-# fail at comparing: they do not single out a key. How much carrying adds, and what more steps would do, we have not measured. This is a single run of each.
+# which are smaller, share the questions as well, but nearly a third of their weight goes to items that nobody asked for; of the eight heads, more than half. (Equal weights would leave
+# three quarters there.) A mean over all sets does not tell how; the printed numbers do: the smaller the heads, the oftener their largest weight stands on a *wrong* item, and the less they
+# decide for one. So small heads fail at comparing. How much carrying adds, and what more steps would do, we have not measured. This is a single run of each.
 
 # %% [markdown]
 # ## Break it: the head-size trap
@@ -886,9 +896,9 @@ plotting.show("Steps for five seeds: the wrong scale needs about a tenth more wi
 #
 # <details><summary>Answer</summary>
 #
-# More nouns than the head has channels. Some then share a channel, and what arrives there mixes the two answers, so
-# that no linear read-out recovers both. (With three nouns or more it does not even if each has a channel of its own: asked for *who*, it would
-# have to read a noun's channel where the noun is the subject, and overlook it where it is the object. Exchanging her two nouns is not enough: if her scores for subject and object
+# A third noun: asked for *who*, a linear read-out would
+# have to count a noun's channel where the noun is the subject, and overlook it where it is the object, but a value does not know its role. With more nouns than
+# channels it is worse still, since what arrives in a shared channel mixes the two answers. (Exchanging her two nouns is not enough: if her scores for subject and object
 # differ, the two sentences still give different outputs.)
 #
 # </details>

@@ -224,7 +224,7 @@ course.verdict("the smallest p-value, corrected", 60 * smallest, above=0.05)
 # But is one [learning rate](../docs/glossary.md#l) for all fair? A rate that suits the dot product need not suit a
 # well, and a score that starts sharper is ahead at first (notebook 17). So on look-up, patches and text each score
 # and seed had the same choice of six models: three learning rates, and queries and keys that start as they are made
-# or three times as long, which makes the attention of most scores sharper. The one that does best on training data held out is judged on
+# or three times as long, which makes the attention of half of the scores sharper (measured below). The one that does best on training data held out is judged on
 # the test, or on the validation text. On pixels this would take five hours; there the rate is the same for all,
 # chosen earlier for the dot product or the [distance bias](../docs/glossary.md#d), and not for the other six.
 #
@@ -334,7 +334,7 @@ for task, metric in claims.BAKE_OFFS.items():
 # What was the choice worth? On patches the dot product took the sharper start with every seed. In the record that
 # this one replaced (not shown: one rate and start for all, three seeds) it was 1.7 points behind the additive score,
 # and now it is 0.6. The choice changed both, start and rate; notebook 17 looks at the start. Equal is not exhaustive:
-# on text the dot product and the Gaussian took the highest rate with every seed, and the softmax-exponential did on patches and on text. A higher one might suit them better.
+# on text the dot product and the Gaussian took the highest rate with every seed; on patches the Gaussian and the inverse square did, and the softmax-exponential on both. A higher one might suit them better.
 
 # %% [markdown]
 # ### Could all have started equally sharp?
@@ -625,7 +625,7 @@ for (name, test), p in sorted(zip(tests.items(), corrected, strict=True), key=la
 # %% [markdown]
 # Is the stated Lorentzian, with the largest gain on text, a better score, then? In the bake-off the same stated form has a loss of 2.006
 # on text, the dot product 1.994: no gain. There models learn past the counts of threes, model, positions and steps differ, and each score chose its rate and start; here one
-# of each served all, and all stopped at 2.35 or above. What made the difference was not measured. But Holm guards against luck alone, and not against a
+# of each served all, and all stopped between 2.3 and 2.4. What made the difference was not measured. But Holm guards against luck alone, and not against a
 # setting that suits one side.
 
 # %% [markdown]
