@@ -749,7 +749,7 @@ for num_heads in (1, 2, 4, 8):  # does a head look at several items each time, o
 # Two heads have shared the work, one question each. (Any two different rows would do, in principle, and in the runs of other seeds the two may be exchanged.)
 # The single head gave itself to one question; by the theorem, the mean error would be the same with an even share. The four heads,
 # which are smaller, share the questions as well, but nearly a third of their weight goes to items that nobody asked for; of the eight heads, more than half. (Equal weights would leave
-# three quarters there.) A mean over all sets does not tell how; the printed numbers do: the smaller the heads, the oftener their largest weight stands on a *wrong* item, and the less they
+# three quarters there.) A mean over all sets does not tell how; the printed numbers do: the smaller the heads, the more often their largest weight stands on a *wrong* item, and the less they
 # decide for one. So small heads fail at comparing. How much carrying adds, and what more steps would do, we have not measured. This is a single run of each.
 
 # %% [markdown]

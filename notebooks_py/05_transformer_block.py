@@ -975,7 +975,7 @@ course.verdict("no residual, 200 short steps: the higher of two final losses", h
 # **It learns**, and it is the short steps that do it: 200 long ones change nothing. So neither its tokens, equal up to
 # rounding at the start, nor the lost gradient of its queries and keys forbade it to learn.
 #
-# What fits the pictures: its gradient is right, but not for far. At 0.0003 and 0.00003 the gradient of pre-norm keeps more of its direction. What does
+# What fits the pictures: its gradient shows the way, but only for a short distance. At 0.0003 and 0.00003 the gradient of pre-norm keeps more of its direction. What does
 # not fit: at 0.003, the rate of our runs, pre-norm's gradient turns after the first step as well, and pre-norm learns all the same.
 #
 # So with this stack, and these two rates, the question was not *whether* it can learn without residual connections, but in steps of which size. Pre-norm learns at both rates; at

@@ -817,8 +817,8 @@ plotting.show("Two rows of ten pictures, 7 by 7 weights each, red and blue; both
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# The upper row is the trained one. It can hardly be seen, and that is the lesson: the weights began as random numbers, and training moved most of them
-# by less than they were drawn.
+# The upper row is the trained one. It can hardly be seen, and that is the lesson: the weights began as random numbers, and training changed them,
+# on average, by less than half of their size.
 #
 # </details>
 #
@@ -849,8 +849,8 @@ course.verdict("similarity of neighbours in what training added", of_neighbours(
 #
 # From the digits. The gradient of a feature's weights is a sum of the patches that it has seen, each times a number (how much more of this feature
 # would have helped). Strokes are several pixels wide, so neighbouring pixels are mostly bright or dark together, and a sum of such patches has
-# neighbours that are alike. Shuffle the pixels of all patches in one order, and the model learns as well, and its pictures look like noise
-# until you put the pixels back. A convolution with 3×3 filters could not.
+# neighbours that are alike. Had the pixels of all patches been shuffled in one order, the model would have had the same chances, and
+# what training added would look smooth once you put the pixels back. A convolution with 3×3 filters is told beforehand which pixels are neighbours.
 #
 # </details>
 

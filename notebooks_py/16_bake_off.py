@@ -625,7 +625,7 @@ for (name, test), p in sorted(zip(tests.items(), corrected, strict=True), key=la
 # %% [markdown]
 # Is the stated Lorentzian, with the largest gain on text, a better score, then? In the bake-off the same stated form has a loss of 2.006
 # on text, the dot product 1.994: no gain. There models learn past the counts of threes, model, positions and steps differ, and each score chose its rate and start; here one
-# of each served all, and all stopped between 2.3 and 2.4. What made the difference was not measured. But Holm guards against luck alone, and not against a
+# of each served all, and all stopped at 2.35 to 2.41. What made the difference was not measured. But Holm guards against luck alone, and not against a
 # setting that suits one side.
 
 # %% [markdown]
