@@ -26,6 +26,7 @@ templates_path = ["_templates"]
 # for its sliders, which need a kernel, and the libraries of widgets would have to be fetched.
 nb_execution_mode = "off"
 nb_ipywidgets_js = {}
+nb_render_markdown_format = "myst"  # a table that a cell prints has links to other notebooks
 # An animation is shown in place of the still picture beside it.
 nb_mime_priority_overrides = [("html", "application/vnd.jupyter.widget-view+json", None), ("html", "image/gif", 45)]
 myst_enable_extensions = ["dollarmath", "colon_fence", "attrs_block", "attrs_inline"]
