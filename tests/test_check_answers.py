@@ -28,13 +28,13 @@ def _verdict_only(monkeypatch):
         monkeypatch.setattr(f"sciformer.check.closer_look.{name}", lambda *_, **__: None)
 
 
-def diagnoses(name, kind):
-    """The mistakes of an exercise's answers of one kind, each with its diagnosis."""
+def diagnoses(name, kind, every=1):
+    """The mistakes of an exercise's answers of one kind, or of every so many of them, each with its diagnosis."""
+    numbers = [n for n, answer in enumerate(ANSWERS) if (answer["exercise"], answer["kind"]) == (name, kind)]
     found = []
-    for number, answer in enumerate(ANSWERS):
-        if (answer["exercise"], answer["kind"]) == (name, kind):
-            cell = as_a_cell(answer["code"], number)
-            found.append((answer["mistake"], EXERCISES[name].diagnose(cell[name], seed=7)))
+    for number in numbers[::every]:
+        cell = as_a_cell(ANSWERS[number]["code"], number)
+        found.append((ANSWERS[number]["mistake"], EXERCISES[name].diagnose(cell[name], seed=7)))
     return found
 
 
@@ -57,14 +57,24 @@ def test_right_answers_are_accepted_and_no_wrong_one_is_called_correct(name):
     assert not [mistake for mistake, kind in wrong if kind == "correct"]
 
 
-@pytest.fixture(scope="module", params=EXERCISES)
+#: The search for what to say of a wrong answer takes a second, so every third stands for all, which -m seeds runs.
+TOLD = [
+    pytest.param((name, every), marks=marks, id=f"{name}, {which}")
+    for which, every, marks in [("every third", 3, []), ("all", 1, [pytest.mark.seeds])]
+    for name in EXERCISES
+]
+
+
+@pytest.fixture(scope="module", params=TOLD)
 def told(request):
-    """The name of an exercise, and the diagnoses of its wrong answers."""
-    return request.param, diagnoses(request.param, "wrong")
+    """The name of an exercise, of how many wrong answers one was taken, and the diagnoses of these."""
+    name, every = request.param
+    return name, every, diagnoses(name, "wrong", every)
 
 
 def test_what_is_said_of_a_wrong_answer_can_be_taken_in_at_a_glance(told):
-    for mistake, diagnosis in told[1]:
+    _, _, diagnosed = told
+    for mistake, diagnosis in diagnosed:
         for text in (diagnosis.message, diagnosis.symptom):
             assert len(text.splitlines()) <= LONGEST, (mistake, text)
         known = diagnosis.kind in ("known mistake", "likely mistake")
@@ -73,6 +83,7 @@ def test_what_is_said_of_a_wrong_answer_can_be_taken_in_at_a_glance(told):
 
 def test_what_is_recognized_is_what_the_page_for_instructors_counts(told):
     """`tools/teaching.py recognize` writes it anew."""
+    name, every, diagnosed = told
     recognized = json.loads((Path(__file__).parent / "answers" / "recognized.json").read_text())
-    single = [diagnosis.faults[0] if len(diagnosis.faults) == 1 else None for _, diagnosis in told[1]]
-    assert single == recognized[told[0]]
+    single = [diagnosis.faults[0] if len(diagnosis.faults) == 1 else None for _, diagnosis in diagnosed]
+    assert single == recognized[name][::every]
