@@ -166,7 +166,11 @@ def short_verdict(findings: Sequence[Finding]) -> str:
     """The verdict on a claim in a few words: how many of its conditions came to it, or to another."""
     found = decisions(findings)
     whole = overall(found)
-    notes = dict.fromkeys(decision.note for decision in found if decision.outcome == whole and decision.note)
+    alike = [decision.note for decision in found if decision.outcome == whole]
+    notes = [
+        note if count == len(alike) else f"{note} under {count} of {len(found)} conditions"
+        for note, count in Counter(filter(None, alike)).items()
+    ]
     said = str(Decision(whole, "; ".join(notes))).replace(whole, f"**{whole}**", 1)
     counts = Counter(decision.outcome for decision in found)
     if len(counts) == 1:
