@@ -180,6 +180,11 @@ def finding(what, condition=""):
             "**undecided** (3 seeds); shown under 1 of 2 conditions",
         ),
         (
+            [0.02, 0.005],
+            "**shown**: if 0 · **shown** but smaller than δ: if 1",
+            "**shown** but smaller than δ under 1 of 2 conditions",
+        ),
+        (
             [True, None],
             "**undecided** · shown by computation: if 0 · not recorded yet: if 1",
             "**undecided**; shown under 1, not recorded yet under 1 of 2 conditions",
