@@ -589,14 +589,13 @@ course.verdict("the network's lead over its error", lead, above=2, measured="qui
 # The paper of 2020 found the same on the million photographs of ImageNet, and the opposite with three hundred
 # million. It explains this by **[inductive bias](../docs/glossary.md#i)**: the small windows of a convolutional
 # network take for granted that neighbouring pixels belong together, and that a stroke means the same wherever it stands; a
-# transformer has to learn both from examples. Can the first of these two ideas about the *cause* of the lead be tested?
+# transformer has to learn the first from examples, and of the second all but the map that its patches share. Can the first of these two ideas about the *cause* of the lead be tested?
 
 # %% [markdown]
 # ## One puzzle for all
 #
 # Your second guess is the test. Shuffle the patches of all digits in the same order. Nothing is lost: one could lay
-# the patches back. But most neighbours are torn apart (a random order keeps, on average, one pair in five side by
-# side), and strangers become neighbours.
+# the patches back. But most neighbours are torn apart (in a random order one old pair in five stands side by side, in whatever direction), and strangers become neighbours.
 
 # %%
 order = torch.randperm(16, generator=torch.Generator().manual_seed(0))
@@ -710,9 +709,11 @@ course.verdict("share of the network's lead that is left", (leads[0] / leads[1])
 # these pictures what it computed for the digits.
 #
 # The network minds. Of its lead of 3.25 points the puzzle took 0.95, and the pixels take another 1.45. What is left, 0.85
-# points, is less than twice its error. So in these runs most of the lead goes where neighbours go: the explanation passes its
-# test, and most of what it explains lies *inside* the patches. (Each is one network with one seed, whose learning rate was
-# chosen for digits; and whether anything at all is left, more seeds would have to show.)
+# points, is less than twice its error. So in these runs much
+# of the lead goes with the neighbours, and the explanation passes its test. Its 95 % interval, from −0.15 to 1.85 points, says how
+# little we know of the rest: nothing may be left, or more than half. Nor can we say whether neighbours inside a patch count for
+# more than those across its border: 1.45 and 0.95 are no further apart than their errors. (And this is one order of patches,
+# one of pixels, and one network each, whose learning rate was chosen for digits.)
 
 # %% [markdown]
 # ## What the model knows about places
@@ -795,8 +796,8 @@ print(f"95 % interval for the mean: {mean - 2.78 * error:.2f} to {mean + 2.78 * 
 course.verdict("row minus column, mean of five: over the limit of five untrained tables", mean / limit, above=1, measured="quick")
 
 # %% [markdown]
-# The third guess is answered for these five, which are half trained: neighbours in a row are alike, neighbours in a column no more than two random places, and the
-# difference is beyond the limit of five tables that learned nothing. Start and batches were drawn anew for each, so the interval covers
+# The third guess is answered for these five, which had a quarter of the steps: neighbours in a row are alike, neighbours in a
+# column are no more alike than two random places, and the difference is beyond the limit of five tables that learned nothing. Start and batches were drawn anew for each, so the interval covers
 # both kinds of luck. (In the table above, after 800, neighbours in a row are ahead as well; but there those in a column are *less* alike than chance allows.)
 #
 # ### Why rows?
@@ -861,8 +862,7 @@ print("the upper row:", order_of_rows[0], "training")
 
 
 # %% [markdown]
-# It can hardly be seen, and that is the lesson: the weights began as random numbers, and training has not changed them
-# beyond recognition.
+# It is hard to see, and that is the lesson: the weights began as random numbers, and most of what one sees is still their start.
 #
 # So look at the *difference*, what training has added. To measure it, pair each pixel with the next one in its row, and
 # with the next one in its column, in all 64 pictures. That makes two lists of 5,376 weights; take the cosine similarity of
@@ -889,8 +889,9 @@ course.verdict("similarity of neighbours in what training added", of_pairs(added
 course.verdict("the same, minus that of pixels four apart", of_pairs(added, 1) - of_pairs(added, 4), above=0.1)
 
 # %% [markdown]
-# What training added is smooth: the nearer two pixels, the more alike are the weights that they were given. (Filters that
-# are darker or lighter as a whole would have the same similarity at all distances.) Nobody had told the model which pixels are
+# What training added is smooth: neighbours were given weights that are far more alike than those of pixels two or more apart.
+# (Filters that are darker or lighter as a whole would have the same similarity at all distances. At five apart it is a little
+# higher again, and chance gives only 0.024 there; we have not looked into it.) Nobody had told the model which pixels are
 # neighbours. How can a linear map find that out?
 #
 # <details><summary>Answer</summary>
@@ -1011,7 +1012,7 @@ course.verdict("share lost by hiding them in block 0, minus in block 1 or 2", mi
 
 
 # %% [markdown]
-# Hiding **blank paper** costs the model a quarter of the digits, 25 points. Hiding as many patches at random, which takes ink as well, costs it 31 points. In the digits
+# Hiding **blank paper** costs the model a quarter of the digits, 25 points. Hiding as many patches at random, which takes ink as well, costs it 31.5 points. In the digits
 # where paper and ink have eight patches each, it still reads two thirds of the digits without the paper, and little more than a quarter without the ink.
 #
 # Why should paper matter at all? Three explanations come to mind.
@@ -1022,13 +1023,13 @@ course.verdict("share lost by hiding them in block 0, minus in block 1 or 2", mi
 #    nought.
 # 3. The model is surprised. It was never trained with hidden patches, and the weight that went to paper now goes to ink.
 #
-# The printed numbers rule one of them out. Which? And what would you train to decide between the other two?
+# The printed numbers rule one of them out. Which? And what would you train to see whether the *task* needs the paper?
 #
 # <details><summary>Answer</summary>
 #
 # The first: nearly everything is lost in block 0, where the token of an empty patch holds nothing but paper and its place; in the later blocks
-# hiding costs hardly anything. A model that is trained with the mask from the start cannot be surprised by it. If it needs the paper, it will read
-# fewer digits than yours.
+# hiding costs hardly anything. A model that is trained with the mask from the start cannot be surprised by it. If the task needs the paper, it will read fewer
+# digits than yours.
 #
 # </details>
 
@@ -1055,9 +1056,8 @@ course.verdict("digits lost by training without paper, over those lost by hiding
 
 # %% [markdown]
 # It reads about as many digits as yours: the difference is half a point, with a 95 % interval from about −0.4 to 1.4, where hiding the paper later cost 25 points. (One pair of trainings; and the tokens of
-# paper still have their part in the mean at the end.) So the task does not need patches that look at paper. Yours has learned to do so, and relies on it, for what we cannot tell: that
-# its token says *here is no ink*, or only that weights which went to paper must not go to ink. To hide something from a trained model
-# shows what this one model relies on, and not what the task requires.
+# paper still have their part in the mean at the end.) So the task hardly needs patches that look at paper. Your model does, and which of the two explanations holds for it stays open.
+# To hide something from a trained model shows what this one model relies on, and not what the task requires.
 #
 # Attention says where information *may* flow from; values and feed-forward decide what is done with it. Read these
 # maps as a hint, not as an explanation ([Jain and Wallace 2019](https://arxiv.org/abs/1902.10186)), and let an
@@ -1129,7 +1129,7 @@ page = export_html(packaged, "my-digits.html", history=losses["vision transforme
 #
 # - A patch is a token: a convolution whose stride is its size cuts and maps linearly, and before the blocks one pixel changes one token.
 # - Guess 1: after 800 equal steps on 10,000 digits our convolutional network recognised more than our transformer.
-# - Guess 2: without positions the model sees a bag of patches; with learned positions a place is a name, and any order of the patches, the same for all digits, is as good as another. The convolutional network, trained on puzzles, lost a little and stayed ahead (one pair of trainings).
+# - Guess 2: without positions the model sees a bag of patches; with learned positions a place is a name, and any order of the patches, the same for all digits, is as good as another. The convolutional network lost a little on puzzles, and more with the pixels in another order; its lead was then within twice its error (one network each).
 # - Guess 3: in the learned positions, neighbours in a row were more alike than neighbours in a column, on average over five trainings of 200 steps. The model cannot prefer rows by itself; the digits can.
 # - Before you explain a pattern in an attention map, ask what chance would show, and let an experiment with a control decide.
 

@@ -184,22 +184,23 @@ torch.testing.assert_close(one_pass(scores, values)[-1], exact)
 # %% [markdown]
 # ### Break it: forget the fading
 #
-# The weights before a new maximum then have another scale than those after it:
+# The weights before a new maximum then have another scale than those after it. **Predict**: does the answer go wrong at each
+# key, or only at some? Below is how far it is from the softmax over the keys read so far; the grey lines are new maxima.
 
 # %%
-lines = {"with fading": one_pass(scores, values)[:, 0].tolist(), "without": one_pass(scores, values, fading=False)[:, 0].tolist()}
-ax = plotting.curves(lines, xlabel="keys read", ylabel="answer so far", title="one query, 48 keys")
-ax.axhline(exact.item(), color="0.4", linestyle="--", label="softmax over all keys")
-ax.legend(frameon=False)
-plotting.show(
-    "Two curves of the answer after each key. The one with fading ends on the dashed line of the exact "
-    "softmax, the one without it ends above that line."
-)
-print("off without fading by more than 0.1:", abs(lines["without"][-1] - exact.item()) > 0.1)
+so_far = torch.stack([scores[:n].softmax(dim=0) @ values[:n] for n in range(1, 49)])  # (48, 1), exact
+off = {name: (one_pass(scores, values, fading) - so_far)[:, 0].tolist() for name, fading in (("with fading", True), ("without", False))}
+ax = plotting.curves(off, xlabel="keys read", ylabel="answer minus exact answer", title="one query, 48 keys")
+for n in range(1, 48):
+    if scores[n] > scores[:n].max():
+        ax.axvline(n, color="0.8", zorder=0)
+plotting.show("How far the answer after each key is from the exact one, with fading and without; thin lines where the maximum grows.")
+print(f"after all keys, without fading, off by {off['without'][-1]:+.2f}")
 
 
 # %% [markdown]
-# When the maximum grows, everything added before is too large by the same factor, and the fading corrects it. Now for all queries at once, a block of keys at a time:
+# Only where the maximum grows: there everything added before is too large by the same factor, and later keys cannot make
+# up for it soon. Fading corrects it on the spot. Now for all queries at once, a block of keys at a time:
 
 # %%
 def key_blocks(query, key, value, size=64):  # (..., L, D), (..., S, D), (..., S, D)
@@ -286,13 +287,21 @@ course.verdict("training at 1024 tokens, memory of key blocks over readable", ke
 #
 # $$\frac{\partial \mathcal L}{\partial s_{ij}} = w_{ij}\,(g_i \cdot v_j - g_i \cdot y_i)$$
 #
-# More arithmetic, less traffic. Exercise 3 builds the formula, without its blocks; the [fused kernels](../docs/glossary.md#f) have it.
+# Where does this come from? The output is $y_i = \sum_j w_{ij} v_j$, so the loss changes with a weight by $g_i \cdot v_j$.
+# A score raises its own weight and lowers all others of its row: $\partial w_{ik} / \partial s_{ij}$ is
+# $w_{ij} (1 - w_{ij})$ for $k = j$ and $-w_{ik} w_{ij}$ else. Summed over $k$, that is $w_{ij}$ times
+# $g_i \cdot v_j - \sum_k w_{ik}\, g_i \cdot v_k$, and the last sum is $g_i \cdot y_i$: one number for a whole row. So a tile
+# needs nothing of the other tiles but $t_i$ and $g_i \cdot y_i$.
+#
+# More arithmetic, and less to write and read. Exercise 3 builds the formula, without its blocks; the [fused kernels](../docs/glossary.md#f) have it.
 
 # %% [markdown]
 # ## Query blocks
 #
-# A fused kernel is written for one score. Blocks of queries serve **any** score, in plain torch; `checkpoint` throws
-# away what a block computed and computes it again in the backward pass, as in notebook 09:
+# A fused kernel is written for one score. Blocks of queries serve **any** score, in plain torch; `checkpoint` (here a way
+# to recompute, and not the saved file of the last section) throws away what a block computed and computes it again in the
+# backward pass, as in notebook 09. (A score that knows places must be told at which query a block begins; ours, the dot
+# product, knows none.)
 
 # %%
 def in_query_blocks(query, key, value, rows=128):
@@ -317,27 +326,34 @@ same(
 )
 
 # %% [markdown]
-# How many rows? The memory of a training pass at 1,024 tokens:
+# How many rows should a block have? **Predict** the memory of a training pass at 1,024 tokens: a training holds three
+# matrices at a time, so how many bytes does one more row cost? And what is left at 0 rows, which no block can avoid?
 
 # %%
 rows = [16, 32, 64, 128, 256, 512, 1024]
 blocked = [measuring.peak_bytes(training_pass(lambda *x, n=n: in_query_blocks(*x, rows=n), 1024), device) / 1e6 for n in rows]
-ax = plotting.curves({"query blocks": list(zip(rows, blocked, strict=True))}, xlabel="rows of a block", ylabel="MB")
-ax.lines[0].set_marker("o")
+predicted = [(3 * 4 * 1024 * n + 3 * 4 * 1024 * 32) / 1e6 for n in rows]  # three rows of weights; three gradients, T × D each
+lines = {"measured": blocked, "3 · 4 T bytes a row, and three gradients": predicted}
+ax = plotting.curves({name: list(zip(rows, values, strict=True)) for name, values in lines.items()}, xlabel="rows of a block", ylabel="MB")
+ax.lines[0].set(marker="o", linestyle="none")
+ax.legend(frameon=False)
 ax.set_title("memory of a training pass, 1,024 tokens")
-plotting.show("The memory of a training pass grows in a straight line with the rows of a block.")
+plotting.show("Dots of measured memory against the rows of a block, and the predicted straight line.")
+
+# %% tags=["nbval-ignore-output"]
+took = measuring.median_seconds_in_turns([training_pass(lambda *x, n=n: in_query_blocks(*x, rows=n), 1024) for n in rows], 5)
+print("ms of a training pass:", "  ".join(f"{n} rows {1000 * one:.1f}" for n, one in zip(rows, took, strict=True)))
 
 
 # %% [markdown]
-# The memory grows in a straight line. At its right end are the whole matrices, and even at 0 rows something would be left that no block can spare:
-# above all the gradients of queries, keys and values. Each block also costs some Python, so the package takes as many rows as
-# fit into 16 MB on a CPU.
+# Few rows save memory, and many blocks cost time, since each is a call of its own. The package takes as many rows as fit
+# into 16 MB on a CPU.
 
 # %% [markdown]
 # ## Prefix sums
 #
 # In time, cheapest of all is a score that needs no matrix. In notebook 09 the query cancelled from the [separable
-# score](../docs/glossary.md#s), and causal attention became a running mean:
+# score](../docs/glossary.md#s), and causal attention became a running weighted mean:
 #
 # $$y_i = \frac{\sum_{j \le i} e^{b_j}\, v_j}{\sum_{j \le i} e^{b_j}}, \qquad b_j = w \cdot \tanh(k_j)$$
 
@@ -394,8 +410,16 @@ pay_nothing = measuring.peak_bytes(lambda: flex_attention(*plain), "cpu") / (4 *
 course.verdict("matrices held by flex_attention, uncompiled", pay_nothing, above=1)
 
 # %% [markdown]
-# `torch.compile(flex_attention)` writes the kernel, with tiles as above, and it needs a compiler: on a CUDA GPU that
-# comes with torch, so there it joins the measurement below.
+# `torch.compile(flex_attention)` writes the kernel, with tiles as above. On a CUDA GPU it joins the measurement below.
+#
+# When is each way possible?
+#
+# | form | for which scores | training | memory | time |
+# |---|---|---|---|---|
+# | SDPA | the dot product, and a bias that is held as a matrix | yes | $T$ (with such a bias $T^2$) | $T^2$ |
+# | query blocks | any | yes, by computing the scores once more | $T$ | $T^2$ |
+# | prefix sums | the separable score alone | yes | $T$ | $T$ |
+# | FlexAttention | a function of the dot product and the two places | compiled, on a GPU | $T$ when compiled | $T^2$ |
 #
 # ## Measure
 #
@@ -452,27 +476,26 @@ for name in ("SDPA", "query blocks", "prefix sums"):
 # the length. (On a CPU [SDPA](../docs/glossary.md#s)'s slope is well below 1 at these lengths, since a work space for
 # each thread, of up to about 1 MB, is a good part of its memory. For longer texts it comes nearer to 1, as the table below counts.) The
 # time does not become linear: three of the forms still compute every pair of tokens, which is a slope of 2 in the long
-# run; that of the prefix sums is 1. Which is quickest depends on the machine and on the length: look where the dots of two
-# forms change places. At the longest length, on your machine:
+# run; that of the prefix sums is 1. And look at the left of the first picture: where matrices are small, the readable form
+# may be as quick as SDPA, or quicker. That is a riddle for the next section. At the longest length, on your machine:
 
 # %% tags=["nbval-ignore-output"]
 for name in forms:
     print(f"{name:14} {longest:6,} tokens: {1000 * dict(seconds[name])[longest]:8.1f} ms, slope of time {slope(seconds[name]):.2f}")
 
 # %% [markdown]
-# The arithmetic of the first three is similar; in the backward pass query blocks repeat the forward pass, and SDPA
-# its scores. The forms may also differ in the time spent waiting for memory, and query blocks spend time in Python
-# between two blocks; neither was measured apart. Read times and slopes with care. Caches and a busy machine change
-# them, so a slope over four lengths may come out above or below that of the long run. The lengths 4,096 and 8,192 (in the
-# full profile, up to 32,768) were timed once, so one dot may stand far from the others. The four longest lengths of
-# the prefix sums are other ones than those of the rest.
-# Memory is counted and not timed, so on one machine, with as many threads, it is the same from run to run.
+# The arithmetic of the first three is similar; in the backward pass both query blocks and SDPA compute the scores once
+# more. Read times and slopes with care. Caches and a busy machine change them, so a slope over four lengths may come out
+# above or below that of the long run. The lengths 4,096 and 8,192 (in the full profile, up to 32,768) were timed once, so
+# one dot may stand far from the others. The line of the prefix sums goes through other lengths than the rest, up to
+# 131,072 tokens. Memory is counted and not timed, so on one machine, with as many threads, it is the same from run to run.
 
 # %% [markdown]
 # ## How near to the limit
 #
-# Fast compared with what? Every machine has a largest number of operations that it can compute in a second, and a
-# largest number of bytes that it can move. A **roofline** (Williams, Waterman and Patterson 2009,
+# Why should a form that writes and reads a whole matrix ever keep up with one that does not? And fast compared with what? Every
+# machine has a largest number of operations that it can compute in a second, and a largest number of bytes that it can
+# move. A **roofline** (Williams, Waterman and Patterson 2009,
 # [doi:10.1145/1498765.1498785](https://doi.org/10.1145/1498765.1498785)) draws both limits as a roof that no
 # computation rises above: a slope where data arrives too slowly to keep the processor busy, and a ceiling where the
 # processor is the limit.
@@ -503,22 +526,26 @@ course.verdict("operations for each byte moved, SDPA over readable", intensity["
 # %% tags=["nbval-ignore-output"]
 for name, share in shares.items():
     print(f"{name:12} took {1000 * points[name][2]:.0f} ms, of which the machine needs at least {share:4.0%}")
+corners = [machine.flops / speed for speed in (max(speed for _, speed in machine.copies), machine.copies[-1][1])]
+print("corners of the roofs, operations a byte: in the caches {:.1f}, in memory {:.1f}".format(*corners))
+print("operations a byte:", "  ".join(f"{name} {value:.1f}" for name, value in intensity.items()))
 
 
 # %% [markdown]
-# Look at the roofs straight above each point. Where both are flat, the processor is the limit; where both slope,
-# it is the bytes; where one is flat and one slopes, it depends on whether the data stayed in the caches. The distance up to a roof is what
-# could be gained at most, if moving bytes and computing went on side by side all the time.
+# Here is the answer to the riddle. A roof bends at its corner: left of it bytes are the limit, right of it the processor.
+# On a CPU the corners lie at a few operations a byte, and the readable form with all its matrices computes about as many. So
+# the bytes that SDPA saves are no great relief here, while it computes the scores once more. Where a processor computes
+# faster than it reads, as a GPU does, this changes: see below.
 #
-# A pass of torch is a row of operations, though, one after the other. An operation that only moves bytes (the softmax counts
-# as one here) computes nothing meanwhile. So take for each operation the time that its arithmetic or its bytes need, whichever is
-# longer, and add these times up: the machine cannot run this row in less. The percentages are this least time, divided by the time that was taken. For a form that moves many bytes, as readable
-# and query blocks do, they are higher than the distance to the roof suggests.
+# What do the percentages say? A pass of torch is a sequence of operations, one after the other, and one that only moves bytes
+# (the softmax counts as one) computes nothing meanwhile. So take for each operation the time that its arithmetic or its bytes
+# need on this machine, whichever is longer, and add these times up: the machine cannot run this sequence in less. The
+# percentage is this least time, divided by the time that was taken. (The height of a point under the roof says less: it would
+# be 100 % only if moving and computing went on side by side all the time.)
 #
-# The readable form and query blocks stand further to the left: they write and read their matrices, so they compute
-# less for each byte. SDPA is one operation here, which reads its inputs and writes its output; what it moves within
-# the caches is not counted. A form may stay below the ceiling because this count leaves the exponentials of the
-# softmax out, which take time, too; whether they are the reason was not measured.
+# SDPA is a single operation here, which reads its inputs and writes its output; what it moves within the caches is not
+# counted. And no form is charged for the exponentials of its softmax, which take time, too; whether they are the reason why
+# SDPA stays below the ceiling was not measured.
 
 # %% [markdown]
 # ## Before you run out
@@ -583,15 +610,15 @@ for name, most in fits.items():
 for name, power in (("SDPA", 2), ("prefix sums", 1)):
     timed, took = seconds[name][-1]
     expected = took * (fits[name] / timed) ** power
-    said = f"{expected:.0f} seconds" if expected < 3600 else f"{expected / 3600:.0f} hours"
+    said = f"{expected:.1f} seconds" if expected < 3600 else f"{expected / 3600:.0f} hours"
     print(f"{name:12} {fits[name]:,} tokens, {fits[name] / timed:.0f} times the {timed:,} timed: {said}")
 
 # %% [markdown]
-# Memory is no longer what forbids a million tokens; for SDPA, time is.
+# On a CPU, then, memory is no longer what forbids a million tokens; for SDPA, time is.
 #
 # ## What a GPU changes
 #
-# A GPU computes faster than it reads. In bfloat16 an A100 can do 312 · 10¹² operations and read 1.5 · 10¹² bytes a
+# Where is the corner of a GPU's roof? In bfloat16 an A100 can do 312 · 10¹² operations and read 1.5 · 10¹² bytes a
 # second (Dao 2023, [arXiv:2307.08691](https://arxiv.org/abs/2307.08691), section 3.1; Dao et al. 2022, section 2.1).
 # The readable form writes and reads a number for each pair at least twice, as score and as weight:
 
@@ -600,9 +627,12 @@ D = 64
 operations = 2 * 2 * D  # for each score: two products of D multiplications and additions
 traffic = 4 * 2  # bytes: scores written and read, weights written and read, 2 bytes each
 print(f"readable: at most {operations / traffic:.0f} operations for each byte; the machine could do {312 / 1.5:.0f}")
+products = 7 * 2 * 32 * fits["SDPA"] ** 2  # SDPA: two products forward, five backward, of T × T × 32 multiplications and additions
+print(f"the {fits['SDPA']:,} tokens of SDPA: {products / 312e12:.0f} seconds at this machine's peak")
 
 # %% [markdown]
-# So most of the time its arithmetic would wait for the matrix. Tiles stay in the memory beside the processors, so this
+# The corner of its roof lies far to the right of that of a CPU, and the readable form far to the left of it:
+# most of the time its arithmetic would wait for the matrix. Tiles stay in the memory beside the processors, so this
 # traffic is gone, and the pass takes less time as well (Dao et al. 2022, section 4.3, measure it). The same holds for
 # a [mask](../docs/glossary.md#m) or a bias: computed within the kernel, it is never read from memory.
 #
@@ -618,7 +648,8 @@ for name, figure, profile in recorded:
 # %% [markdown]
 # ## Several processes, one training
 #
-# A batch, too, can be cut. Two processes hold the same model; each takes **half of every batch**; before the update
+# So far we have cut the matrix of one example. A batch can be cut, too, and this is how a training is spread over several
+# machines or GPUs. Two processes hold the same model; each takes **half of every batch**; before the update
 # they average their gradients. By hand, in one process:
 
 # %%
@@ -640,12 +671,12 @@ print("mean of the halves' gradients is the whole's:", torch.allclose(sum(halves
 
 # %%
 uneven = [gradient(slice(0, 2)), gradient(slice(2, 8))]
-print("with shares of 2 and 6:", torch.allclose(sum(uneven) / 2, whole, rtol=0, atol=1e-12))
+print(f"with shares of 2 and 6 the gradient is off by up to {(sum(uneven) / 2 - whole).abs().max() / whole.abs().max():.0%} of its largest entry")
 
 # %% [markdown]
 # That is why the package refuses a batch that the processes do not divide. The averaging is torch's
-# `DistributedDataParallel`: with the libraries gloo on CPUs and NCCL on GPUs. The program stays the same; `torchrun` starts it as
-# often as you say:
+# `DistributedDataParallel`. It sends them from process to process with the library gloo on CPUs, and with NCCL on GPUs. The program stays
+# the same; `torchrun` starts it as often as you say:
 #
 # ```sh
 # torchrun --nproc-per-node=2 -m sciformer train mnist
@@ -686,7 +717,8 @@ course.verdict("what they learned: first loss minus the mean of the last ten", t
 #
 # With many machines, one of them will fail at some point. The first process saves a
 # **[checkpoint](../docs/glossary.md#c)** now and then: weights, the state of the [optimiser](../docs/glossary.md#o),
-# the losses, the state of the random numbers. Here every 10 steps, and the power goes off at step 25:
+# the losses, the state of the random numbers. (Of the data it keeps the number of steps; the batches before it are drawn
+# again and skipped.) Here a single process saves every 10 steps, and its power goes off at step 25:
 
 # %%
 def train_small(path, on_step=None):
@@ -709,13 +741,13 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# Start it again, and it goes on after step 20:
+# Start it again. With which step will it go on, and will its losses be those of a run without a power cut?
 
 # %%
 steps_again = []
 resumed = train_small(folder / "cut.pt", lambda step, model: steps_again.append(step))
 print("first step of its second life:", steps_again[0])
-print("as if nothing had been, to the last bit:", resumed == train_small(folder / "whole.pt"))
+print("the same losses as without the cut, to the last bit:", resumed == train_small(folder / "whole.pt"))
 
 
 # %% [markdown]
@@ -856,8 +888,9 @@ check.gradients_by_hand(gradients_by_hand)
 # - The output does not need the matrix of weights. A running maximum lets a softmax be taken in one pass; blocks of queries serve any
 #   score; some scores need no pairs at all.
 # - The exact forms without the matrix change memory from T² to T. Their time stays T², unless the score itself is simpler.
-# - Slopes on logarithmic axes tell how time and memory grow, and counting tells beforehand what fits. Several processes that share each
-#   batch learn the same as one, up to rounding.
+# - Counting tells beforehand how memory grows and what fits. Times have to be measured, and their slopes over a few lengths need care.
+# - Several processes that share each batch equally learn the same as one, up to rounding, as long as no layer looks at the whole
+#   batch or draws random numbers.
 
 # %% [markdown]
 # ## Check yourself
