@@ -35,7 +35,10 @@ SMALL_PICTURES = {
     "13": ('title="as measured"', "forty years of carbon dioxide in the air, and of the sea's temperature"),
     "14": ("plotting.parallel_coordinates(", "trials as lines across eight settings, coloured by accuracy"),
     "15": ("time of a training pass", "time and memory of a training pass against length, with their slopes"),
-    "16": ('claims.well_name(score) for score in maps', "a digit, and how much each part of it is looked at under eight scores"),
+    "16": (
+        "claims.well_name(score) for score in maps",
+        "a digit, and how much each part of it is looked at under eight scores",
+    ),
     "17": (
         "capstone.looks_at_a_digit(",
         "where one patch of a digit looks under a score of one's own and under others",
