@@ -532,9 +532,8 @@ print("operations a byte:", "  ".join(f"{name} {value:.1f}" for name, value in i
 
 
 # %% [markdown]
-# Here is the answer to the riddle. A roof bends at its corner: left of it bytes are the limit, right of it the processor.
-# On a CPU the corners lie at a few operations a byte, and the readable form with all its matrices computes about as many. So
-# the bytes that SDPA saves are no great relief here, while it computes the scores once more. Where a processor computes
+# Here is a part of the answer. A roof bends at its corner: left of it bytes are the limit, right of it the processor.
+# On a CPU the corners lie at a few operations a byte, and the readable form with all its matrices computes about as many. So the bytes that SDPA saves are no great relief here, and it computes the scores once more. (It also stays further below what the machine could do.) Where a processor computes
 # faster than it reads, as a GPU does, this changes: see below.
 #
 # What do the percentages say? A pass of torch is a sequence of operations, one after the other, and one that only moves bytes
@@ -543,8 +542,7 @@ print("operations a byte:", "  ".join(f"{name} {value:.1f}" for name, value in i
 # percentage is this least time, divided by the time that was taken. (The height of a point under the roof says less: it would
 # be 100 % only if moving and computing went on side by side all the time.)
 #
-# SDPA is a single operation here, which reads its inputs and writes its output; what it moves within the caches is not
-# counted. And no form is charged for the exponentials of its softmax, which take time, too; whether they are the reason why
+# SDPA is a single operation here; what it moves within the caches is not counted. And no form is charged for the exponentials of its softmax, which take time, too; whether they are the reason why
 # SDPA stays below the ceiling was not measured.
 
 # %% [markdown]

@@ -57,7 +57,7 @@ def test_right_answers_are_accepted_and_no_wrong_one_is_called_correct(name):
     assert not [mistake for mistake, kind in wrong if kind == "correct"]
 
 
-#: The search for what to say of a wrong answer takes a second, so every third stands for all, which -m seeds runs.
+#: To find what to say of a wrong answer takes about a second, so only every third is taken here; -m seeds takes all.
 TOLD = [
     pytest.param((name, every), marks=marks, id=f"{name}, {which}")
     for which, every, marks in [("every third", 3, []), ("all", 1, [pytest.mark.seeds])]
