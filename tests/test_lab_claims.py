@@ -119,10 +119,10 @@ def test_every_work_that_is_cited_exists_and_every_entry_is_cited():
 
 
 def test_whoever_is_refuted_is_named():
-    """A question of this course may be answered no; a claim that somebody made may not be refuted namelessly."""
+    """A hypothesis of this course may be refuted; a claim that somebody made may not be refuted namelessly."""
     refuted = [claim for claim in CLAIMS if overall(decisions(list(claim.findings()))) == "refuted"]
     assert refuted
-    assert all(claim.source or claim.claimed.endswith("?") for claim in refuted)
+    assert all(claim.source or claim.claimed.startswith("Hypothesis") for claim in refuted)
 
 
 def test_every_experiment_has_its_place():

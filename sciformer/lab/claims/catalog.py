@@ -45,8 +45,8 @@ class Claim:
     Args:
         claimed: the claim, in a sentence.
         system: what it is about.
-        source: the key, in docs/references.bib, of the work that makes the claim; empty for a statement or a question
-            of this course.
+        source: the key, in docs/references.bib, of the work that makes the claim; empty for a theorem or a
+            hypothesis of this course.
         notebook: the number of the notebook that shows why.
         findings: measures it.
     """
@@ -76,7 +76,9 @@ CLAIMS = [
         half_turn,
     ),
     Claim("Theorem: in the separable form the query cancels; all attend alike", ADDITIVE, OURS, 9, cancelling_query),
-    Claim("Theorem: the stated score has a moat; far tokens weigh as much as one at distance 0", WELL, OURS, 10, moat),
+    Claim(
+        "Theorem: a well, as stated, has a moat; far tokens weigh as much as one at distance 0", WELL, OURS, 10, moat
+    ),
     Claim(
         "Theorem: a trainable additive mask in place of the causal one leaks the future",
         "trainable masks",
@@ -84,46 +86,64 @@ CLAIMS = [
         2,
         leaking_mask,
     ),
-    Claim("Theorem: keys and values from the decoder make it ignore its source", COUPLED, OURS, 11, ignored_source),
     Claim(
-        "It replaces positional encodings: it is no worse than they are",
+        "Theorem: a decoder that takes keys and values from itself ignores its source",
+        COUPLED,
+        OURS,
+        11,
+        ignored_source,
+    ),
+    Claim(
+        "A distance bias replaces positional encodings: it is no worse than they are",
         DISTANCE,
         DB_TRANSFORMER,
         7,
         no_worse_than_positions,
     ),
     Claim(
-        "About 79 % of digits are right, as 784 pixels",
+        "With a distance bias about 79 % of digits are right, as 784 pixels",
         DISTANCE,
         DB_TRANSFORMER,
         7,
         lambda: [reach("mnist-784-published", ACCURACY, None, 0.79, relation="equal")],
     ),
-    Claim("The pixel model has about 250,000 parameters", DISTANCE, DB_TRANSFORMER, 7, published_parameters),
     Claim(
-        "It learns to prefer near tokens: after training it looks less far than before",
+        "The distance-biased model of 784 pixels has about 250,000 parameters",
+        DISTANCE,
+        DB_TRANSFORMER,
+        7,
+        published_parameters,
+    ),
+    Claim(
+        "A distance bias learns to prefer near tokens: after training it looks less far than before",
         DISTANCE,
         DB_TRANSFORMER,
         7,
         prefers_near,
     ),
-    Claim("Yet it can learn to prefer far ones: a slope below 0", DISTANCE, DB_TRANSFORMER, 7, slopes_for_far_tokens),
     Claim(
-        "Eight times the trained length makes the loss no worse",
+        "A distance bias can learn to prefer far tokens: a slope below 0",
+        DISTANCE,
+        DB_TRANSFORMER,
+        7,
+        slopes_for_far_tokens,
+    ),
+    Claim(
+        "With ALiBi, eight times the trained length makes the loss no worse",
         "distance bias (ALiBi)",
         ALIBI,
         8,
         lambda: longer_texts("distance"),
     ),
     Claim(
-        "Sinusoids may extrapolate: eight times the trained length makes the loss no worse",
+        "With sinusoids, eight times the trained length makes the loss no worse",
         "sinusoidal positions",
         TRANSFORMER,
         8,
         lambda: longer_texts("sinusoidal"),
     ),
     Claim(
-        "Do other positions extrapolate: is the loss no worse at eight times the trained length?",
+        "Hypothesis: with other positions, eight times the trained length makes the loss no worse",
         "positions",
         OURS,
         8,
@@ -215,21 +235,21 @@ CLAIMS = [
         wells_in_time,
     ),
     Claim(
-        "It turns sequences into sequences: it reverses every string of the trained lengths",
+        "An encoder–decoder turns sequences into sequences: it reverses every string of the trained lengths",
         COUPLED,
         TRANSFORMER,
         11,
         lambda: [reach("reversal", MATCH, "sinusoidal", 1.0)],
     ),
     Claim(
-        "Does it reverse strings ten times as long as those it was trained on, too?",
+        "Hypothesis: it reverses strings ten times as long as those it was trained on, too",
         COUPLED,
         OURS,
         11,
         lambda: [reach("reversal", f"{MATCH} at ten times the length", "sinusoidal", 1.0)],
     ),
     Claim(
-        "It writes dates in one form, as well as the 96 % of an LSTM with attention",
+        "An encoder–decoder writes dates in one form, as well as the 96 % of an LSTM with attention",
         COUPLED,
         OURS,
         11,
@@ -260,42 +280,42 @@ CLAIMS = [
     ),
     Claim("More blocks always help", "random search", SCIFORMER, 14, every_doubling_of_blocks),
     Claim(
-        "Do standardised rows do no worse than the softmax?",
+        "Hypothesis: standardised rows do no worse than the softmax",
         "standardised rows",
         OURS,
         1,
         lambda: recipe_against_plain("standardized", "no worse"),
     ),
     Claim(
-        "Does a trainable additive mask make a model better?",
+        "Hypothesis: a trainable additive mask makes a model better",
         "trainable masks",
         OURS,
         2,
         lambda: recipe_against_plain("additive_mask", "better"),
     ),
     Claim(
-        "Does a trainable multiplicative mask make a model better?",
+        "Hypothesis: a trainable multiplicative mask makes a model better",
         "trainable masks",
         OURS,
         2,
         lambda: recipe_against_plain("multiplicative_mask", "better"),
     ),
     Claim(
-        "Does a bias from the activations make a model better?",
+        "Hypothesis: a bias from the activations makes a model better",
         "in-context bias",
         OURS,
         3,
         lambda: recipe_against_plain("key_bias", "better"),
     ),
     Claim(
-        "Does a distance that knows rows and columns do no worse than positions?",
+        "Hypothesis: a distance bias that knows rows and columns does no worse than positions",
         DISTANCE,
         OURS,
         7,
         grid_no_worse_than_positions,
     ),
     Claim(
-        "Is it better to set the slopes by hand, a side for each head, than to start them alike?",
+        "Hypothesis: slopes set by hand, a side for each head, are better than slopes that start alike",
         DISTANCE,
         OURS,
         7,
