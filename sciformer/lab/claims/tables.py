@@ -193,6 +193,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     "stories": (MATCH, f"{MATCH} at twice the length"),
     "dates": (MATCH, f"{MATCH} on new forms", f"{MATCH} on new days and forms"),
     "sharp-start": (ACCURACY,),
+    "pixels-chosen": (ACCURACY,),
     "recipes-images": (ACCURACY,),
     "recipes-text": (LOSS,),
 }

@@ -20,6 +20,7 @@ from sciformer.lab.experiments.images import (
     MNIST_IMAGE_TRANSFORMER,
     MNIST_PIXELS,
     MNIST_PIXELS_POSITIONS,
+    PIXELS_CHOSEN,
     RECIPES_IMAGES,
     SEARCH_CLAIMS,
     WELL_IMAGES,
@@ -84,6 +85,7 @@ __all__ = [
     "MNIST_IMAGE_TRANSFORMER",
     "MNIST_PIXELS",
     "MNIST_PIXELS_POSITIONS",
+    "PIXELS_CHOSEN",
     "NANOGPT",
     "RATES",
     "RECIPES_IMAGES",
@@ -221,6 +223,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "bake-off-look-up": Experiment(BAKE_OFF_LOOK_UP, _TUNED, seeds=UP_TO_A_MINUTE, trials=_TRIALS),
     "bake-off-patches": Experiment(BAKE_OFF_PATCHES, _TUNED, seeds=LONGER, trials=_TRIALS),
     "bake-off-pixels": Experiment(BAKE_OFF_PIXELS, _weighed(train_image_transformer), seeds=LONGER),
+    "pixels-chosen": Experiment(PIXELS_CHOSEN, partial(_AT_BEST_RATE, gains=GAINS), seeds=LONGER, trials=_TRIALS),
     "bake-off-text": Experiment(BAKE_OFF_TEXT, _TUNED, seeds=LONGER, trials=_TRIALS),
 }
 
