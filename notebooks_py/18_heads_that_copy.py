@@ -559,7 +559,7 @@ _, ax = plt.subplots(figsize=(7.2, 5.6), layout="constrained")
 plotting.heatmap(pairs, rows=names, columns=names, title="share right without two heads (diagonal: without one)", xlabel="", ylabel="", vmax=1, ax=ax)
 plotting.show("A symmetric table of shares for all pairs of eight heads: lower where head 0 of layer 1 is silent, lowest with a second head of layer 1.")
 for layer in (1, 2):
-    course.verdict(f"share right without the heads of layer {layer}", without[layer - 1], below=0.25)
+    course.verdict(f"share right without the heads of layer {layer}, over that with all heads", without[layer - 1] / intact, below=0.25)
 
 # %% [markdown]
 # Without the heads of either layer hardly anything is right. Without any single head most still is, and without most pairs, too: the heads of a
@@ -613,7 +613,7 @@ print("previous token hidden from two heads, from the costliest:", *(f"{pair} {s
 _, ax = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
 plotting.heatmap(torch.tensor([list(shares.values()) for shares in hidden.values()]), rows=list(hidden), columns=list(groups), title="share right, by what is done to which heads of layer 1", xlabel="", ylabel="", vmax=1, ax=ax)
 plotting.show("Four rows. Previous token hidden: low for head 0, the best two and all. All older hidden: high throughout. Silent or token itself hidden: lowest in the column of all four heads.")
-course.verdict("share right, the previous token hidden from all heads of layer 1", hidden["previous token hidden"]["all"], below=0.25)
+course.verdict("share right, the previous token hidden from all heads of layer 1, over that with all", hidden["previous token hidden"]["all"] / intact, below=0.25)
 course.verdict("share right, all older tokens hidden from all of them", hidden["all older hidden"]["all"], above=0.75)
 
 # %% [markdown]
@@ -663,7 +663,7 @@ for mask in masks:
     print(*(f"{weight:.2f}" for weight in taken(mask, look).tolist()), "of the weight of heads 0 to 3")
 
 # %%
-course.verdict("second model, previous token hidden from all heads of layer 1", of_second["previous token"]["all"], below=0.25)
+course.verdict("second model, the same share", of_second["previous token"]["all"] / share_right(second), below=0.25)
 course.verdict("second model, all older tokens hidden from all of them", of_second["all older"]["all"], above=0.75)
 
 
@@ -767,7 +767,7 @@ print(f"always the token {rule.argmax()} back: share right {rule.max():.3f}")
 parts = {"two layers": losses, "one layer, twice as long": losses_of_longer, "one layer, twice as wide": losses_of_wider}
 plotting.curves({name: part[:, 1].tolist() for name, part in parts.items()}, smooth=5, ylabel="loss on repeated tokens", title="one layer falls a little, and levels off")
 plotting.show("The curve of two layers drops to nearly 0; those of one layer, trained for longer or twice as wide, fall a little below 3 and level off.")
-course.verdict("the best share right of the three with one layer", max(list(shares.values())[1:]), below=0.25)
+course.verdict("the best share right of the three with one layer, over that of two layers", max(list(shares.values())[1:]) / shares["two layers"], below=0.25)
 record = records.load_record("induction", "quick")
 for arm in ("dot", "one layer"):
     print(records.describe_record("induction", "accuracy on repeats", "quick", arm=arm))
