@@ -35,7 +35,8 @@ class Metric:
     def examples(self, setting: Mapping[str, Any]) -> int | None:
         """Of how many examples it is a share, in an experiment with this recorded setting; None if of none."""
         if self.share_of == "test digits":
-            return {"small": 2_000, "full": 10_000}.get(setting.get("test_size") or setting.get("size", ""))
+            size = setting.get("test_size") or setting.get("size", "drawn")  # a look-up draws its sequences
+            return {"small": 2_000, "full": 10_000, "drawn": 10_000}.get(size)
         return setting.get("held_out") if self.share_of == "held-out digits" else self.share_of
 
     def describe(self, values: Sequence[float]) -> str:
