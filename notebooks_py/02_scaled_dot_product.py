@@ -1290,12 +1290,12 @@ course.verdict("d = 1024, median: scaled over unscaled", ratio["median"][1024], 
 course.verdict("d = 1024, mean: scaled over unscaled", ratio["mean"][1024], below=1)
 
 # %% [markdown]
-# They do not. For the typical query next to nothing passes at $d = 1024$ without the scale: these are the small gradients of the paper. (At
+# They do not agree. For the typical query next to nothing passes at $d = 1024$ without the scale: these are the small gradients of the paper. (At
 # $d = 64$, the size of a common head, more passes than with it.) But in the mean *more* passes without the scale, at every $d$. A few queries, presumably those
 # whose two largest scores happen to be close, pass back so much that they outweigh all others.
 #
-# Training adds up the gradients of many queries, so the typical one is a poor guide. This fits the surprise in our look-up, where they were
-# larger without the scale, and not smaller. What is small is the number of queries that have a say. (These are random scores of 32 keys. It need
+# Training adds up the gradients of many queries, so the typical one is a poor guide. This fits the surprise in our look-up, where the gradients
+# were larger without the scale, and not smaller. What is small is the number of queries that contribute. (These are random scores of 32 keys. It need
 # not be so in every training.)
 
 # %% [markdown]

@@ -715,8 +715,8 @@ plotting.show(
 
 # %% [markdown]
 # **Question** (hard, 5 minutes). Why do the learned positions of one seed choose the same few keys beyond 16? How many steps from the right key are the
-# short slanted rows of the waves at the bottom, and the dot at query 3? (There the four seeds cover each other, at key
-# 57.) Compare with your list of the single clock.
+# short slanted rows of the waves at the bottom, and the dot at query 3? (There the dots of the four seeds cover each
+# other, at key 57.) Compare with your list of the single clock.
 #
 # <details><summary>Answers</summary>
 #
@@ -765,8 +765,8 @@ course.verdict("whole turns: smallest share with waves minus largest with learne
 # right one, so nothing taught the models that a farther key at which the fastest hand shows the same is wrong. The other
 # wrong keys stay unexplained.
 #
-# Are the waves to blame? The query could be $p_t$ turned by the fixed rotation $R_3^\top$, or $p_{t-3}$. Put it in by
-# hand, for positions alone. The factor 5 makes the softmax sharp, as large projections could.
+# Are the waves to blame? The query could be $p_t$ turned by the fixed rotation $R_3^\top$, which is $p_{t-3}$.
+# Put it in by hand, for positions alone. The factor 5 makes the softmax sharp, as large projections could.
 
 # %%
 long_waves = sinusoidal_table(64, 64).float()  # (L, E)
@@ -777,8 +777,8 @@ course.verdict(
 
 
 # %% [markdown]
-# So by position alone there is a solution for all 64. Training on 16 does not ask for it, and the models found other
-# weights. Position vectors are **absolute**: each says where one token stands. The model has to find out by itself that
+# So by position alone there is a solution for all 64. Training on length 16 does not require it, and the models found
+# other weights. Position vectors are **absolute**: each says where one token stands. The model has to find out by itself that
 # nothing counts here but how far one token stands before the other, their **relative** position.
 #
 # ## Rotary: turn the queries and the keys
@@ -1118,8 +1118,8 @@ for name in ("sinusoidal", "learned"):
     course.verdict(f"{name}: gain at positions 16 to 63, smallest of four seeds", gain.min().item(), above=0.25)
 
 # %% [markdown]
-# Random starts help both kinds a great deal, although they train the beginning least: of the 49 possible starts in
-# training only one contains position 0, and the test always begins there. Their range overlaps with that of rotary above, so four seeds do not tell
+# Random starts help both kinds a great deal, although they train both ends of the table least: only one of the
+# 49 possible starts contains position 0, where every test begins. Their range overlaps with that of rotary above, so four seeds do not tell
 # which cure is better.
 
 # %% [markdown]

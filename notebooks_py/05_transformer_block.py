@@ -567,7 +567,7 @@ class NormInThePath(Block):
 
 
 # %% [markdown]
-# **Question** (hard, 5 minutes). Which single test would tell both from a correct block, without a second implementation to compare with?
+# **Question** (hard, 5 minutes). Which single test would tell both from a correct block, without a second implementation?
 #
 # <details><summary>Answer</summary>
 #
@@ -735,7 +735,7 @@ course.verdict("no residual: largest gradient of q_proj in blocks 4 to 12", aski
 
 
 # %% [markdown]
-# **Question** (hard, 4 minutes). Why is it zero, up to rounding, from block 4 on?
+# **Question** (hard, 4 minutes). Why is the gradient of `q_proj` zero, up to rounding, from block 4 on?
 #
 # <details><summary>Answer</summary>
 #
@@ -874,8 +874,8 @@ course.verdict("only feed-forward: smallest variation between tokens after 12 la
 course.verdict("only feed-forward: smallest variation between digits after 12 layers", min(apart["only feed-forward"]), above=0.02)
 
 # %% [markdown]
-# Some difference is left, between tokens and between digits. In `no residual` the tokens of a digit were equal up to
-# rounding. **Predict** whether this stack learns, and whether its **control** does, the stack to compare with: the same
+# Some difference is left, between tokens and between digits. In `no residual` the tokens of a digit were equal up to rounding.
+# **Predict** whether this stack learns, and whether its **control** does, the stack to compare with: the same
 # twelve layers *with* the residual connection.
 
 # %% tags=["nbval-ignore-output"]
@@ -1025,7 +1025,7 @@ course.verdict("no norm minus pre-norm, smallest of four seeds", gap, above=0)
 
 # %% [markdown]
 # What learned well in our twelve blocks is the pair: a residual connection *and* a norm before each branch. With the norm alone, or with neither,
-# no seed gets below $\ln 10$ at this rate. With the residual connection alone it depends on the seed how far below it gets, and a seed may end at `nan`, "not a number",
+# no seed gets below $\ln 10$ at this rate. With the residual connection alone the seed decides how far below it gets, and a seed may end at `nan`, "not a number",
 # which counts as a blind guess. Every seed ends above pre-norm. The losses of `no norm` and post-norm overlap.
 #
 # Now look at the stream itself, after four steps with a larger learning rate, 0.01.
@@ -1386,7 +1386,7 @@ print("outputs and gradients agree in both orders")
 # %% [markdown]
 # ## Optional: more to think about
 #
-# **1.** A colleague's layer norm uses `x.std()` with torch's default, which divides by $E - 1$. By which factor do its
+# **Question** (middle, 4 minutes). A colleague's layer norm uses `x.std()` with torch's default, which divides by $E - 1$. By which factor do its
 # outputs differ for $E = 4$, and for $E = 512$? Would training notice?
 #
 # <details><summary>Answer</summary>
@@ -1397,7 +1397,7 @@ print("outputs and gradients agree in both orders")
 #
 # </details>
 #
-# **2.** Does a third kind of block, `x + norm(f(x))`, pass the silence test, fresh and after training? Which advantage
+# **Question** (hard, 5 minutes). Does a third kind of block, `x + norm(f(x))`, pass the silence test, fresh and after training? Which advantage
 # of pre-norm does it keep?
 #
 # <details><summary>Answer</summary>
@@ -1408,7 +1408,7 @@ print("outputs and gradients agree in both orders")
 #
 # </details>
 #
-# **3.** With branches whose last layers start at zero, as in *Quieter branches*, which parameters get a gradient in the
+# **Question** (hard, 5 minutes). With branches whose last layers start at zero, as in *Quieter branches*, which parameters get a gradient in the
 # very first step?
 #
 # <details><summary>Answer</summary>

@@ -65,8 +65,8 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% [markdown]
 # ## By hand
 #
-# Six words as vectors; *cat* points where *mat* does and is five times as long. Guess: with which word has *sat* the largest dot product, with which the
-# largest cosine? The cosine of every two words, in a loop:
+# Six words as vectors; *cat* points where *mat* does and is five times as long. Guess first: with which word does *sat* have the largest dot product, and
+# with which the largest cosine? Here is the cosine of every pair of words, in a loop:
 
 # %%
 words = ["the", "cat", "sat", "on", "the", "mat"]
@@ -93,7 +93,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# By its length *cat* wins: its dot product with *sat* is twice that of *sat* with itself. Under the cosine only directions count.
+# *Cat* wins by its length: its dot product with *sat* is twice that of *sat* with itself. Under the cosine only directions count.
 #
 # In one line: divide each vector by its length, then multiply.
 
@@ -248,7 +248,7 @@ assert report.holds
 # ## Three broken scores
 #
 # A test that never fails says nothing. Here are three slips that are easy to make. Which promises does each of them break? The first divides each row by
-# the root of 1 + its variance, and multiplies it by 10, so that all rows but nearly flat ones are spread about alike:
+# the root of 1 + its variance, and multiplies it by 10, so that all rows except nearly flat ones are spread about equally:
 
 # %%
 class LeakingScore(CosineScore):
@@ -414,7 +414,7 @@ plotting.show("The mean test accuracy of both dot products, two lines against th
 
 # %% [markdown]
 # Each part can be called by itself: `properties.examine`, `capstone.cost`, `capstone.learn`, `capstone.looks_at_a_digit`,
-# `capstone.looks_at_text`. Another [patch](../docs/glossary.md#p) of another digit, with the models that are there:
+# `capstone.looks_at_text`. Another [patch](../docs/glossary.md#p) of another digit, with the models that are already trained:
 
 # %% tags=["nbval-ignore-output"]
 capstone.looks_at_a_digit(outcome.runs, number=3, patch=17)

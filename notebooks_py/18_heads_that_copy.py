@@ -470,7 +470,7 @@ course.verdict("steps between the first and the last of three half-way points", 
 # In this one training both scores begin at the values of uniform weights, 0.06 and 0.03, and rise a little during the slow decline: prefix matching
 # to 0.05 between steps 60 and 120, the previous-token score to about 0.12 between steps 110 and 200. Both rise fastest in the steps in which the loss drops.
 # Which of the two comes first? Their half-way points lie ten steps apart or less, and we look at the parameters every ten steps, so they do not tell. (By
-# the picture the previous-token score leaves its floor first. It also creeps on for long, which moves its half-way point to the right. With other seeds
+# the picture the previous-token score leaves its floor first. It also keeps rising slowly for a long time, which moves its half-way point to the right. With other seeds
 # the three points lay up to 50 steps apart, as [the page on robustness](../docs/robustness.md) says, so the verdict asks for an eighth of the training, 75.)
 #
 # ## Does the trained model copy by these heads?
@@ -779,7 +779,7 @@ for arm in ("dot", "one layer"):
 # positions back, and a guess shared among these 21 positions has a loss of at most ln 21 = 3.04. (So the slow decline of two layers at the start, down to
 # about 3, needs none either. One layer ends near 2.7, so it knows a little more than that.)
 #
-# One training is one training. The record holds five seeds of each, with 600 steps (± is the standard error). We compare seed by seed, as in
+# A single training proves little. The record holds five seeds of each, with 600 steps (± is the standard error). We compare seed by seed, as in
 # notebook 16: the mean of the differences, and its 95 % confidence interval by Student's t (2.776 for five seeds).
 
 # %%
