@@ -15,7 +15,7 @@
 # writes, *pre-trained* because it has read a lot before you met it, and *transformer* is the name of the machine inside.
 #
 # That machine is younger than you may think. In 2014 [Bahdanau, Cho and Bengio](https://arxiv.org/abs/1409.0473) let a
-# translation program look back at the whole sentence and choose where to look; they called the choice *attention*. In 2017
+# translation program look back at the whole sentence and choose where to look; they called the choice [*attention*](../docs/glossary.md#a). In 2017
 # [Vaswani and seven colleagues](https://arxiv.org/abs/1706.03762) built one that relied on attention almost alone, and named it
 # the [**transformer**](../docs/glossary.md#t). The large models since then repeat the same few parts, with more of them and
 # more text to learn from.
@@ -92,7 +92,7 @@ print(f"{(read == test_labels).float().mean():.1%} of {len(test_labels):,} digit
 # The second model, the *writer*, was shown one long text, Shakespeare's plays, and had to guess every next character. To let it
 # write, we give it the beginning of a text, take the character that it considers most likely, append it, and ask again. Each
 # time it sees all of the text so far, or the last 256 characters of a longer one. In the code, `vocabulary` turns characters into
-# numbers and numbers into characters, and `temperature=0` means: always the most likely character, and no chance.
+# numbers and numbers into characters, and `temperature=0` means: always the most likely character, with nothing left to chance.
 #
 # **Predict.** If it always writes the likeliest next character, will the result look like Shakespeare? Make up your mind
 # before you read on.
@@ -116,7 +116,7 @@ for line in dict.fromkeys(
     print(f"{'found' if line in known else 'not found'}: {line}")
 
 # %% [markdown]
-# None of them stands there as a whole, though shorter pieces may. But the writer soon repeats itself. Without chance, the text so
+# None of them occurs there as a whole, though shorter parts of them may. But the writer soon repeats itself. Without chance, the text so
 # far decides the next character, and in this run the model writes the same line again and again.
 #
 # Usually one draws the next character at random instead, the likely ones more often. The **temperature** sets how much chance
@@ -173,11 +173,12 @@ for name, trained_model in {"reader": reader, "writer": writer}.items():
 
 # %% [markdown]
 # A step of the reader takes in 128 pictures, each cut into 16 squares; a step of the writer takes in 8 texts of 256 characters.
-# Both make 2,048 pieces. The writer has about 14 times as many parameters, and its steps take about 14 times as long. Two models
-# cannot show that the one causes the other: in the writer up to 256 pieces look at one another, in the reader 16.
+# The units that a model reads, here squares or characters, are called [**tokens**](../docs/glossary.md#t): both steps read 2,048
+# of them. The writer has about 14 times as many parameters, and its steps take about 14 times as long. Two models cannot show that
+# the one causes the other: in the writer up to 256 tokens look at one another, in the reader 16.
 #
-# Now look at [**attention**](../docs/glossary.md#a): a character looks at the characters of the text, and takes more from
-# some than from others. How much it takes is a number, called a weight, and numbers can be drawn. Below, one of the 25 heads reads
+# Now look at the attention itself: a character looks at the characters of the text, and takes more from some than from
+# others. How much it takes is a number, called a weight, and numbers can be drawn. Below, one of the 25 heads reads
 # the first 24 characters of `likeliest`, the text that the writer wrote without chance. Read the picture row by row: a row belongs
 # to the character that looks, a column to a character that is looked at, and the weights of a row sum to 1.
 #
@@ -204,7 +205,7 @@ print("largest weight above the diagonal:", weights.triu(1).max().item())
 #
 # All but one of these 17 characters look most at the line break behind the speaker's name; the space before *so* looks most at
 # another space. In the last rows the line break has less weight, but still the most. Nobody told this head to look there. What is it
-# looking for: the end of a name, the latest line break, or whatever stands in the seventh place?
+# looking for: the end of a name, the latest line break, or simply the seventh character?
 #
 # One picture cannot tell, but we can count. The next cell takes 56 passages of 128 characters from the part of the text that was
 # held back from training, `val`, short for *validation*. Which character does the head look at most: the latest line break, an
@@ -241,8 +242,8 @@ print(
 # %% [markdown]
 # So it is mainly the latest line break: of all these characters, 69 % look at it most. It is not only the end of a name: where the
 # break stands behind a colon, as in the picture, the head looks at it *less* often, 49 % instead of 82 %, and in another 30 % at an
-# earlier break. (In the picture there was no earlier one.) It is not the seventh place either, at which hardly any character looks
-# most. The count says where the largest weight lies, and not how large it is: in the last rows of the picture the rest of the
+# earlier break. (In the picture there was no earlier one.) It is not the seventh character either: hardly any other looks
+# at it most. The count says where the largest weight lies, and not how large it is: in the last rows of the picture the rest of the
 # weight, together, is larger. Nor is this head typical: the next of the 25 heads reaches 28 %.
 
 # %% [markdown]
@@ -327,8 +328,8 @@ print("the first 'the':", [f"{words[j]} {weights[0, j]:.2f}" for j in weights[0]
 
 # %% [markdown]
 # It gives as much to the other *the* as to itself. Both have the same vector, and so the same score: whatever vectors are drawn,
-# two equal words get equal weights without any training. That these are the largest of the row is so in this draw; another word
-# with a longer vector could get a larger score.
+# two equal words get equal weights without any training. In this draw they are also the largest weights of the row, but another
+# word with a longer vector could get a larger score.
 #
 # The package does the same in one line: `dot_product_scores` computes the scores, and `attend` makes weights of them and
 # averages the values. The tensors have four axes, (texts, heads, words, features), so that many texts can be treated at once;
@@ -370,7 +371,7 @@ print("sums of the rows:", [round(total, 3) for total in masked.sum(dim=-1).toli
 # %% [markdown]
 # ### What training adds
 #
-# Nothing in this example was learned, and so a word finds words whose vectors happen to point the way of its own, or to be long.
+# Nothing in this example was learned, and so a word finds words whose vectors happen to point the same way as its own, or to be long.
 # Yet the writer's *w* found a line break, which is a quite different character. In the writer, queries and keys are not the
 # vectors themselves, so the query of one character can fit the key of a different one. Each head computes them, and the values,
 # from the vectors of the characters, with three matrices of its own:
@@ -397,8 +398,8 @@ for name, part in writer.blocks[0].named_children():
 # characters just before, which the usual block does not do. What each half computes is added to the vectors that came in, and the
 # next block goes on with the sums. Notebooks 02 to 05 build a block in this order: scores, heads, positions, block.
 #
-# Can a learned query find more than a line break? A harder task: in *The animal didn't cross the street because it was too tired*,
-# you knew at once that *it* is the animal. Replace *tired* by *wide*, and it is the street. When the transformer was
+# Can a learned query find more than a line break? Here is a harder task: *The animal didn't cross the street because it was too
+# tired.* What does *it* stand for? Now replace *tired* by *wide*, and answer again. When the transformer was
 # [first presented](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/)
 # to a wider public, soon after the paper, this was the example. Notebook 02 comes back to it.
 
@@ -416,10 +417,9 @@ print(f"among those to be tested on, {(test_labels == 1).float().mean():.1%} are
 # Keep the last number in mind. A model that always answers 1, the commonest digit, reaches that accuracy without looking at the
 # picture. Only a higher accuracy can show that a model has learned something from the pictures.
 #
-# The pieces that a model reads are called [**tokens**](../docs/glossary.md#t). In our sentence they were words, and below they are
-# squares cut from a picture; attention treats all tokens alike, because it only sees their vectors. For the writer a token is one
-# character, and what it gets is the number of the character in the [**vocabulary**](../docs/glossary.md#v), the list of all
-# characters that occur.
+# The tokens of our sentence were words, and below they are squares cut from a picture; attention treats all tokens alike,
+# because it only sees their vectors. For the writer a token is one character, and what it gets is the number of the character
+# in the [**vocabulary**](../docs/glossary.md#v), the list of all characters that occur.
 
 # %%
 print(f"{len(text):,} tokens, {len(vocabulary)} different ones; 'First' is {vocabulary.encode('First').tolist()}")
@@ -536,7 +536,7 @@ plotting.show("A map of 19 boxes, one for each notebook, joined by arrows, in si
 #
 # The command `sciformer doctor` lists the versions of the libraries; whether torch can use a GPU of NVIDIA (*cuda*) or of an Apple
 # computer (*mps*); on how many threads it computes, and whether idle threads sleep, so that other programs can use their cores;
-# and the files of data. An *embedded* file comes with the package. Those that are *missing* (0.0 MB are there) you don't need: all
+# and the files of data. An *embedded* file comes with the package. You don't need those that are *missing* (with 0.0 MB): all
 # of MNIST, from which our digits were taken, and the text of Shakespeare uncompressed. If something goes wrong later, paste the
 # output into your question.
 
@@ -655,7 +655,7 @@ check.mask_afterwards(mask_afterwards)
 #
 # These models compute attention by the same three lines, with other tokens:
 #
-# - **GPT-3** (Brown et al. 2020, [2005.14165](https://arxiv.org/abs/2005.14165)): pieces of words; you build its small sister in 08.
+# - **GPT-3** (Brown et al. 2020, [2005.14165](https://arxiv.org/abs/2005.14165)): parts of words; you build its small sister in 08.
 #   In half of its layers a mask leaves out most pairs.
 # - **Llama 2** (Touvron et al. 2023, [2307.09288](https://arxiv.org/abs/2307.09288)): the same, with parts of 04, 05 and 08 exchanged.
 # - **BERT** (Devlin et al. 2018, [1810.04805](https://arxiv.org/abs/1810.04805)): no causal mask; it learns by filling gaps, as in 12.

@@ -95,7 +95,7 @@ torch.testing.assert_close(uniform @ x, x.mean(dim=0).expand(6, 2))  # (L, L) @ 
 (uniform @ x).round(decimals=3)
 
 # %% [markdown]
-# Every word became the same vector, the mean, and nothing is left of who was who. The weights have to differ from word to word. What
+# Every word became the same vector, the mean, and nothing tells the words apart any more. The weights have to differ from word to word. What
 # could they depend on?
 
 # %% [markdown]
@@ -144,7 +144,7 @@ plotting.show("Noisy samples around minus one, then around one; the curves of th
 # Away from the jump both curves are closer to the dashed line than most samples are. Around the jump each output averages samples from
 # both sides, and the edge is smeared.
 #
-# The Gaussian is a **softmax** in disguise: take $e$ to the power of a [**score**](../docs/glossary.md#s), then divide by the row's sum.
+# The Gaussian is a [**softmax**](../docs/glossary.md#s) in disguise: take $e$ to the power of a [**score**](../docs/glossary.md#s), then divide by the row's sum.
 # The score here is minus the squared distance, divided by twice the square of the width.
 
 # %%
@@ -334,7 +334,7 @@ plotting.plane(x, tokens, moved=output, hull=True, title="old words, new words, 
 plotting.show("Arrows lead from each word to its new place; all new places lie inside the shaded convex hull of the old ones.")
 
 # %% [markdown]
-# None left the shaded region, and none can. (*Sat* came almost to the place of *cat*; *mat* hardly moved.) Take two words with the weights
+# None left the shaded region, and none can. (*Sat* moved almost onto *cat*; *mat* hardly moved.) Take two words with the weights
 # 1/4 and 3/4:
 #
 # $$\tfrac14 x_1 + \tfrac34 x_2 = x_1 + \tfrac34\, (x_2 - x_1)$$
@@ -459,7 +459,7 @@ for sentence in ("he sat on the bank of the river", "she took the money to the b
 # %% [markdown]
 # ## Break it: the sum over the wrong index
 #
-# Two slips are easily written, and neither raises an error. In a formula, the sum in the denominator may end at $E$, the number of
+# Two slips are easy to make, and neither raises an error. In a formula, the sum in the denominator may end at $E$, the number of
 # features, instead of $L$, the number of words. In code, `softmax(dim=0)` runs down the columns. **Predict**: which row sums does each
 # slip break?
 
@@ -482,7 +482,7 @@ plotting.show("Three matrices of weights with the sums of their rows: only the l
 # than 50; on the right, that of *sat* sums to less than half. (The colours end at 1, so that 54.23 looks like 0.98: read the numbers.)
 # Print row sums whenever you write a softmax.
 #
-# **A question (easy, 2 minutes).** Reflect the left matrix at its diagonal, and you have the right one. Why?
+# **Question** (easy, 2 minutes). Reflect the left matrix at its diagonal, and you have the right one. Why?
 #
 # <details><summary>Answer</summary>
 #
@@ -516,7 +516,7 @@ for temperature in (0.1, 100):
     print(f"T = {temperature:5}: {[round(w, 2) for w in row.tolist()]}")
 
 # %% [markdown]
-# Cold, attention copies the best match; hot, it comes close to the mean. Without a temperature, $T$ is 1. The length of the vectors
+# At a low temperature attention copies the best match; at a high one it comes close to the mean. Without a temperature, $T$ is 1. The length of the vectors
 # has the same effect: make all of them twice as long, and every score is four times as large, as if you had set $T = 1/4$.
 # Vectors with more features tend to be longer, too. Notebook 02 corrects the scores for that, but for no other cause of length.
 
@@ -671,7 +671,7 @@ for times in range(1, 6):
 # The row sums do not give this slip away. Weights lie between 0 and 1, so their exponentials differ by a factor of at most $e$: the
 # second softmax leaves *mat* 0.32 in place of 0.86, and from the third on the row is nearly uniform. The mean from the beginning is back.
 #
-# **A question (middle, 5 minutes).** Show that the equation $w_j = e^{w_j} / \sum_m e^{w_m}$, read as it stands, has only one solution.
+# **Question** (middle, 5 minutes). Show that the equation $w_j = e^{w_j} / \sum_m e^{w_m}$, read as it stands, has only one solution.
 #
 # <details><summary>Answer</summary>
 #
@@ -680,7 +680,7 @@ for times in range(1, 6):
 #
 # </details>
 #
-# **Another (easy, 3 minutes).** Multiply every number by 20, `[[20 * a for a in v] for v in vectors]`, and run the loops on it. What
+# **Question** (easy, 3 minutes). Multiply every number by 20, `[[20 * a for a in v] for v in vectors]`, and run the loops on it. What
 # happens? Why does torch survive `20 * x`?
 #
 # <details><summary>Answer</summary>
@@ -714,7 +714,7 @@ for layer in range(1, 5):
     print(f"layer {layer}: longest token {deep.norm(dim=-1).max():.0e}")
 
 # %% [markdown]
-# The three factors make each length roughly the cube of the one before; the fourth is too large for a 32-bit number. This is what the
+# The three factors make each length roughly the cube of the one before; after the fourth layer it is too large for a 32-bit number. This is what the
 # softmax prevents.
 #
 # Without the softmax, long texts can take fewer operations. The brackets may move: $(X X^\top) X = X (X^\top X)$. The right side never
@@ -730,7 +730,7 @@ print(f"{costs[131072][0] / (counter.get_total_flops() // 2):.0f} times fewer mu
 
 
 # %% [markdown]
-# **A question (easy, 2 minutes).** For which lengths is $X (X^\top X)$ the *worse* choice?
+# **Question** (easy, 2 minutes). For which lengths is $X (X^\top X)$ the *worse* choice?
 #
 # <details><summary>Answer</summary>
 #
@@ -825,7 +825,7 @@ for L, E, scale in ((64, 16, 0.1), (64, 16, 1), (64, 16, 10), (256, 16, 1), (64,
 # | a common offset of what is handed on | passes | is scaled | cancels |
 # | the inputs 10 times as large: the weights | get sharper | are 100 times as large | stay the same, but for the 1e-5 |
 #
-# No column is the best in every row, and some rows have no better side. The transformer uses the softmax, whose outputs stay among the
+# No column is the best in every row, and in some rows no entry is better than the others. The transformer uses the softmax, whose outputs stay among the
 # vectors that are averaged. Its weak spot is the last row, the scale, which notebook 02 repairs in part.
 
 # %% [markdown]
@@ -962,11 +962,11 @@ check.one_more_word(one_more_word)
 # ## Takeaways
 #
 # - Mean, smoothing filter, Nadaraya–Watson regression, attention: all are weights @ values. They differ in where the weights come from.
-#   The mean's depend on nothing, those of the filter and of the regression on positions, and those of attention on content.
+#   Those of the mean depend on nothing, those of the filter and of the regression on positions, and those of attention on content.
 # - The softmax runs over the keys, the last axis of the scores. Its weights are positive and each row sums to 1, so
 #   that no output leaves the convex hull of the inputs.
 # - A word's neighbours change its vector: *bank* came out mostly as water or mostly as money.
-# - This simplest attention has no parameters and sees no order. Where the dot product is positive it favours long vectors: *cat*
+# - This simplest attention has no parameters and sees no order. Where the dot product is positive, it favours long vectors: *cat*
 #   preferred the longer *mat* to itself. Its operations and its weights grow as $L^2$.
 
 # %% [markdown]

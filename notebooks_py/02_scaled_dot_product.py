@@ -20,7 +20,7 @@
 # In French the animal is *il* and the street *elle*, so whoever translates this sentence must know what *it* is. In
 # June 2017 [Vaswani and colleagues](https://arxiv.org/abs/1706.03762) published a translator in which a word learns
 # about other words in one way only: it looks at them, and takes a part of what each has to offer. They called this
-# **scaled dot-product attention**. The part of a model that looks once is called a
+# [**scaled dot-product attention**](../docs/glossary.md#s). The part of a model that looks once is called a
 # [**head**](../docs/glossary.md#h). In August [Google's own
 # report](https://research.google/blog/transformer-a-novel-neural-network-architecture-for-language-understanding/)
 # showed with exactly this sentence where one of the translator's heads looked. The same formula runs in chatbots.
@@ -207,7 +207,7 @@ plotting.show(
 # dimension**](../docs/glossary.md#h), the number of features of a query and a key, and here also of a value. In
 # matrices these are the three lines above the diagram: scores, weights, output. We call $1/\sqrt D$ **the scale**. Every
 # attention in this course has these three lines; what changes from one mechanism to the next is how the first computes a
-# score. A mask, which comes soon, stands between the first and the second.
+# score. A [mask](../docs/glossary.md#m), which comes soon, stands between the first and the second.
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")
@@ -292,9 +292,9 @@ explore(
 )
 
 # %% [markdown]
-# <details><summary>Which key wins</summary>
+# <details><summary>Answer</summary>
 #
-# Another one at nearly every $d$: 16 at $d = 64$, 12 at 256, 14 at 1024. Each further feature adds a random number to every score.
+# At nearly every $d$ a different key wins: key 16 at $d = 64$, key 12 at 256 and key 14 at 1024. Each further feature adds a random number to every score.
 #
 # </details>
 #
@@ -315,7 +315,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# **What would a lazy head do here?**
+# **Question** (easy, 2 minutes). What would a lazy head do here?
 #
 # <details><summary>Answer</summary>
 #
@@ -392,7 +392,7 @@ plotting.show(
 
 
 # %% [markdown]
-# **What has the mask done to *it*?**
+# **Question** (easy, 2 minutes). What has the mask done to *it*?
 #
 # <details><summary>Answer</summary>
 #
@@ -421,7 +421,7 @@ explore(under_a_mask, alt="Scores and weights: both are left in a band of three,
 
 
 # %% [markdown]
-# <details><summary>What you saw</summary>
+# <details><summary>Answer</summary>
 #
 # The other weights of the row all grow by the same factor, so their ratios stay: the numerators $e^{s_{ij}}$ are the
 # same, and only the common divisor has lost a term. An empty row is 0 in the package. A softmax written by hand gives
@@ -690,9 +690,9 @@ class LookUp(nn.Module):
 # respect to every parameter. Then the [**optimiser**](../docs/glossary.md#o) changes the parameters a little, so that
 # the loss falls.
 #
-# Ours is **Adam** ([Kingma and Ba 2014](https://arxiv.org/abs/1412.6980)). It divides a running average of the
+# Ours is **Adam** ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It divides a running average of the
 # gradient by the root of a running average of its square. So a parameter whose gradient keeps its sign moves by about
-# `lr`, the **learning rate**, in each step, be its gradient large or small. `zero_grad()` clears the gradients of the
+# `lr`, the **learning rate**, in each step, whether its gradient is large or small. `zero_grad()` clears the gradients of the
 # step before, which torch would otherwise add up.
 
 # %%
@@ -746,8 +746,8 @@ plotting.curves(curves, title="a look-up (thick: mean of five steps)", smooth=5)
 plotting.show("Two training losses: with attention the loss falls to almost 0, with the plain mean it stays high.")
 
 # %% [markdown]
-# At best the blind model names the commonest of the eight values, and the verdict says that it does about that: attention is worth the
-# rest. Where does the trained head look? We take one new sequence and ask for each of its keys, in ascending order.
+# At best the blind model names the commonest of the eight values, and by the verdict it does about as well as that:
+# the rest of the accuracy is what attention is worth. Where does the trained head look? We take one new sequence and ask for each of its keys, in ascending order.
 
 # %%
 one_keys, one_values = test_set[0][0], test_set[1][0]  # (8,)
@@ -840,8 +840,8 @@ for name, make in makers.items():
     print(f"{name:11} {before.std():8.2f} {of_q:16.4f} {of_k:8.4f} {moved:29.2f}")
 
 # %% [markdown]
-# A surprise: without the scale the gradients are not smaller, but about ten times *larger*: the factor 16 also
-# multiplies them on their way back, and the sharper softmax takes only a part of that away. (This is one seed, and the first step only.) Two other things are about 16 times as
+# A surprise: without the scale the gradients are not smaller, but about ten times *larger*: the factor 16
+# multiplies them, too, in the backward pass, and the sharper softmax takes only a part of that away. (This is one seed, and the first step only.) Two other things are about 16 times as
 # large: the random scores with which the head **starts**, and the **first step**. (The scaled head's scores do not have variance 1,
 # since queries and keys of a fresh `nn.Linear` have not.)
 #
@@ -978,7 +978,9 @@ plotting.show(
 
 # %% [markdown]
 # With *0 in place of −∞* the reason is plain: $e^0 = 1$ is a weight like any other. But the other two give the future
-# no weight at all, and yet it is in the output. **Where does it hide?**
+# no weight at all, and yet it is in the output.
+#
+# **Question** (hard, 4 minutes). Where does it hide?
 #
 # <details><summary>Answer</summary>
 #
@@ -1052,19 +1054,22 @@ plotting.show(
 )
 
 # %% [markdown]
-# Without a mask five of the six answers can be copied, so the mean loss could be as low as $(\log 8)/6 = 0.35$. All three
+# Without a mask five of the six answers can be copied, so the mean loss could be as low as $(\log 8)/6 = 0.35$. The
+# measured 0.43 lies above that mainly because of the last position, where the loss is about 2.4 instead of 2.08. All three
 # mistakes bring it below that of the right recipe, the softmax over queries by little (one seed each). That model gains
-# most at position 3 (positions count from 0); why there, we have not found out, nor how the mask after the softmax, which leaks only the size of a row, tells so
-# much. At the last position there is nothing to copy, and there every leaky model does *worse* than guessing. **Why worse?**
+# most at position 3 (positions count from 0); we have not found out why there, nor how the mask after the softmax, which leaks only
+# through the sum of a row, tells so much. At the last position there is nothing to copy, and there every leaky model does *worse* than guessing.
+#
+# **Question** (middle, 3 minutes). Why worse?
 #
 # <details><summary>Answer</summary>
 #
-# The read-out is the same at all positions, and it has learned to trust what a leak says. That nothing is to be had at the last position, it could learn from
-# the vector of this position; it has learned this only in part.
+# The read-out is the same at all positions, and it has learned to trust what a leak says. It could learn from
+# the vector of the last position that nothing is to be had there, but it has learned this only in part.
 #
 # </details>
 #
-# **A riddle.** With *0 in place of −∞*, why does the loss fall from left to right, to almost 0 at position 4?
+# **Question** (middle, 3 minutes). With *0 in place of −∞*, why does the loss fall from left to right, to almost 0 at position 4?
 #
 # <details><summary>Answer</summary>
 #
@@ -1083,7 +1088,7 @@ for position in range(5):
     print(f"position {position}: loss of the model {found['0 in place of −∞'][position]:.2f}, of one who knows the words to come {bound:.2f}")
 
 # %% [markdown]
-# Both fall together, the model somewhat above the bound: that is what the explanation asks for.
+# Both fall together, with the model somewhat above the bound, as the explanation predicts.
 #
 # Now use all five models on a text whose future is not yet written: to get the next word, a chatbot reads the text so far and takes the
 # last row of the output. After three words, for example, that is row 2 of a model that sees three words and no more. There is nothing
@@ -1215,7 +1220,7 @@ check.test_attention(test_attention)
 # </details>
 
 # %% [markdown]
-# **A question to think about (harder, 10 minutes).** In the look-up, which part of a pair's embedding should $W_k$
+# **Question** (hard, 10 minutes). In the look-up, which part of a pair's embedding should $W_k$
 # keep, and which $W_v$? And could one head tell *how many* of the eight pairs carry the same value as the pair that is
 # asked for?
 #
@@ -1237,7 +1242,9 @@ check.test_attention(test_attention)
 #
 # What stands behind the paper's "extremely small gradients"? The Jacobian of the softmax says how much weight $i$ moves
 # if score $j$ moves: $\partial w_i / \partial s_j = w_i(\delta_{ij} - w_j)$, where $\delta_{ij}$ is 1 if $i = j$ and
-# 0 otherwise. **What are its entries if one weight is 1 and the rest are 0?**
+# 0 otherwise.
+#
+# **Question** (easy, 2 minutes). What are its entries if one weight is 1 and the rest are 0?
 #
 # <details><summary>Answer</summary>
 #
@@ -1283,12 +1290,12 @@ course.verdict("d = 1024, median: scaled over unscaled", ratio["median"][1024], 
 course.verdict("d = 1024, mean: scaled over unscaled", ratio["mean"][1024], below=1)
 
 # %% [markdown]
-# They do not. For the typical query next to nothing passes at $d = 1024$ without the scale: these are the small gradients of the paper. (At
+# They do not agree. For the typical query next to nothing passes at $d = 1024$ without the scale: these are the small gradients of the paper. (At
 # $d = 64$, the size of a common head, more passes than with it.) But in the mean *more* passes without the scale, at every $d$. A few queries, presumably those
 # whose two largest scores happen to be close, pass back so much that they outweigh all others.
 #
-# Training adds up the gradients of many queries, so the typical one is a poor guide. This fits the surprise in our look-up, where they were
-# larger without the scale, and not smaller. What is small is the number of queries that have a say. (These are random scores of 32 keys. It need
+# Training adds up the gradients of many queries, so the typical one is a poor guide. This fits the surprise in our look-up, where the gradients
+# were larger without the scale, and not smaller. What is small is the number of queries that contribute. (These are random scores of 32 keys. It need
 # not be so in every training.)
 
 # %% [markdown]
@@ -1336,7 +1343,7 @@ for name, head in heads.items():
 
 
 # %% [markdown]
-# **A question (middle, 5 minutes).** Many programs write $-10^9$ in place of $-\infty$. What does a wholly masked row
+# **Question** (middle, 5 minutes). Many programs write $-10^9$ in place of $-\infty$. What does a wholly masked row
 # become then? And what if the scores are float16, numbers of half the usual size?
 #
 # <details><summary>Answer</summary>
@@ -1412,7 +1419,8 @@ course.verdict("rows (of 8) that look most at 2 or 5 positions back", hits, abov
 
 # %% [markdown]
 # From position 2 on the loss is small, and the head looks where the answer stands. Before, nothing can be predicted.
-# **A riddle.** Why is the loss at position 0 even above $\log 8 = 2.08$, and why is it 0.25, and not 0, at the end?
+#
+# **Question** (hard, 5 minutes). Why is the loss at position 0 even above $\log 8 = 2.08$, and why is it 0.25, and not 0, at the end?
 #
 # <details><summary>Answer</summary>
 #
@@ -1425,11 +1433,12 @@ course.verdict("rows (of 8) that look most at 2 or 5 positions back", hits, abov
 #
 # We read the *weights*, not the masks. A large entry of an additive mask does mean "look here". A large entry of a
 # multiplicative mask means "look here" only where the score is positive: a negative score becomes more negative.
-# **And does an entry of 0 hide a key?**
+#
+# **Question** (easy, 2 minutes). Does an entry of 0 hide a key?
 #
 # <details><summary>Answer</summary>
 #
-# In neither of them. Added, 0 changes nothing. Multiplied, it makes the score 0, and $e^0 = 1$ is a weight like any
+# In neither kind of mask. Added, 0 changes nothing. Multiplied, it makes the score 0, and $e^0 = 1$ is a weight like any
 # other.
 #
 # </details>

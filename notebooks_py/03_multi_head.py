@@ -13,7 +13,7 @@
 # *Yesterday the dog chased the cat.*
 #
 # To understand *chased*, you need to know **who** chased and **whom**. You looked for both at once, and you never
-# confused the answers. The head of notebook 02 has one query for each word, and its weights are one row that sums to
+# confused the answers. The [head](../docs/glossary.md#h) of notebook 02 has one query for each word, and its weights are one row that sums to
 # 1. Can *chased* ask two questions with one row?
 #
 # In 2017 [Vaswani and colleagues](https://arxiv.org/abs/1706.03762) wanted a model to attend to several positions
@@ -105,7 +105,7 @@ for scores in ((5, 5), (5, 4)):
 # %% [markdown]
 # With equal scores the two sentences give the same output, which cannot say who chased whom. Unequal scores mend this: the
 # subject's channel holds the larger number. (How a head can know which noun is the subject is left to notebook 04; here the
-# scores are set by hand.) So two nouns with a channel each are no trouble for one head. A third noun is: a value does not know its role, so a
+# scores are set by hand.) So two nouns with a channel each are no trouble for one head. A third noun is trouble: a value does not know its role, so a
 # channel that is read for *who* would have to count where its noun is the subject, and be overlooked where it is the object. And a language has far
 # more nouns than a head has channels, so nouns share channels.
 #
@@ -139,8 +139,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# Up to the luck of 10,000 sentences the two errors add up to 1, whatever the share. This is a
-# theorem. Read with a factor $a$, *who* is off by $a y - s = (at - 1)\,s + a(1 - t)\,o$. Since $s$ and $o$ are independent, with variance 1, the mean square of this
+# Apart from sampling error, the two errors add up to 1, whatever the share. This is a theorem. Read with a factor $a$, *who* is off by $a y - s = (at - 1)\,s + a(1 - t)\,o$. Since $s$ and $o$ are independent, with variance 1, the mean square of this
 # is $(at - 1)^2 + a^2 (1-t)^2$, which is smallest at $a = t / (t^2 + (1-t)^2)$. For *whom*, exchange $t$ and $1 - t$. The smallest errors are
 #
 # $$\frac{(1-t)^2}{t^2 + (1-t)^2} \quad\text{and}\quad \frac{t^2}{t^2 + (1-t)^2},$$
@@ -172,7 +171,7 @@ print(
 #
 # The package's `dot_product_scores(q, k)` divides by $\sqrt D$ already, and `attend` takes the softmax and the average.
 # Each head gets three small matrices of its own, from the $E$ features of a word down to $D = E/H$. $E$ is the
-# [**embedding dimension**](../docs/glossary.md#e), $H$ the number of heads and $D$ the head dimension.
+# [**embedding dimension**](../docs/glossary.md#e), $H$ the number of heads and $D$ the [head dimension](../docs/glossary.md#h).
 
 # %%
 B, L, E, H = 1, len(words), 6, 3
@@ -478,7 +477,7 @@ except ValueError as error:
 # %% [markdown]
 # ## Equal to torch's
 #
-# `nn.MultiheadAttention` packs the three projections into one matrix. Its masks are **the other way round**, True
+# `nn.MultiheadAttention` packs the three [projections](../docs/glossary.md#p) into one matrix. Its masks are **the other way round**, True
 # hides, and it averages the weights over the heads unless it is told not to.
 
 # %%
@@ -711,12 +710,12 @@ course.verdict("8 heads of 8 minus 2 heads of 8, upper end of the interval", dif
 #
 # So in this task, from two heads on, the **size** mattered more than the number. Two caveats belong to it. Two heads of 8
 # are near 0 already, so more of them had no room to help. And the layer with eight heads of 8 is four times as wide as that with eight of 2
-# (though what it gets is filled up with zeros). With one head the number decides, by the theorem: a single head of any size is left with half. (The bound of both verdicts, 0.05, is a tenth of the difference between one head and two.)
+# (though its input is filled up with zeros). With one head the number decides, by the theorem: a single head of any size is left with half. (The bound of both verdicts, 0.05, is a tenth of the difference between one head and two.)
 #
 # Why could size matter? Because of *comparing*: a head of 2 features has 2 numbers to tell 8 keys apart, and the scores of many queries with
 # these keys form a matrix of rank 2 at most. [Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028) call this
 # the [**low-rank bottleneck**](../docs/glossary.md#l). Or because of *carrying*: a head of 2 hands over only
-# 2 numbers. But eight of them together hand over 16, as many as the two answers need. The next section has a hint which of the two it is.
+# 2 numbers. But eight of them together hand over 16, as many as the two answers need. The next section gives a hint about which of the two it is.
 
 # %% [markdown]
 # ## Look: who does what
@@ -746,16 +745,17 @@ for num_heads in (1, 2, 4, 8):  # does a head look at several items each time, o
     print(f"{num_heads} heads: the largest weight stands on the item asked for in {found:.2f} of the sets, and is {weights.amax(dim=-1).mean():.2f}")
 
 # %% [markdown]
-# Two heads have shared the work, one question each. (Any two different rows would do, in principle, and in the runs of other seeds the two may be exchanged.)
+# The two heads share the work, one question each. (Any two different rows would do, in principle, and in the runs of other seeds the two may be exchanged.)
 # The single head gave itself to one question; by the theorem, the mean error would be the same with an even share. The four heads,
 # which are smaller, share the questions as well, but nearly a third of their weight goes to items that nobody asked for; of the eight heads, more than half. (Equal weights would leave
-# three quarters there.) A mean over all sets does not tell how; the printed numbers do: the smaller the heads, the more often their largest weight stands on a *wrong* item, and the less they
+# three quarters there.) A mean over all sets cannot say whether a head looks at several items each time or sometimes at a wrong one. The printed numbers can: the smaller the heads, the more often their largest weight stands on a *wrong* item, and the less they
 # decide for one. So small heads fail at comparing. How much carrying adds, and what more steps would do, we have not measured. This is a single run of each.
 
 # %% [markdown]
 # ## Break it: the head-size trap
 #
-# The scale is $1/\sqrt{D}$ with the size of a **head**. Published code has used $1/\sqrt{E}$ ([vit-pytorch, issue
+# The scale is $1/\sqrt{D}$ with the size of a **head**. To divide by $\sqrt E$ instead is the [**head-size
+# trap**](../docs/glossary.md#h); published code has fallen into it ([vit-pytorch, issue
 # 65](https://github.com/lucidrains/vit-pytorch/issues/65), since mended). What does $1/\sqrt E$ make of the scores'
 # variance? (The argument `scale` replaces the factor $1/\sqrt D$.)
 #
@@ -857,10 +857,10 @@ plotting.show("Steps for five seeds: the wrong scale needs about a tenth more wi
 # - The first transformer ([2017](https://arxiv.org/abs/1706.03762)) had 8 heads of 64 features, **BERT**
 #   ([2018](https://arxiv.org/abs/1810.04805), the base version) 12 of 64, and **GPT-3**
 #   ([2020](https://arxiv.org/abs/2005.14165)) 96 of 128. The number grew much faster than the size.
-# - **Llama 3** ([2024](https://arxiv.org/abs/2407.21783)) in its version of 8 billion parameters has 32 query heads,
-#   but only 8 heads of keys and values: four neighbours share one. This is [**grouped-query
-#   attention**](../docs/glossary.md#g) ([Ainslie et al. 2023](https://arxiv.org/abs/2305.13245)). The keys and values
-#   of earlier tokens, which are kept while a text is written, take a quarter of the memory. Exercise 6 builds it.
+# - **Llama 3** ([2024](https://arxiv.org/abs/2407.21783)), with 8 billion parameters, has 32 query heads, but only 8
+#   heads of keys and values: four neighbours share one. This [**grouped-query attention**](../docs/glossary.md#g)
+#   ([Ainslie et al. 2023](https://arxiv.org/abs/2305.13245); exercise 6) keeps a quarter of the keys and values while a
+#   text is written.
 # - Some heads can be named. In BERT, [Clark et al. 2019](https://arxiv.org/abs/1906.04341) found a head that connects
 #   a direct object with its verb, *cat* with *chased*, and another one that connects a noun with its determiner.
 # - Many can be removed. [Voita et al. 2019](https://arxiv.org/abs/1905.09418) cut 38 of the 48 heads in the encoder
@@ -1196,7 +1196,7 @@ check.test_heads(test_heads)
 # %% [markdown]
 # ### Questions to think about
 #
-# **1. (easy, 3 minutes)** With $H = 1$, is the output projection still worth having?
+# **Question** (easy, 3 minutes). With $H = 1$, is the output projection still worth having?
 #
 # <details><summary>Answer</summary>
 #
@@ -1206,7 +1206,7 @@ check.test_heads(test_heads)
 #
 # </details>
 #
-# **2. (middle, 5 minutes)** Make the key bias nonlinear, $b_j = w_h \cdot \tanh(k_j)$. Which of the two identities of
+# **Question** (middle, 5 minutes). Make the key bias nonlinear, $b_j = w_h \cdot \tanh(k_j)$. Which of the two identities of
 # the optional section survives?
 #
 # <details><summary>Answer</summary>
@@ -1216,7 +1216,7 @@ check.test_heads(test_heads)
 #
 # </details>
 #
-# **3. (hard, 10 minutes)** The task asks three questions instead of two. What is one head's floor, and what is two
+# **Question** (hard, 10 minutes). The task asks three questions instead of two. What is one head's floor, and what is two
 # heads'? Change `questions`, draw `unseen, target` anew and measure. (Query and target then have 24 features, so the
 # heads need $24/H$ features each; `Finder` fills the tokens up.)
 #

@@ -18,8 +18,8 @@
 #
 # In 2017 two papers gave recurrence up in translation: [Gehring et al.](https://arxiv.org/abs/1705.03122) for
 # convolutions, and [Vaswani et al.](https://arxiv.org/abs/1706.03762) for attention alone. Both had to tell their models
-# the order. You will meet the learned positions of the first paper, and build the sinusoidal positions of the second and
-# rotary positions, which came four years later.
+# the order. You will meet the [learned positions](../docs/glossary.md#l) of the first paper, and build the [sinusoidal
+# positions](../docs/glossary.md#s) of the second and [rotary positions](../docs/glossary.md#r), which came four years later.
 #
 # After this notebook you can
 #
@@ -66,7 +66,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 #
 # 1. *dog bites man* and *man bites dog* go through the same attention layer. For which of the three words does the
 #    output differ?
-# 2. A model reads 16 different tokens, and at each token it has to name the token that stands three positions earlier.
+# 2. A model reads 16 different tokens, and at each token it has to name the token that stands three [positions](../docs/glossary.md#p) earlier.
 #    It does not know the order. How often is it right: never, one time in 15, or half the time?
 # 3. Another model knows the order, and it was trained on this task until it was right nearly always, on sequences of
 #    length 16. Then it reads sequences of length 64. How often is it right at the positions 16 to 63?
@@ -115,7 +115,9 @@ plotting.show("Two heatmaps of three by three weights, one for each sentence, wi
 # $$f(PX) = (P A P^\top)(P V) = P\,A V = P f(X), \qquad \text{since } P^\top P = I.$$
 #
 # This is called [**permutation equivariance**](../docs/glossary.md#p): shuffled inputs give the same outputs, shuffled
-# alike. Without a mask, attention sees a *bag* of words. Would more heads help, or more layers?
+# alike. Without a mask, attention sees a *bag* of words.
+#
+# **Question** (easy, 2 minutes). Would more heads help, or more layers?
 #
 # <details><summary>Answer</summary>
 #
@@ -133,8 +135,8 @@ print("f(PX) = P f(X) holds to the last digit that we can expect")
 # %% [markdown]
 # ## Where the order can enter
 #
-# So the words, or the way they are compared, have to depend on where they stand. The diagram shows three places in a head
-# where a position can come in. In the first, a vector for each position is added to the token there; those shown are from
+# So the words, or the way they are compared, have to depend on where they stand. The diagram shows three points in a head
+# where a position can enter. In the first, a vector for each position is added to the token there; those shown are from
 # the next section. The second is rotary ([Su et al. 2021](https://arxiv.org/abs/2104.09864)): queries and keys are turned
 # by an angle. The third lowers each score by the distance ([Press et al. 2022](https://arxiv.org/abs/2108.12409),
 # notebook 07).
@@ -150,7 +152,7 @@ plotting.show(
 # %% [markdown]
 # ## A vector for each position: sinusoidal
 #
-# Which vector? The first idea is to hand each token the number of its [**position**](../docs/glossary.md#p) $t$: 0, 1,
+# Which vector? The first idea is to hand each token the number of its position $t$: 0, 1,
 # 2, and so on. That number has no upper bound: late in a text it would drown the word. The second idea is to write
 # $t$ in binary digits: 000, 001, 010, 011. Digits are bounded, and they share the work: the last digit changes at every
 # step, the one before it at every second, the next at every fourth.
@@ -166,7 +168,7 @@ plotting.show(
 # | $\omega_i$ | the frequency of pair $i$, in radians per step | (E/2,) |
 # | $p_t$ | the vector of position $t$, a row of the table | (E,) |
 #
-# These are the [**sinusoidal positions**](../docs/glossary.md#s). For $E = 4$ there are two pairs, with $\omega_0 = 1$
+# These are the **sinusoidal positions**. For $E = 4$ there are two pairs, with $\omega_0 = 1$
 # and $\omega_1 = 10000^{-1/2} = 0.01$:
 
 # %%
@@ -263,7 +265,7 @@ plotting.animate(
 #
 # ### Why so many clocks?
 #
-# Suppose that there is a single clock, the fastest, whose hand turns by 1 radian a step. At which of the positions 1 to
+# **Question** (easy, 4 minutes). Suppose that there is a single clock, the fastest, whose hand turns by 1 radian a step. At which of the positions 1 to
 # 63 does it show the same as at position 0, to within a tenth of a turn? Keep your list: you will need it three times.
 #
 # <details><summary>Answer</summary>
@@ -383,7 +385,7 @@ print(
 
 
 # %% [markdown]
-# Which matrix turns all hands *back* by $d$ steps? And with which $W^Q$ and $W^K$ does every position $t \ge 3$ give its
+# **Question** (hard, 5 minutes). Which matrix turns all hands *back* by $d$ steps? And with which $W^Q$ and $W^K$ does every position $t \ge 3$ give its
 # highest score to position $t - 3$, if there are no words?
 #
 # <details><summary>Answer</summary>
@@ -440,7 +442,7 @@ for i, word in enumerate(dog_first):
 
 # %% [markdown]
 # Now all three words have two different outputs, even *bites*, in the middle of both sentences: its neighbours have
-# changed places. The weights are still random; training has to make use of the difference.
+# been exchanged. The weights are still random; training has to make use of the difference.
 #
 # ### Break it: added afterwards
 #
@@ -466,8 +468,8 @@ plotting.show("Two heatmaps of weights for six words, 'the' among them twice, wi
 #
 # ## A vector for each position: learned
 #
-# The other choice is not to choose: the table is a parameter, and training finds it. These are [**learned
-# positions**](../docs/glossary.md#l) (Gehring et al. 2017, section 3.1). Here are both as modules. The learned table
+# The other choice is not to choose: the table is a parameter, and training finds it. These are **learned
+# positions** (Gehring et al. 2017, section 3.1). Here are both as modules. The learned table
 # starts at random, with the standard deviation `size`. The waves are a buffer: they move to the GPU with the model, and
 # training does not change them.
 
@@ -556,7 +558,7 @@ def by_position(model, tokens):  # share of right answers at positions 3, 4, ...
 
 
 # %% [markdown]
-# How well can a model do that does not know the order?
+# **Question** (easy, 2 minutes). How well can a model do that does not know the order?
 #
 # <details><summary>Answer</summary>
 #
@@ -625,7 +627,9 @@ for name in ("sinusoidal", "learned"):
 
 # %% [markdown]
 # Both kinds have drawn a stripe three positions to the left of the diagonal: from row 3 on, the highest score of each row
-# is there. Why could the stripe of the waves be the broader one?
+# is there.
+#
+# **Question** (easy, 2 minutes). Why could the stripe of the waves be the broader one?
 #
 # <details><summary>Answer</summary>
 #
@@ -678,7 +682,9 @@ for name, share in far.items():
 # That settles prediction 3: from nearly always right, the models with waves fall to 0.131 beyond position 15, where naming
 # the most frequent token gives 0.085, and those with learned positions fall to 0.033, below even that. (The bands reach one standard
 # error of the four seeds' mean to each side.) The formula of the waves reaches any length; the trained weights do not.
-# Two questions: why do the learned positions fail completely? And what could mislead the waves *before* 16 as well?
+#
+# **Question** (middle, 4 minutes). Why do the learned positions fail completely? And what could mislead the waves *before* 16
+# as well?
 #
 # <details><summary>Answer</summary>
 #
@@ -708,9 +714,9 @@ plotting.show(
 )
 
 # %% [markdown]
-# Why do the learned positions of one seed choose the same few keys beyond 16? How many steps from the right key are the
-# short slanted rows of the waves at the bottom, and the dot at query 3? (There the four seeds cover each other, at key
-# 57.) Compare with your list of the single clock.
+# **Question** (hard, 5 minutes). Why do the learned positions of one seed choose the same few keys beyond 16? How many steps from the right key are the
+# short slanted rows of the waves at the bottom, and the dot at query 3? (There the dots of the four seeds cover each
+# other, at key 57.) Compare with your list of the single clock.
 #
 # <details><summary>Answers</summary>
 #
@@ -759,8 +765,8 @@ course.verdict("whole turns: smallest share with waves minus largest with learne
 # right one, so nothing taught the models that a farther key at which the fastest hand shows the same is wrong. The other
 # wrong keys stay unexplained.
 #
-# Are the waves to blame? The query could be $p_t$ turned by the fixed rotation $R_3^\top$, or $p_{t-3}$. Put it in by
-# hand, for positions alone. The factor 5 makes the softmax sharp, as large projections could.
+# Are the waves to blame? The query could be $p_t$ turned by the fixed rotation $R_3^\top$, which is $p_{t-3}$.
+# Put it in by hand, for positions alone. The factor 5 makes the softmax sharp, as large projections could.
 
 # %%
 long_waves = sinusoidal_table(64, 64).float()  # (L, E)
@@ -771,8 +777,8 @@ course.verdict(
 
 
 # %% [markdown]
-# So by position alone there is a solution for all 64. Training on 16 does not ask for it, and the models found other
-# weights. Position vectors are **absolute**: each says where one token stands. The model has to find out by itself that
+# So by position alone there is a solution for all 64. Training on length 16 does not require it, and the models found
+# other weights. Position vectors are **absolute**: each says where one token stands. The model has to find out by itself that
 # nothing counts here but how far one token stands before the other, their **relative** position.
 #
 # ## Rotary: turn the queries and the keys
@@ -783,16 +789,16 @@ course.verdict(
 #
 # $$s_{tu} = (q R_t) \cdot (k R_u) = q\, R_t R_u^\top k^\top = q\, R_{t-u}\, k^\top.$$
 #
-# The last step is yours: prove $R_t R_u^\top = R_{t-u}$ in one line.
+# **Question** (middle, 3 minutes). The last step is yours: prove $R_t R_u^\top = R_{t-u}$ in one line.
 #
-# <details><summary>Proof</summary>
+# <details><summary>Answer</summary>
 #
 # The transposed matrix turns back, $R_u^\top = R_{-u}$, and turning on by $t$ steps and back by $u$ is turning by $t - u$
 # steps (back, if that is negative).
 #
 # </details>
 #
-# These are [**rotary positions**](../docs/glossary.md#r) (Su et al. 2021, section 3.2).
+# These are **rotary positions** (Su et al. 2021, section 3.2).
 #
 # ### Exercise 4 · middle · 8 minutes
 #
@@ -872,7 +878,7 @@ course.verdict("largest difference along a diagonal", spread, below=1e-4)
 
 # %% [markdown]
 # Each diagonal has one colour, and three back is not the same as three ahead. So if a rotary model has learnt to give one
-# token a high score three positions after another, these two tokens get the same score wherever they stand in that
+# token a high score three positions after another, these two tokens get the same score wherever they stand at that
 # distance. Does that cure the lengths?
 # **Predict** two things: how often it is right at length 64, and *which* wrong keys it takes.
 
@@ -920,12 +926,12 @@ course.verdict("rotary: share of the wrong keys at whole turns of the fastest ha
 
 # %% [markdown]
 # These distances are all in the list of the single clock: to within a tenth of a turn, the fastest hand is back at nearly
-# every wrong key. (About 95 % of the wrong answers are those of seeds 1 and 3.) Two riddles are left.
+# every wrong key. (About 95 % of the wrong answers are those of seeds 1 and 3.) Two questions are left.
 #
-# 1. Why 25 steps, four turns, so much more often than 44, and why are 6, 13 and 19 not among the six? Work out how far the
+# 1. **Question** (hard, 5 minutes). Why 25 steps, four turns, so much more often than 44, and why are 6, 13 and 19 not among the six? Work out how far the
 #    *second* hand has turned by then. With 64 features it turns by $10000^{-2/64} \approx 0.75$ radians a step, faster than
 #    the one that you watched above, with 32.
-# 2. Why is the mean of the positions 28 to 41 a little lower than the two others printed, when 16 is long past?
+# 2. **Question** (hard, 5 minutes). Why is the mean of the positions 28 to 41 a little lower than the two others printed, when 16 is long past?
 #
 # <details><summary>Answers</summary>
 #
@@ -1112,7 +1118,8 @@ for name in ("sinusoidal", "learned"):
     course.verdict(f"{name}: gain at positions 16 to 63, smallest of four seeds", gain.min().item(), above=0.25)
 
 # %% [markdown]
-# Random starts help both kinds a great deal. Their range overlaps with that of rotary above, so four seeds do not tell
+# Random starts help both kinds a great deal, although they train both ends of the table least: only one of the
+# 49 possible starts contains position 0, where every test begins. Their range overlaps with that of rotary above, so four seeds do not tell
 # which cure is better.
 
 # %% [markdown]
@@ -1130,7 +1137,7 @@ print("beside the words, or added through a matrix of their own: the same")
 
 
 # %% [markdown]
-# What happens to the scores when the positions are multiplied by 2 before they are added?
+# **Question** (middle, 4 minutes). What happens to the scores when the positions are multiplied by 2 before they are added?
 #
 # <details><summary>Answer</summary>
 #
@@ -1192,7 +1199,7 @@ course.verdict(
 )
 
 # %% [markdown]
-# Why is the model without a mask right about 2 of 16 positions, and not none?
+# **Question** (middle, 3 minutes). Why is the model without a mask right about 2 of 16 positions, and not none?
 #
 # <details><summary>Answer</summary>
 #

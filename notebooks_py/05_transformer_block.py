@@ -17,8 +17,8 @@
 # trainable, and with it the authors won the ImageNet competition of 2015.
 #
 # Large language models are deep, too: GPT-3 has 96 blocks ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), table
-# 2.1). Attention makes up only a part of each block. This notebook builds the rest: the residual connection of He et
-# al., the layer norm of [Ba et al. 2016](https://arxiv.org/abs/1607.06450), and the order of the two, which [Xiong et
+# 2.1). Attention makes up only a part of each block. This notebook builds the rest: the [residual
+# connection](../docs/glossary.md#r) of He et al., the [layer norm](../docs/glossary.md#l) of [Ba et al. 2016](https://arxiv.org/abs/1607.06450), and the order of the two, which [Xiong et
 # al. 2020](https://arxiv.org/abs/2002.04745) found to matter.
 #
 # After this notebook you can
@@ -62,7 +62,7 @@ words = ["the", "cat", "sat", "on", "a", "mat"]
 # 1. Six different tokens pass through twelve attention layers with random weights, one after the other and nothing in
 #    between. How much of the difference between the tokens is left at the end: most of it, half, a tenth, or nothing?
 # 2. Four stacks are trained to read digits, ten classes, in 80 steps of 16 digits each: twelve blocks and two blocks,
-#    both with residual connections and without. (A **block** is what a transformer repeats: attention, and a small network
+#    both with residual connections and without. (A **block** is what a [transformer](../docs/glossary.md#t) repeats: attention, and a small network
 #    behind it. A **residual connection** is a shortcut of He et al.: it adds what goes into a layer to what comes out.) A model that gives all classes the same probability has a loss
 #    (cross-entropy, notebook 02) of $\ln 10 \approx 2.30$. Put the four in order, the best one first, and guess which
 #    of them stay at 2.30.
@@ -80,7 +80,7 @@ for layer in range(3):
 
 
 # %% [markdown]
-# **Question.** What is the next row? And could another layer move the tokens apart again?
+# **Question** (easy, 3 minutes). What is the next row? And could another layer move the tokens apart again?
 #
 # <details><summary>Answer</summary>
 #
@@ -144,7 +144,7 @@ course.verdict("variation left after 12 layers", variation(attention_only[-1]).i
 # called [**rank collapse**](../docs/glossary.md#r): a matrix in which all rows are equal has rank 1, which means that
 # one row says everything.
 #
-# **Question.** By hand, each layer divided the differences by the same number. What does a layer do to them here?
+# **Question** (hard, 5 minutes). By hand, each layer divided the differences by the same number. What does a layer do to them here?
 #
 # <details><summary>Answer</summary>
 #
@@ -163,7 +163,7 @@ course.verdict("variation left after 12 layers", variation(attention_only[-1]).i
 #
 # $$y = x + f(x)$$
 #
-# This is the [**residual connection**](../docs/glossary.md#r). Watch the same twelve layers with it and without it.
+# This is the **residual connection**. Watch the same twelve layers with it and without it.
 # Each dot is the direction of a word, so all lie inside a circle of radius 1. The picture shows the two directions of the 32-dimensional space
 # in which the words differ most at the start, so dots that meet here need not be equal (the numbers above say
 # that they are). The labels stand where the words begin, not where they end; the lines show the way.
@@ -196,7 +196,7 @@ plotting.animate(
 course.verdict("variation after 12 layers with the residual", variation(with_residual[-1]).item(), above=0.5)
 
 # %% [markdown]
-# A word of caution: these layers are fresh, and what they add is small. The section after this one makes it larger.
+# These layers are fresh, and what they add is small; the next section makes it larger.
 #
 # The sum does something for training, too. By the sum rule the gradient of $y$ with respect to $x$ is $1 + f'(x)$, and
 # by the chain rule a stack of twelve layers multiplies twelve such factors. Without the residual connection the factors
@@ -227,18 +227,18 @@ for name, states in (("fresh weights", with_residual), ("four times as strong", 
     print(f"{name:20} size after 0, 4, 8 and 12 layers:", *(f"{size:.2f}" for size in sizes), f"  variation at the end {variation(states[-1]).item():.2f}")
 
 # %% [markdown]
-# **Question.** With strong branches $r$ has fallen to 0.02. Are the differences between the tokens lost?
+# **Question** (middle, 3 minutes). With strong branches $r$ has fallen to 0.02. Are the differences between the tokens lost?
 #
 # <details><summary>Answer</summary>
 #
 # No. $r$ is the size of the differences over the size of the whole, so their size is size times $r$, and that is about 1, as at the start. They have not shrunk, they are
-# drowned: the whole has grown sixty times as large, and what all tokens have in common is nearly all of it.
+# drowned out: the whole has grown sixty times as large, and what all tokens have in common is nearly all of it.
 #
 # </details>
 #
 # So strong branches let the sum grow, and what a token has for itself becomes a small part of it. Ba et al. bring each token back to mean 0 and variance 1,
-# each one alone, and let training choose a scale $g$ and a shift $b$ for each feature. This is [**layer
-# norm**](../docs/glossary.md#l):
+# each one alone, and let training choose a scale $g$ and a shift $b$ for each feature. This is **layer
+# norm**:
 #
 # $$\text{norm}(x)_e = \frac{x_e - \mu}{\sqrt{\sigma^2 + \epsilon}}\, g_e + b_e, \qquad \mu = \frac 1 E \sum_e x_e, \qquad \sigma^2 = \frac 1 E \sum_e (x_e - \mu)^2$$
 #
@@ -358,7 +358,7 @@ plotting.show("Ticks where a feature of a token has changed. On the left only th
 # Attention moves information between tokens. What can it do with a single token? The only weight is then 1, so an
 # attention layer is a linear map (biases aside), and linear maps in a row are one linear map: no number of them can ask
 # a question such as "is this feature above zero?". Something has to *compute* with what has been gathered.
-# That is the job of the [**feed-forward network**](../docs/glossary.md#f), which works on each token alone: widen it to
+# That is the job of the [**feed-forward**](../docs/glossary.md#f) **network**, which works on each token alone: widen it to
 # the features of a **hidden layer**, bend it, narrow it. (All stacks below have one, so its worth is not measured
 # here.)
 #
@@ -427,7 +427,7 @@ for name, part in TransformerBlock(32, 4).named_children():
 
 
 # %% [markdown]
-# **Question.** The hidden layer is $4E$ wide, the usual choice. Attention has four square matrices, one each for
+# **Question** (easy, 3 minutes). The hidden layer is $4E$ wide, the usual choice. Attention has four square matrices, one each for
 # queries, keys, values and output. Which share of a block's weights does the feed-forward network have, for any $E$?
 #
 # <details><summary>Answer</summary>
@@ -445,7 +445,7 @@ for name, part in TransformerBlock(32, 4).named_children():
 # | | formula, for $f$ = attention, then $f$ = feed-forward | who uses it |
 # |---|---|---|
 # | [**post-norm**](../docs/glossary.md#p) | $\text{norm}(x + f(x))$ | the first transformer, Vaswani et al. 2017, section 3.1 |
-# | [**pre-norm**](../docs/glossary.md#p) | $x + f(\text{norm}(x))$ | most language models since GPT-2 (2019) |
+# | [**pre-norm**](../docs/glossary.md#p) | $x + f(\text{norm}(x))$ | most language models since [GPT-2 (2019)](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf) |
 #
 # ### Exercise 3 · middle · 10 minutes
 #
@@ -550,7 +550,7 @@ plotting.show(
 #
 # ## Break it: where the `x +` goes
 #
-# Here are two classic slips in a pre-norm block. Both run, and both give the right shapes.
+# Here are two classic slips in a pre-norm block. Both run and give the right shapes.
 
 # %%
 class NoResidual(Block):
@@ -567,7 +567,7 @@ class NormInThePath(Block):
 
 
 # %% [markdown]
-# **Question.** Which single test would tell both from a correct block, without a second implementation to compare with?
+# **Question** (hard, 5 minutes). Which single test would tell both from a correct block, without a second implementation?
 #
 # <details><summary>Answer</summary>
 #
@@ -577,7 +577,7 @@ class NormInThePath(Block):
 # </details>
 #
 # Now carry the test out. The input, `probe`, does not have mean 0 and variance 1, on purpose: a fresh norm hardly
-# changes tokens that have both, so a misplaced norm might not be seen.
+# changes tokens that have both, which could hide a misplaced norm.
 
 # %%
 def silence(block):
@@ -735,9 +735,11 @@ course.verdict("no residual: largest gradient of q_proj in blocks 4 to 12", aski
 
 
 # %% [markdown]
-# <details><summary>Why?</summary>
+# **Question** (hard, 4 minutes). Why is the gradient of `q_proj` zero, up to rounding, from block 4 on?
 #
-# There it is zero, up to rounding. If all values are the same vector, their weighted mean is this vector, whatever the weights. So nothing that
+# <details><summary>Answer</summary>
+#
+# If all values are the same vector, their weighted mean is this vector, whatever the weights. So nothing that
 # the queries or keys do changes the loss. From the fourth block on, this stack cannot learn *where to look*; what the values and the feed-forward
 # networks do it can learn, and there the gradient is healthy.
 #
@@ -833,7 +835,7 @@ worse("pre-norm", than="pre-norm, 2 blocks")
 # follow, not far from each other. Twelve blocks without residual connections come last, and they alone stay near the
 # dotted line: they do not *learn*, as we shall say.
 #
-# Did you expect the twelve to win? With a norm before each branch, twelve blocks learned with residual connections and
+# With a norm before each branch, twelve blocks learned with residual connections and
 # did not without them. But the twelve are behind the two in *training* loss: so far, our stacks with residual connections do what the
 # plain networks of He et al. did. Whether depth *pays* after more steps, 80 do not tell.
 #
@@ -872,8 +874,8 @@ course.verdict("only feed-forward: smallest variation between tokens after 12 la
 course.verdict("only feed-forward: smallest variation between digits after 12 layers", min(apart["only feed-forward"]), above=0.02)
 
 # %% [markdown]
-# Some difference is left, between tokens and between digits. In `no residual` the tokens of a digit were equal up to
-# rounding. **Predict** whether this stack learns, and whether its **control** does, the stack to compare with: the same
+# Some difference is left, between tokens and between digits. In `no residual` the tokens of a digit were equal up to rounding.
+# **Predict** whether this stack learns, and whether its **control** does, the stack to compare with: the same
 # twelve layers *with* the residual connection.
 
 # %% tags=["nbval-ignore-output"]
@@ -900,7 +902,7 @@ worse("only feed-forward", than="feed-forward + residual")
 #
 # ### How far can the gradient be trusted?
 #
-# The gradient of `no residual` was not small, but for that of its queries and keys. But a gradient only tells which way the loss falls from *here*. Does it
+# The gradient of `no residual` was not small, except for that of its queries and keys. But a gradient only tells which way the loss falls from *here*. Does it
 # still tell the way after a small step? Take a fresh model, make one step of Adam with a tenth of our learning rate,
 # and compute the gradient again on the same digits. The [**cosine similarity**](../docs/glossary.md#c) of both tells
 # whether the direction was kept: 1 is the same direction, 0 a right angle, and −1 the opposite direction.
@@ -1023,7 +1025,7 @@ course.verdict("no norm minus pre-norm, smallest of four seeds", gap, above=0)
 
 # %% [markdown]
 # What learned well in our twelve blocks is the pair: a residual connection *and* a norm before each branch. With the norm alone, or with neither,
-# no seed gets below $\ln 10$ at this rate. With the residual connection alone it depends on the seed how far below it gets, and a seed may end at `nan`, "not a number",
+# no seed gets below $\ln 10$ at this rate. With the residual connection alone the seed decides how far below it gets, and a seed may end at `nan`, "not a number",
 # which counts as a blind guess. Every seed ends above pre-norm. The losses of `no norm` and post-norm overlap.
 #
 # Now look at the stream itself, after four steps with a larger learning rate, 0.01.
@@ -1047,7 +1049,7 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 
 
 # %% [markdown]
-# **Question.** The axis is logarithmic. Which stack multiplies the size in each block, and why does the other not?
+# **Question** (middle, 3 minutes). The axis is logarithmic. Which stack multiplies the size in each block, and why does the other not?
 #
 # <details><summary>Answer</summary>
 #
@@ -1062,7 +1064,7 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 #
 # - **The residual stream** is how large models are read now: every block adds to it, and parts of it can be followed
 #   from block to block ([Elhage et al. 2021](https://transformer-circuits.pub/2021/framework/index.html)).
-# - **Pre-norm with a last norm** came with the language model GPT-2 in 2019 and is what GPT-3 has in its 96 blocks.
+# - **Pre-norm with a last norm** came with the language model [GPT-2](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf) in 2019 and is what GPT-3 has in its 96 blocks.
 #   BERT ([Devlin et al. 2018](https://arxiv.org/abs/1810.04805)), which fills in missing words, still had post-norm,
 #   like the first transformer.
 # - [**RMS norm**](../docs/glossary.md#r) ([Zhang and Sennrich 2019](https://arxiv.org/abs/1910.07467)) does not subtract
@@ -1076,10 +1078,10 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 #   lot; norms and feed-forward networks alone do not.
 # - Layer norm acts on each token by itself, over its features, and so does the feed-forward network. Only attention
 #   moves information between tokens.
-# - In pre-norm nothing stands on the stream from end to end, every block only adds to it; it usually has one norm after the last block; post-norm has
-#   the norms on the stream.
+# - In pre-norm every block only adds to the stream, and one norm usually follows the last block; in post-norm the norms stand on the stream itself.
 # - Here, at the learning rate at which others learned, twelve blocks without residual connections hardly did, with attention or without it.
-#   The gradient was small for queries and keys only, and it did not reach far: with attention, in 200 steps of a hundredth of the rate, such a stack learned.
+#   The gradient was small for queries and keys only, but it kept its direction over short steps only: with attention, such a stack learned in 200 steps at a
+#   hundredth of the rate.
 # - Here, at this rate and without a warm-up, twelve blocks of pre-norm learned, and faster than post-norm and than blocks without any norm. Two blocks learned faster still: depth did not pay
 #   in 80 steps.
 # - After four steps with a larger learning rate, each block without norms multiplied what the one before had enlarged;
@@ -1291,7 +1293,7 @@ course.verdict("growth with zero, distance from 1", max(abs(ratio - 1) for ratio
 
 
 # %% [markdown]
-# **Question.** Sizes are roots of variances. Read the growth with torch's weights off the picture, and compute $v$. How
+# **Question** (middle, 5 minutes). Sizes are roots of variances. Read the growth with torch's weights off the picture, and compute $v$. How
 # much should the scaled stack grow, and does it?
 #
 # <details><summary>Answer</summary>
@@ -1384,7 +1386,7 @@ print("outputs and gradients agree in both orders")
 # %% [markdown]
 # ## Optional: more to think about
 #
-# **1.** A colleague's layer norm uses `x.std()` with torch's default, which divides by $E - 1$. By which factor do its
+# **Question** (middle, 4 minutes). A colleague's layer norm uses `x.std()` with torch's default, which divides by $E - 1$. By which factor do its
 # outputs differ for $E = 4$, and for $E = 512$? Would training notice?
 #
 # <details><summary>Answer</summary>
@@ -1395,7 +1397,7 @@ print("outputs and gradients agree in both orders")
 #
 # </details>
 #
-# **2.** Does a third kind of block, `x + norm(f(x))`, pass the silence test, fresh and after training? Which advantage
+# **Question** (hard, 5 minutes). Does a third kind of block, `x + norm(f(x))`, pass the silence test, fresh and after training? Which advantage
 # of pre-norm does it keep?
 #
 # <details><summary>Answer</summary>
@@ -1406,7 +1408,7 @@ print("outputs and gradients agree in both orders")
 #
 # </details>
 #
-# **3.** With branches whose last layers start at zero, as in *Quieter branches*, which parameters get a gradient in the
+# **Question** (hard, 5 minutes). With branches whose last layers start at zero, as in *Quieter branches*, which parameters get a gradient in the
 # very first step?
 #
 # <details><summary>Answer</summary>

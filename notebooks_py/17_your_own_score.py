@@ -16,7 +16,7 @@
 # - hold it to the promises that every score of the course keeps, and know what to look for where one is broken;
 # - set it beside the built-in scores, fairly: cost, learning, [attention maps](../docs/glossary.md#a).
 #
-# New against all before: the mechanism is yours.
+# What is new here: the mechanism is yours.
 
 # %%
 # Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.
@@ -65,8 +65,8 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% [markdown]
 # ## By hand
 #
-# Six words as vectors; *cat* points where *mat* does and is five times as long. Guess: with which word has *sat* the largest dot product, with which the
-# largest cosine? The cosine of every two words, in a loop:
+# Six words as vectors; *cat* points where *mat* does and is five times as long. Guess first: with which word does *sat* have the largest dot product, and
+# with which the largest cosine? Here is the cosine of every pair of words, in a loop:
 
 # %%
 words = ["the", "cat", "sat", "on", "the", "mat"]
@@ -93,7 +93,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# By its length *cat* wins: its dot product with *sat* is twice that of *sat* with itself. Under the cosine only directions count.
+# *Cat* wins by its length: its dot product with *sat* is twice that of *sat* with itself. Under the cosine only directions count.
 #
 # In one line: divide each vector by its length, then multiply.
 
@@ -142,7 +142,7 @@ explore(
 # |---|---|---|
 # | $q_i / \lvert q_i\rvert$ | `F.normalize(query, dim=-1)` | (B, H, L, D) |
 # | $k_j / \lvert k_j\rvert$ | `F.normalize(key, dim=-1)` | (B, H, S, D) |
-# | $1/\tau_h$, cut at 100 | `log_scale.exp().clamp(max=100.0)` | (H,) |
+# | $1/\tau_h$, at most 100 | `log_scale.exp().clamp(max=100.0)` | (H,) |
 # | $s_{ij}$ | `scores` | (B, H, L, S) |
 #
 # Scaled cosine attention: Liu et al. 2021 (Swin Transformer V2, [arXiv:2111.09883](https://arxiv.org/abs/2111.09883)),
@@ -167,8 +167,8 @@ print("F.normalize:", F.normalize(zeros, dim=-1))
 #
 # A score is any module with this signature; the layer applies mask and softmax. `attn_mask` (True where a query may attend) is for formulas that run
 # over all keys, `query_offset` (the first query's position) for those that compare positions. The layer takes a *recipe*, here the class, and calls it
-# with the number of heads and their size. The logarithm of 1/τ is learned: so τ stays above 0, and a step changes it by a percentage. (Beyond the cut,
-# no gradient arrives.)
+# with the number of heads and their size. The logarithm of 1/τ is learned, so that τ stays above 0 and a step changes it by a percentage. (Where
+# `clamp` holds 1/τ at 100, no gradient arrives.)
 
 # %%
 class CosineScore(nn.Module):
@@ -188,7 +188,7 @@ print("output:", tuple(output.shape), " weights:", tuple(weights.shape))
 # %% [markdown]
 # Is it right? torchvision has Swin V2's attention. A window as large as the whole image, no shift, no bias of
 # [position](../docs/glossary.md#p): then it must be ours. The four matrices are those of our layer. (All heads have τ = 0.1 here: that each may have its
-# own is not checked, nor is the cut, nor a layer with biases.)
+# own is not checked, nor is the limit of 100, nor a layer with biases.)
 
 # %%
 image = torch.randn(2, 4, 4, 32)  # (B, rows, columns, E)
@@ -248,7 +248,7 @@ assert report.holds
 # ## Three broken scores
 #
 # A test that never fails says nothing. Here are three slips that are easy to make. Which promises does each of them break? The first divides each row by
-# the root of 1 + its variance, and multiplies it by 10, so that all rows but nearly flat ones are spread about alike:
+# the root of 1 + its variance, and multiplies it by 10, so that all rows except nearly flat ones are spread about equally:
 
 # %%
 class LeakingScore(CosineScore):
@@ -292,7 +292,7 @@ for name, fall in falls.items():
     course.verdict(f"{name}: change of the training loss", fall, below=-0.5)
 
 # %% [markdown]
-# All losses fall from 4.17 to 2.88, but for that of the control, whose scores are all 0: it falls to 2.90. In twenty steps the model hardly needs its scores,
+# All losses fall from 4.17 to 2.88, except that of the control, whose scores are all 0: it falls to 2.90. In twenty steps the model hardly needs its scores,
 # so no bug in them shows. A falling loss does not prove that the code is right. (And no training could tell the dividing score from the right one as long as
 # no vector is zero and 1/τ is below 100.) Now the [property](../docs/glossary.md#p) suite:
 
@@ -326,7 +326,7 @@ outcome = capstone.report(CosineScore, device=device)
 # %% [markdown]
 # How to read it:
 #
-# - **Cost**: compare readable paths. A fast path for your score you would have to write yourself (as in `sciformer/fast/`). Times waver from
+# - **Cost**: compare readable paths. You would have to write a fast path for your score yourself (as in `sciformer/fast/`). Times vary from
 #   run to run, here by a tenth or two. Memory is what a forward pass keeps for the [backward pass](../docs/glossary.md#b). A fast path
 #   may keep little and compute the rest again; what it needs meanwhile is not counted.
 # - **Pictures**: the bands are one standard error, the maps those of the first seed's last block, averaged over heads. On the digit *distance* looks along the
@@ -386,7 +386,7 @@ for name, known in learned.items():
 # three points. So what looked like a gain of the cosine goes with the **sharpness** that we gave it and not its rivals. (Three seeds are a hint, even with so
 # large a gap. And multiplying scores multiplies the gradients of queries and keys, too: "sharp at the start" and "quick to learn" are still one thing here.)
 #
-# On text all four agree to about 0.001: this task does not tell them apart. (Do contents help at all after 60 steps? A score of zeros would tell.)
+# On text all four agree to about 0.001: this task does not tell them apart. (Does the content help at all after 60 steps? A score of zeros would tell.)
 #
 # Does the lead on digits last, or is it a head start? The two dot products were trained once more for 400 steps, over which the learning rate falls, with
 # ten seeds each and the same batches (`python -m sciformer record sharp-start`; ± is half a 95 % interval now). After 60 of 400 steps the learning rate has hardly
@@ -406,15 +406,15 @@ plotting.show("The mean test accuracy of both dot products, two lines against th
 # %% [markdown]
 # None: it was a head start. After 60 steps the sharp dot product is 14 points ahead, after 120 one point, give or take three, and after 400 steps it is
 # 2.2 ± 1.5 points **behind**. Perhaps a model that starts sharp commits early to some keys, while one that starts flat has to find them, and finds slightly better
-# ones. (Nobody tested that. And the 7 stays throughout the training, so it is not only a start.) What it means for the cosine: its lead went with its
-# sharpness, and for the dot product that lead did not last. Whether the cosine's would, nobody measured. A ranking after 60 steps may only say who starts first.
+# ones. (This was not tested. And the 7 stays throughout the training, so it is not only a start.) For the cosine this means: its lead went with its
+# sharpness, and the dot product's lead from sharpness did not last. Whether the cosine's would last was not measured. A ranking after 60 steps may only say who starts first.
 #
 # A temperature is a choice, and so a fair rival gets one, too: in notebook 16's bake-off each score chooses a flatter or a sharper start, on all tasks but
 # the pixels.
 
 # %% [markdown]
 # Each part can be called by itself: `properties.examine`, `capstone.cost`, `capstone.learn`, `capstone.looks_at_a_digit`,
-# `capstone.looks_at_text`. Another [patch](../docs/glossary.md#p) of another digit, with the models that are there:
+# `capstone.looks_at_text`. Another [patch](../docs/glossary.md#p) of another digit, with the models that are already trained:
 
 # %% tags=["nbval-ignore-output"]
 capstone.looks_at_a_digit(outcome.runs, number=3, patch=17)
@@ -637,6 +637,6 @@ check.is_pairwise(is_pairwise)
 # [kernel](../docs/glossary.md#k), for more scores; Dao et al. 2022
 # ([arXiv:2205.14135](https://arxiv.org/abs/2205.14135)), why fast paths are about memory.
 #
-# A question of your own fits here: write the score of a paper that you like, hold it to the suite, and give it five seeds against the dot product.
+# A project of your own would fit here: write the score of a paper that you like, hold it to the suite, and give it five seeds against the dot product.
 #
 # **Next**: 18, heads that copy: how can a model whose weights are frozen learn from its prompt?

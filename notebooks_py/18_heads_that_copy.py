@@ -284,7 +284,7 @@ plotting.show("Layer 2: until the block repeats, the first columns are bright; t
 # In layer 1, head 0 has a line at the previous token. It is sharp down to query 30 or so, and fades below, where a faint cloud over the first keys
 # appears. The bands of the other heads are wider, and include the token itself. In layer 2, lines parallel to the diagonal begin where the block begins
 # to repeat. The second line lies one period further to the left: there, the token has stood twice before, and the heads turn from what followed the newer
-# copy to what followed the *older* one. (Perhaps since its note is better: far down, head 0 of layer 1 is no longer sharp.) As long as there is nothing to copy, all four heads look mainly at the first two or three tokens.
+# copy to what followed the *older* one. (Perhaps because the older copy has the better note: further down, head 0 of layer 1 is no longer sharp.) As long as there is nothing to copy, all four heads look mainly at the first two or three tokens.
 #
 # Pictures persuade easily, and cannot tell 19 columns from 20. We turn both observations into numbers. The field calls them *scores* too; they have
 # nothing to do with attention scores. To see whether a score is high, we compare it with that of **uniform weights**, of a head that looks alike at
@@ -470,7 +470,7 @@ course.verdict("steps between the first and the last of three half-way points", 
 # In this one training both scores begin at the values of uniform weights, 0.06 and 0.03, and rise a little during the slow decline: prefix matching
 # to 0.05 between steps 60 and 120, the previous-token score to about 0.12 between steps 110 and 200. Both rise fastest in the steps in which the loss drops.
 # Which of the two comes first? Their half-way points lie ten steps apart or less, and we look at the parameters every ten steps, so they do not tell. (By
-# the picture the previous-token score leaves its floor first. It also creeps on for long, which moves its half-way point to the right. With other seeds
+# the picture the previous-token score leaves its floor first. It also keeps rising slowly for a long time, which moves its half-way point to the right. With other seeds
 # the three points lay up to 50 steps apart, as [the page on robustness](../docs/robustness.md) says, so the verdict asks for an eighth of the training, 75.)
 #
 # ## Does the trained model copy by these heads?
@@ -620,8 +620,8 @@ course.verdict("share right, all older tokens hidden from all of them", hidden["
 # Hide the previous token from all heads of layer 1, and hardly one answer in a hundred is right, although each head keeps everything else that it
 # sees. Hide all older tokens instead, and nine in ten stay right, although this takes **more** weight from every head. So the amount of weight
 # alone does not do the damage: the model needs layer 1 for looking **one token back**, and hardly for looking further. But to hide the token
-# itself hurts, too: little more than one answer in ten is right. That is a riddle. Layer 2 has the token itself anyway: it comes past layer 1, by the
-# residual connection. Make a guess and write it down; an experiment further down tells.
+# itself hurts, too: little more than one answer in ten is right. Why, if layer 2 has the token itself anyway? (It passes layer 1 by the
+# residual connection.) Make a guess and write it down; an experiment further down tells.
 #
 # Of single heads, head 0 does most of this work, as its score says. Hide the previous token from it alone, and three answers in ten are right: less than
 # half of what is right if it says nothing at all. Hidden from all four, it leaves fewer right answers than guessing would, one in 48. Do the heads now
@@ -715,15 +715,15 @@ by_keys = [keys - max(queries, values) for queries, keys, values in (lost[which,
 course.verdict("previous token hidden: lost through keys, minus through queries or values, the lower of two models", min(by_keys), above=0.25)
 
 # %% [markdown]
-# The two kinds of hiding part cleanly. To hide the **previous token** costs nearly everything through the **keys**, and next to nothing through queries and
+# The two kinds of hiding differ clearly. To hide the **previous token** costs nearly everything through the **keys**, and next to nothing through queries and
 # values. This is the mechanism: each key must say which token stood before it, and it is layer 1 that has written this down. To hide the **token itself**
 # costs much through **queries and values**, and nothing through the keys. (With two other trainings the first came out the same, so a verdict holds it. The second did
 # not: in one of them queries and values lost no more than 0.07 more than the keys. So what follows is about the two models in the table.)
 #
-# So does layer 1 write a second note, *who I am*, for the query, which looks for a note with its own name, and for the value, which is to be copied? Compare with
+# **Question** (hard, 5 minutes). So does layer 1 write a second note, *who I am*, for the query, which looks for a note with its own name, and for the value, which is to be copied? Compare with
 # the rows of silence before you read on.
 #
-# <details><summary>The riddle's answer</summary>
+# <details><summary>Answer</summary>
 #
 # In the first model, no. Silent heads write no such note, and queries and values lose less than a tenth: they read the token itself past layer 1, as one would
 # think. To *hide* it costs about five times as much. What is hidden is replaced: the heads look at other tokens instead and, so it seems, add the names of those, so
@@ -733,12 +733,12 @@ course.verdict("previous token hidden: lost through keys, minus through queries 
 # </details>
 #
 # (The three losses need not add up to the whole: damage to two projections at once is not the sum of both, and the read-out,
-# too, reads what layer 1 has written.) [TransformerLens](https://transformerlensorg.github.io/TransformerLens/) gives such places the same names in
-# many published models, so that the same hooks work in all of them.
+# too, reads what layer 1 has written.) [TransformerLens](https://transformerlensorg.github.io/TransformerLens/) gives the points where a hook can
+# be set the same names in many published models, so that the same hooks work in all of them.
 #
 # ## Take away the first step: one layer
 #
-# The way that we have found needs a note, which an earlier layer writes, and a query that chooses by it. We train without each in turn. First the
+# The mechanism that we have found needs a note, which an earlier layer writes, and a query that chooses by it. We train without each in turn. First the
 # note: the same training with one layer. Perhaps one layer is only slower, or too small? So we train it for twice as many steps, and look at it
 # half-way and at the end; and we train one of twice the width, with 128 features and 8 heads.
 #
@@ -776,10 +776,10 @@ for arm in ("dot", "one layer"):
 # %% [markdown]
 # One layer stays at the loss of guessing, 3.87, for eighty steps or more. The wide model falls to 3 by about step 200, for a while even ahead of
 # two layers, the other by about step 400; no drop follows. A loss of about 3 needs no induction head: the right token always stands 11 to 31
-# positions back, and a guess shared among these 21 places has a loss of at most ln 21 = 3.04. (So the slow decline of two layers at the start, down to
+# positions back, and a guess shared among these 21 positions has a loss of at most ln 21 = 3.04. (So the slow decline of two layers at the start, down to
 # about 3, needs none either. One layer ends near 2.7, so it knows a little more than that.)
 #
-# One training is one training. The record holds five seeds of each, with 600 steps (± is the standard error). We compare seed by seed, as in
+# A single training proves little. The record holds five seeds of each, with 600 steps (± is the standard error). We compare seed by seed, as in
 # notebook 16: the mean of the differences, and its 95 % confidence interval by Student's t (2.776 for five seeds).
 
 # %%
@@ -799,7 +799,7 @@ course.verdict("share right with one layer, the best of five seeds", max(right["
 # %% [markdown]
 # Your second prediction: one time in ten. The keys of a single layer are made of tokens and positions alone, and none says which token stood
 # before. So no head of it can find *B* by the *A* before it. Twice the steps did not help, nor did twice the width, although the wide model has
-# more parameters than ours of two layers: all three are right on 11 %, about as often as the rule that always answers with the token 23 back. (That is
+# more parameters than ours of two layers: all three are right in 11 % of the cases, about as often as the rule that always answers with the token 23 back. (That is
 # right for period 24, and for period 12 from the third block on. In the record one layer gets 10 %. Its loop differs from ours in details: it clips
 # large gradients, for instance. So we compare its arms with each other.) This does not prove that no single layer, however wide, could do the task
 # in another way.
@@ -857,7 +857,8 @@ course.verdict("separable: highest prefix-matching score", max(heads_of["separab
 # %% [markdown]
 # Your third prediction: not in these trainings. Models with the separable score are right on 22 % after 600 steps. But their heads stay below the
 # ceiling, as they must, and no higher than our random ones: they are no induction heads. That 22 % is more than one layer gets: some of the task
-# can be done in other ways. Models with Bahdanau's additive score (*additive*) get a third.
+# can be done in other ways. Models with the additive score of
+# [Bahdanau et al. 2014](https://arxiv.org/abs/1409.0473) (*additive*) get a third.
 #
 # The dot product and the distance-biased score (*distance*, notebook 07) form induction heads in every seed: their best heads have scores above 0.5. With the
 # Gaussian energy well (`gaussian_well`, notebook 10) four of five seeds have best heads above 0.4, and the fifth has none above the line. The additive score is
@@ -917,7 +918,7 @@ course.verdict("separable: highest prefix-matching score", max(heads_of["separab
 #
 # The *writer* is the trained character model of notebook 08, with five layers of five heads. Did it form such heads by itself? We take passages of the
 # validation text, of 20 to 60 characters, and repeat them until 129 are there. A repetition usually jumps back in the middle of a word, which is hard to
-# predict, so we leave out the jump itself and the first ten characters after it. The control has the same characters at the same places, after the same kind
+# predict, so we leave out the jump itself and the first ten characters after it. The control has the same characters at the same positions, after the same kind
 # of jump, except in its first block, which is another passage. Where the model's loss in the second block is lower than in the control's, it can only be from having read it before.
 
 # %%
