@@ -22,7 +22,7 @@
 #
 # In this notebook you build and train such a **[vision transformer](../docs/glossary.md#v)** yourself. Afterwards you can
 #
-# - turn a picture into a sequence of tokens, and explain why one convolution is enough for it;
+# - turn a picture into a sequence of tokens, and explain why one [convolution](../docs/glossary.md#c) is enough for it;
 # - build the whole model from the blocks of notebook 05, and check that it computes what the package's model computes, gradients included;
 # - train it on handwritten digits with AdamW, beside a convolutional network, and say how sure the two results are;
 # - ask a trained model what it knows about positions, by an experiment or a measurement and not by squinting at a picture.
@@ -213,7 +213,7 @@ plotting.show(
 # %% [markdown]
 # ### A convolution cuts and maps at once
 #
-# A **[convolution](../docs/glossary.md#c)** lays a small window of weights over the picture, multiplies, adds up, and
+# A **convolution** lays a small window of weights over the picture, multiplies, adds up, and
 # moves on; the **stride** says how far it moves. Convolutional networks often use windows of 3×3 and a stride of 1,
 # so that the windows overlap. Which stride makes a window of 7×7 visit every patch exactly once?
 #
@@ -344,7 +344,7 @@ for name, positions in {"none": NoPositions(64, 16), "learned": learned}.items()
 # The second way is the **mean** over all tokens. We take it because it adds no token and no parameter. In appendix D.3 the authors report that it
 # works as well, once each way has its own learning rate, and [the same group's plainer model of 2022](https://arxiv.org/abs/2205.01580) uses it.
 #
-# One detail: the pre-norm blocks of notebook 05 never norm the sum that comes out. So one more layer norm follows the
+# One detail of this **[classifier](../docs/glossary.md#c)**: the pre-norm blocks of notebook 05 never norm the sum that comes out. So one more layer norm follows the
 # last block, before the mean.
 #
 # $$\text{logits} = A\,\Big(\frac1L \sum_{n} \text{norm}(x_n)\Big) + c$$
@@ -1102,7 +1102,7 @@ check.logits_from_patches(logits_from_patches)
 # </details>
 # <details><summary>Does that change the logits?</summary>
 #
-# The mean vote does not: a mean and a linear map may change places, so the mean vote is the vote of the mean token, and those are the logits. The
+# The mean vote does not: a mean and a linear map may be exchanged, so the mean vote is the vote of the mean token, and those are the logits. The
 # largest vote does: each class takes its number from whichever token is keenest on it, in general more than the mean.
 #
 # </details>

@@ -140,8 +140,7 @@ print(f"evenly: {100 * (evenly < 1e-3).float().mean():.0f} %   in decades: {100 
 #
 # ## Ten lines by hand
 #
-# Choosing hyper-parameters is a kind of training, too, so choices are made on digits of their own: the last of the
-# training digits, never the test digits.
+# Choosing hyper-parameters is a kind of training, too, so choices are made on digits of their own: the last of the training digits, never those of the [test set](../docs/glossary.md#t).
 
 # %%
 full = course.profile() == "full"

@@ -3,7 +3,8 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/15_fast_attention.ipynb)
 #
-# ← [14 Random search](14_random_search.ipynb) · [the map of the course](00_welcome.ipynb) · [16 Bake-off](16_bake_off.ipynb) →
+# ← [14 Random search](14_random_search.ipynb) · [the map of the course](00_welcome.ipynb) · [16
+# Bake-off](16_bake_off.ipynb) →
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) **15** [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
@@ -128,10 +129,11 @@ print(f"{matrices:.1f} matrices at a time")
 #
 # ## Four ways around it
 #
-# A kernel is a program for the processor, and it is fused if it does several operations in one. The first way is
-# torch's own fused kernel, SDPA (scaled dot-product attention); the others are query blocks, prefix sums (running
-# sums, as in notebook 09) and FlexAttention, a kernel written for the score at hand. The picture has the first three
-# beside the readable form; FlexAttention, compiled, would look like SDPA. Of 12 × 12 scores, black is what each holds at one moment:
+# A kernel is a program for the processor; a **[fused kernel](../docs/glossary.md#f)** does several operations in one.
+# The first way is torch's own, SDPA (scaled dot-product attention); the others are query blocks, prefix sums (running
+# sums, as in notebook 09) and [FlexAttention](../docs/glossary.md#f), a kernel written for the score at hand. The
+# picture has the first three beside the readable form; FlexAttention, compiled, would look like SDPA. Of 12 × 12
+# scores, black is what each holds at one moment:
 
 # %%
 held = torch.zeros(4, 1, 12, 12)
@@ -184,8 +186,9 @@ torch.testing.assert_close(one_pass(scores, values)[-1], exact)
 # %% [markdown]
 # ### Break it: forget the fading
 #
-# The weights before a new maximum then have another scale than those after it. **Predict**: does the answer go wrong at each
-# key, or only at some? Below is how far it is from the softmax over the keys read so far; the grey lines are new maxima.
+# The weights before a new maximum then have another scale than those after it. **Predict**: does the answer go wrong at
+# each key, or only at some? Below is how far it is from the softmax over the keys read so far; the grey lines are new
+# maxima.
 
 # %%
 so_far = torch.stack([scores[:n].softmax(dim=0) @ values[:n] for n in range(1, 49)])  # (48, 1), exact
@@ -279,29 +282,30 @@ course.verdict("training at 1024 tokens, memory of key blocks over readable", ke
 
 
 # %% [markdown]
-# Next to nothing. For the gradients torch keeps what every block has computed, its scores and its weights, and together the
-# blocks are matrices again.
+# Next to nothing. For the gradients torch keeps what every block has computed, its scores and its weights, and together
+# the blocks are matrices again.
 #
 # The cure: keep one number a row, $t_i = m_i + \log \ell_i$, and compute each tile's weights **once more**:
 # $w_{ij} = e^{s_{ij} - t_i}$. With $\mathcal L$ the loss and $g_i$ its gradient at the output $y_i$,
 #
 # $$\frac{\partial \mathcal L}{\partial s_{ij}} = w_{ij}\,(g_i \cdot v_j - g_i \cdot y_i)$$
 #
-# Where does this come from? The output is $y_i = \sum_j w_{ij} v_j$, so the loss changes with a weight by $g_i \cdot v_j$.
-# A score raises its own weight and lowers all others of its row: $\partial w_{ik} / \partial s_{ij}$ is
-# $w_{ij} (1 - w_{ij})$ for $k = j$ and $-w_{ik} w_{ij}$ else. Summed over $k$, that is $w_{ij}$ times
-# $g_i \cdot v_j - \sum_k w_{ik}\, g_i \cdot v_k$, and the last sum is $g_i \cdot y_i$: one number for a whole row. So a tile
-# needs nothing of the other tiles but $t_i$ and $g_i \cdot y_i$.
+# Where does this come from? The output is $y_i = \sum_j w_{ij} v_j$, so the loss changes with a weight by $g_i \cdot
+# v_j$. A score raises its own weight and lowers all others of its row: $\partial w_{ik} / \partial s_{ij}$ is $w_{ij}
+# (1 - w_{ij})$ for $k = j$ and $-w_{ik} w_{ij}$ else. Summed over $k$, that is $w_{ij}$ times $g_i \cdot v_j - \sum_k
+# w_{ik}\, g_i \cdot v_k$, and the last sum is $g_i \cdot y_i$: one number for a whole row. So a tile needs nothing of
+# the other tiles but $t_i$ and $g_i \cdot y_i$.
 #
-# More arithmetic, and less to write and read. Exercise 3 builds the formula, without its blocks; the [fused kernels](../docs/glossary.md#f) have it.
+# More arithmetic, and less to write and read. Exercise 3 builds the formula, without its blocks; the [fused
+# kernels](../docs/glossary.md#f) have it.
 
 # %% [markdown]
 # ## Query blocks
 #
-# A fused kernel is written for one score. Blocks of queries serve **any** score, in plain torch; `checkpoint` (here a way
-# to recompute, and not the saved file of the last section) throws away what a block computed and computes it again in the
-# backward pass, as in notebook 09. (A score that knows places must be told at which query a block begins; ours, the dot
-# product, knows none.)
+# A fused kernel is written for one score. Blocks of queries serve **any** score, in plain torch; `checkpoint` (here a
+# way to recompute, and not the saved file of the last section) throws away what a block computed and computes it again
+# in the backward pass, as in notebook 09. (A score that knows positions must be told at which query a block begins;
+# ours, the dot product, knows none.)
 
 # %%
 def in_query_blocks(query, key, value, rows=128):
@@ -373,17 +377,16 @@ same(prefix_sums, lambda *inputs: separable(*inputs, need_weights=True))
 same(separable, prefix_sums)
 
 # %% [markdown]
-# It is the only form whose number of operations, and so in the long run its **time**, is linear in the length. But it is
-# another score, one in which the query has no effect.
-# (`0 * query` gives the query the gradient 0 that it has. These plain sums overflow for large scores; the package's do
-# not, see 09.)
+# It is the only form whose number of operations, and so in the long run its **time**, is linear in the length. But it
+# is another score, one in which the query has no effect. (`0 * query` gives the query the gradient 0 that it has. These
+# plain sums overflow for large scores; the package's do not, see 09.)
 
 # %% [markdown]
 # ## FlexAttention
 #
-# A kernel written for you, for any score that is a function of the dot product and of the two places: `flex_attention` (Dong et al. 2024,
-# [arXiv:2412.05496](https://arxiv.org/abs/2412.05496)) takes a `score_mod`, a function that is given one score and the
-# indices of its batch, head, query and key, and returns the new score. The distance bias is one line:
+# A kernel written for you, for any score that is a function of the dot product and of the two places: `flex_attention`
+# (Dong et al. 2024, [arXiv:2412.05496](https://arxiv.org/abs/2412.05496)) takes a `score_mod`, a function that is given
+# one score and the indices of its batch, head, query and key, and returns the new score. The distance bias is one line:
 
 # %%
 warnings.filterwarnings("ignore", "flex_attention called without")  # we know, see below
@@ -472,12 +475,13 @@ for name in ("SDPA", "query blocks", "prefix sums"):
     course.verdict(f"slope of memory, {name}", slope(memory[name]), below=1.3, measured="quick")
 
 # %% [markdown]
-# Prediction 2: the memory of the readable form grows with the square of the length, that of the others at most with
-# the length. (On a CPU [SDPA](../docs/glossary.md#s)'s slope is well below 1 at these lengths, since a work space for
-# each thread, of up to about 1 MB, is a good part of its memory. For longer texts it comes nearer to 1, as the table below counts.) The
-# time does not become linear: three of the forms still compute every pair of tokens, which is a slope of 2 in the long
-# run; that of the prefix sums is 1. And look at the left of the first picture: where matrices are small, the readable form
-# may be as quick as SDPA, or quicker. That is a riddle for the next section. At the longest length, on your machine:
+# Prediction 2: the memory of the readable form grows with the square of the length, that of the others at most with the
+# length. (On a CPU [SDPA](../docs/glossary.md#s)'s slope is well below 1 at these lengths, since a work space for each
+# thread, of up to about 1 MB, is a good part of its memory. For longer texts it comes nearer to 1, as the table below
+# counts.) The time does not become linear: three of the forms still compute every pair of tokens, which is a slope of 2
+# in the long run; that of the prefix sums is 1. And look at the left of the first picture: where matrices are small,
+# the readable form may be as quick as SDPA, or quicker. That is a riddle for the next section. At the longest length,
+# on your machine:
 
 # %% tags=["nbval-ignore-output"]
 for name in forms:
@@ -485,17 +489,18 @@ for name in forms:
 
 # %% [markdown]
 # The arithmetic of the first three is similar; in the backward pass both query blocks and SDPA compute the scores once
-# more. Read times and slopes with care. Caches and a busy machine change them, so a slope over four lengths may come out
-# above or below that of the long run. The lengths 4,096 and 8,192 (in the full profile, up to 32,768) were timed once, so
-# one dot may stand far from the others. The line of the prefix sums goes through other lengths than the rest, up to
-# 131,072 tokens. Memory is counted and not timed, so on one machine, with as many threads, it is the same from run to run.
+# more. Read times and slopes with care. Caches and a busy machine change them, so a slope over four lengths may come
+# out above or below that of the long run. The lengths 4,096 and 8,192 (in the full profile, up to 32,768) were timed
+# once, so one dot may stand far from the others. The line of the prefix sums goes through other lengths than the rest,
+# up to 131,072 tokens. Memory is counted and not timed, so on one machine, with as many threads, it is the same from
+# run to run.
 
 # %% [markdown]
 # ## How near to the limit
 #
-# Why should a form that writes and reads a whole matrix ever keep up with one that does not? And fast compared with what? Every
-# machine has a largest number of operations that it can compute in a second, and a largest number of bytes that it can
-# move. A **roofline** (Williams, Waterman and Patterson 2009,
+# Why should a form that writes and reads a whole matrix ever keep up with one that does not? And fast compared with
+# what? Every machine has a largest number of operations that it can compute in a second, and a largest number of bytes
+# that it can move. A **roofline** (Williams, Waterman and Patterson 2009,
 # [doi:10.1145/1498765.1498785](https://doi.org/10.1145/1498765.1498785)) draws both limits as a roof that no
 # computation rises above: a slope where data arrives too slowly to keep the processor busy, and a ceiling where the
 # processor is the limit.
@@ -533,23 +538,27 @@ print("operations a byte:", "  ".join(f"{name} {value:.1f}" for name, value in i
 
 # %% [markdown]
 # Here is a part of the answer. A roof bends at its corner: left of it bytes are the limit, right of it the processor.
-# On a CPU the corners lie at a few operations a byte, and the readable form with all its matrices computes about as many. So the bytes that SDPA saves are no great relief here, and it computes the scores once more. (It also stays further below what the machine could do.) Where a processor computes
-# faster than it reads, as a GPU does, this changes: see below.
+# On a CPU the corners lie at a few operations a byte, and the readable form with all its matrices computes about as
+# many. So the bytes that SDPA saves are no great relief here, and it computes the scores once more. (It also stays
+# further below what the machine could do.) Where a processor computes faster than it reads, as a GPU does, this
+# changes: see below.
 #
-# What do the percentages say? A pass of torch is a sequence of operations, one after the other, and one that only moves bytes
-# (the softmax counts as one) computes nothing meanwhile. So take for each operation the time that its arithmetic or its bytes
-# need on this machine, whichever is longer, and add these times up: the machine cannot run this sequence in less. The
-# percentage is this least time, divided by the time that was taken. (The height of a point under the roof says less: it would
-# be 100 % only if moving and computing went on side by side all the time.)
+# What do the percentages say? A pass of torch is a sequence of operations, one after the other, and one that only moves
+# bytes (the softmax counts as one) computes nothing meanwhile. So take for each operation the time that its arithmetic
+# or its bytes need on this machine, whichever is longer, and add these times up: the machine cannot run this sequence
+# in less. The percentage is this least time, divided by the time that was taken. (The height of a point under the roof
+# says less: it would be 100 % only if moving and computing went on side by side all the time.)
 #
-# SDPA is a single operation here; what it moves within the caches is not counted. And no form is charged for the exponentials of its softmax, which take time, too; whether they are the reason why
-# SDPA stays below the ceiling was not measured.
+# SDPA is a single operation here; what it moves within the caches is not counted. And no form is charged for the
+# exponentials of its softmax, which take time, too; whether they are the reason why SDPA stays below the ceiling was
+# not measured.
 
 # %% [markdown]
 # ## Before you run out
 #
-# Count instead of trying. Before a pass, the queries, keys and values are in memory. How many numbers does the pass add to them, where it needs most, with all gradients?
-# Each takes 4 bytes. With blocks of 128 rows and H heads of D features:
+# Count instead of trying. Before a pass, the queries, keys and values are in memory. How many numbers does the pass add
+# to them, where it needs most, with all gradients? Each takes 4 bytes. With blocks of 128 rows and H heads of D
+# features:
 #
 # | form | numbers |
 # |---|---|
@@ -600,9 +609,9 @@ for name, most in fits.items():
     print(f"{name:14} one head, 2 GB: {most:9,} tokens")
 
 # %% [markdown]
-# With SDPA or prefix sums more than a million tokens *fit* into one pass of attention; a model holds more. **Predict**: how
-# long does such a pass take, if the time goes on growing with the square of the length (SDPA), or with the length (prefix sums), from the
-# longest text that your machine was timed on?
+# With SDPA or prefix sums more than a million tokens *fit* into one pass of attention; a model holds more. **Predict**:
+# how long does such a pass take, if the time goes on growing with the square of the length (SDPA), or with the length
+# (prefix sums), from the longest text that your machine was timed on?
 
 # %% tags=["nbval-ignore-output"]
 for name, power in (("SDPA", 2), ("prefix sums", 1)):
@@ -634,8 +643,8 @@ print(f"the {fits['SDPA']:,} tokens of SDPA: {products / 312e12:.0f} seconds at 
 # traffic is gone, and the pass takes less time as well (Dao et al. 2022, section 4.3, measure it). The same holds for
 # a [mask](../docs/glossary.md#m) or a bias: computed within the kernel, it is never read from memory.
 #
-# Whole trainings, which take the [fast paths](../docs/glossary.md#f), two on a CPU and one on a GPU. The seconds are of models of very different
-# sizes:
+# Whole trainings, which take the [fast paths](../docs/glossary.md#f), two on a CPU and one on a GPU. The seconds are of
+# models of very different sizes:
 
 # %% tags=["nbval-ignore-output"]
 recorded = ("mnist-image-transformer", "test accuracy", "quick"), ("shakespeare", "validation loss", "quick"), ("nanogpt", "validation loss", "full")
@@ -646,8 +655,8 @@ for name, figure, profile in recorded:
 # %% [markdown]
 # ## Several processes, one training
 #
-# So far we have cut the matrix of one example. A batch can be cut, too, and this is how a training is spread over several
-# machines or GPUs. Two processes hold the same model; each takes **half of every batch**; before the update
+# So far we have cut the matrix of one example. A batch can be cut, too, and this is how a training is spread over
+# several machines or GPUs. Two processes hold the same model; each takes **half of every batch**; before the update
 # they average their gradients. By hand, in one process:
 
 # %%
@@ -673,8 +682,8 @@ print(f"with shares of 2 and 6 the gradient is off by up to {(sum(uneven) / 2 - 
 
 # %% [markdown]
 # That is why the package refuses a batch that the processes do not divide. The averaging is torch's
-# `DistributedDataParallel`. It sends them from process to process with the library gloo on CPUs, and with NCCL on GPUs. The program stays
-# the same; `torchrun` starts it as often as you say:
+# `DistributedDataParallel`. It sends them from process to process with the library gloo on CPUs, and with NCCL on GPUs.
+# The program stays the same; `torchrun` starts it as often as you say:
 #
 # ```sh
 # torchrun --nproc-per-node=2 -m sciformer train mnist
@@ -767,9 +776,9 @@ print("the same losses as without the cut, to the last bit:", resumed == train_s
 #
 # ### Exercise 1 · easy · 5 minutes
 #
-# A `score_mod` in which each head has a slope for each side: keys before the query pay `left`, keys after it `right`, for
-# each step. Slopes are positive, and what a key pays is subtracted from its score. Use no `if`: the indices are tensors,
-# `b` of the sequence, `h` of the head, `i` of the query and `j` of the key.
+# A `score_mod` in which each head has a slope for each side: keys before the query pay `left`, keys after it `right`,
+# for each step. Slopes are positive, and what a key pays is subtracted from its score. Use no `if`: the indices are
+# tensors, `b` of the sequence, `h` of the head, `i` of the query and `j` of the key.
 
 # %%
 def two_slopes_mod(left, right):  # (H,), (H,)
