@@ -772,7 +772,8 @@ def copier(name, seed):
 
 # %%
 copiers = {name: [copier(name, seed) for seed in range(5)] for name in makers}
-found = {name: [F.l1_loss(both[1] @ fit_to(both[0], train[2]), test[2]).item()] for name, fit_to in fits.items()}
+x, y, asked, wanted = (tensor.cpu() for tensor in (both[0], train[2], both[1], test[2]))  # where the solver works
+found = {name: [F.l1_loss(asked @ fit_to(x, y), wanted).item()] for name, fit_to in fits.items()}
 found |= {name: [off for _, off in runs] for name, runs in copiers.items()}
 always_zero = test[2].abs().mean().item()
 plotting.seeds(found, lines={"always 0": always_zero}, ylabel="mean absolute error", title="copy the marked moment")
