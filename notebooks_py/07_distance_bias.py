@@ -14,11 +14,12 @@
 # [Tobler](https://doi.org/10.2307/143141) wrote this about cities in 1970. It sounds plausible for words in a sentence and for pixels in a picture, too. But
 # an attention head does not know it: for a dot product, the word next door and the word a thousand pages away are equally near.
 #
-# So why not tell it? In 2021 [Press, Smith and Lewis](https://arxiv.org/abs/2108.12409) subtracted from each score a small price for every step between
-# query and key, left all positions out, and found that their language model could read texts longer than any it was trained on. They called it
-# attention with linear biases, **[ALiBi](../docs/glossary.md#a)**, and fixed the price of each head beforehand. A project called the
-# [distance-biased transformer](https://github.com/GhostDSR/Custom-Made-Distance-Biased-Transformer) lets the model learn the price, reads digits pixel by
-# pixel, and states that this "successfully replaces sinusoidal positional encodings".
+# So why not tell it? In 2021 [Press, Smith and Lewis](https://arxiv.org/abs/2108.12409) ([press2022alibi](../docs/references.bib)) subtracted from each
+# score a small price for every step between query and key, left all positions out, and found that their language model could read texts longer than any
+# it was trained on. They called it attention with linear biases, **[ALiBi](../docs/glossary.md#a)**, and fixed the price of each head beforehand. A
+# project called the [distance-biased transformer](https://github.com/GhostDSR/Custom-Made-Distance-Biased-Transformer), by GhostDSR
+# ([ghostdsr_dbtransformer](../docs/references.bib)), lets the model learn the price, reads digits pixel by pixel, and states that this "successfully
+# replaces sinusoidal positional encodings".
 #
 # Do near things matter more, and can a model learn how much?
 

@@ -167,9 +167,10 @@ except ValueError as error:
 # %% [markdown]
 # ## The decoder block
 #
-# Three branches, each with its residual and its norm. In 2017 the norm came after the sum
-# ([post-norm](../docs/glossary.md#p)). Today it mostly comes before the branch ([pre-norm](../docs/glossary.md#p)), as in
-# notebook 05.
+# Three branches, each with its residual and its norm. In 2017, in
+# [Vaswani et al.](https://arxiv.org/abs/1706.03762) ([vaswani2017attention](../docs/references.bib)), the norm came after
+# the sum ([post-norm](../docs/glossary.md#p)). Today it mostly comes before the branch
+# ([pre-norm](../docs/glossary.md#p)), as in notebook 05.
 
 # %%
 class MyDecoderBlock(nn.Module):

@@ -478,10 +478,11 @@ explore(with_trials, alt=alt, n=ipywidgets.IntSlider(len(shown), 10, len(shown),
 # %% [markdown]
 # ## The claims, at equal steps
 #
-# The description of the image [transformer](../docs/glossary.md#t) that the course started from claims that accuracy
-# rises with heads, head dimension and sequence length, in that order, and that more blocks always help. A [random
-# search](../docs/glossary.md#r) is badly suited to test single claims, because everything changes at once. So we change
-# **one** thing at a time around one setting, with the same steps and three [seeds](../docs/glossary.md#s).
+# The course started from an image [transformer](../docs/glossary.md#t) by kaifishr,
+# [SciFormer](https://github.com/kaifishr/SciFormer) ([kaifishr_sciformer](../docs/references.bib)). Its README claims
+# that accuracy rises with heads, head dimension and sequence length, in that order, and that more blocks always help.
+# A [random search](../docs/glossary.md#r) is badly suited to test single claims, because everything changes at once. So
+# we change **one** thing at a time around one setting, with the same steps and three [seeds](../docs/glossary.md#s).
 
 # %% [markdown]
 # More heads of the same dimension make a larger model. Two series are therefore also run at **equal size**: more heads
