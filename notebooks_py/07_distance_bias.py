@@ -21,7 +21,12 @@
 # ([ghostdsr_dbtransformer](../docs/references.bib)), lets the model learn the price, reads digits pixel by pixel, and states that this "successfully
 # replaces sinusoidal positional encodings".
 #
-# Do near things matter more, and can a model learn how much?
+# Do near things matter more, and can a model learn how much? After this notebook you can
+#
+# - put a price on distance into a score, along a line and on a grid, and train it;
+# - prove what such a score can never see, and show it on a trained model;
+# - measure whether the model has learned to look near, in place of reading it off its slopes;
+# - say under which conditions a distance may replace positions, and with how much certainty.
 
 # %%
 # Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.
@@ -314,7 +319,7 @@ plotting.show("Above, a six and the ten logits of a model as bars. Below, the si
 
 
 # %% [markdown]
-# The logits differ by float64's rounding alone. No training can change this, since the proof never asked what the weights are. You saw the six become a nine;
+# The logits differ by float64's rounding alone. No training can change this, since the proof never asked what the weights are: it is our **[half-turn theorem](../docs/glossary.md#h)**. You saw the six become a nine;
 # this model cannot see it, whatever it learns: it is **blind** to the half turn.
 #
 # With patches of several pixels, as in notebook 06, the proof fails. At which step?
@@ -966,7 +971,7 @@ for run in records.load_record("mnist-784-published", "long")["runs"]:
     print(", ".join(f"{right:.1%} after {step:,} steps" for step, right in run["curves"]["test accuracy"]))
 
 # %% [markdown]
-# The model has fewer parameters than stated. As for the 79 %: how much does one such accuracy say? Look at the last line.
+# The model has fewer parameters than stated. As for the 79 %: how much does one such accuracy say? (One training of the published model took 131 minutes on one core. Five would take eleven hours, so the record holds one, and the rule of notebook 16 decides nothing by it.) Look at the last line.
 #
 # <details><summary>Answer</summary>
 #

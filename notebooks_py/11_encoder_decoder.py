@@ -14,7 +14,7 @@
 #
 # - build the [decoder](../docs/glossary.md#d) block of 2017, and say where [queries](../docs/glossary.md#q),
 #   [keys](../docs/glossary.md#k) and values come from;
-# - train a model from sequence to sequence, and write with it, greedily or with a beam;
+# - train an [encoder-decoder model](../docs/glossary.md#e), and write with it, by [greedy decoding](../docs/glossary.md#g) or with a beam;
 # - find out by a test whether a decoder reads its source;
 # - say what happens at ten times the trained length.
 #
@@ -659,8 +659,7 @@ for name, (written, iso) in tests.items():
 #
 # Of 10,000 known days in new forms the record has 99.7 % right, a mean over five [seeds](../docs/glossary.md#s). Your
 # live run begins as the first of them; on another machine rounding alone makes it another run. Look at the shapes of its
-# mistakes. If one shape has nearly all of them, but few of the dates, the model has trouble with one kind of new form,
-# and not with new forms as such.
+# mistakes. In the run that is stored here nearly all of them have one shape, `9.99.9999`, in which a month without its zero stands first. So the model has trouble with one kind of new form, and not with new forms as such.
 
 # %% [markdown]
 # ## Optional: read a story, answer a question
@@ -906,8 +905,7 @@ course.verdict("another picture: mean probability of a letter with a choice", me
 
 
 # %% [markdown]
-# This settles the prediction. Where the name's beginning leaves a choice, the model needs the picture. Such places are
-# the first letter of each name, and the second of those that begin with `t`, `f` or `s`. A guesser who knows the ten
+# This settles the prediction. Where the name's beginning leaves a choice, the model needs the picture. Such positions are the first letter of each name, and the second of those that begin with `t`, `f` or `s`. A guesser who knows the ten
 # names but sees no picture would give the right letter a mean probability of 0.16 at the first and 0.5 at the second,
 # together about 0.29: another row's picture helps no more than that. The other letters it writes whatever the picture
 # is, since the decoder has learned how the ten names are spelled. Yet their maps are not empty. The weights of a softmax

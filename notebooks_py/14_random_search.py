@@ -104,8 +104,8 @@ for name, x in ways.items():
 # %%
 enough = next(n for n in range(1, 1000) if 1 - 0.95**n > 0.95)
 print(f"{enough} draws hit the best 5 % with a probability of more than 95 %")
-chances = {f"the best {share:.0%}": [1 - (1 - share) ** n for n in range(1, 121)] for share in (0.1, 0.05, 0.02)}
-plotting.curves(chances, xlabel="draws", ylabel="probability of a hit", title="at least one draw among …")
+hits = {f"the best {share:.0%}": [1 - (1 - share) ** n for n in range(1, 121)] for share in (0.1, 0.05, 0.02)}
+plotting.curves(hits, xlabel="draws", ylabel="probability of a hit", title="at least one draw among …")
 plotting.show(
     "Three rising curves, one each for the best 10, 5 and 2 per cent: the larger the share, the sooner the "
     "curve is near 1."
