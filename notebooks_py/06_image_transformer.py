@@ -831,9 +831,7 @@ for r, c in list(itertools.product(range(4), range(4)))[1:]:
     ax.text(c, r + 0.28, f"± {limits[r, c]:.2f}", ha="center", va="center", fontsize=7, color="white" if abs(found[r, c]) > 0.18 else "black")
     if abs(found[r, c]) > limits[r, c]:
         ax.add_patch(plt.Rectangle((c - 0.47, r - 0.47), 0.94, 0.94, fill=False, linewidth=2))
-plotting.show(
-    "A table of four by four mean similarities by rows and columns apart, in red and blue, each with the limit of chance; those beyond their limit are framed."
-)
+plotting.show("A table of four by four mean similarities by rows and columns apart, in red and blue, each with the limit of chance; those beyond their limit are framed.")
 
 # %% [markdown]
 # <details><summary>Is it a sense of neighbourhood?</summary>

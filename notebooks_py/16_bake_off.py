@@ -3,7 +3,8 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/16_bake_off.ipynb)
 #
-# ← [15 Fast attention](15_fast_attention.ipynb) · [the map of the course](00_welcome.ipynb) · [17 A score of your own](17_your_own_score.ipynb) →
+# ← [15 Fast attention](15_fast_attention.ipynb) · [the map of the course](00_welcome.ipynb) · [17 A score of your
+# own](17_your_own_score.ipynb) →
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) **16** [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
@@ -856,19 +857,17 @@ for task in gained:
 # so this way of timing favours nobody as far as one can see. But on text it reaches from 0.73 to 1.30, so there a
 # difference of a quarter tells nothing.
 #
-# The additive score is the slowest everywhere, from 1.75 times as long on the nine tokens of the look-up to 15 times on
-# 196 pixels, since it makes a hidden layer for each pair of tokens. The one gain that matters, of the distance bias on
-# text, may cost a quarter more time, but that is within what the control scatters. The separable score has no pairs at
-# all, so it saves the more, the more tokens there are: 0.84 times on patches, 0.27 on pixels. The text is no such case.
-# A well takes one and a half times to nearly twice as long, and on pixels about three times. Nothing above the line is
-# to the left of 1 but the separable score, on digits.
+# The additive score is the slowest, from 1.75 times as long on the look-up to 15 times on 196 pixels, since it makes a
+# hidden layer for each pair of tokens. The one gain that matters, of the distance bias on text, may cost a quarter more
+# time, but that is within what the control scatters. The separable score has no pairs at all, so it saves the more, the
+# more tokens there are: 0.84 times on patches, 0.27 on pixels. The text is no such case. A well takes one and a half
+# times to nearly twice as long, and on pixels about three times. Nothing above the line is to the left of 1 but the
+# separable score, on digits.
 #
 # Is the separable score faster, then? Claim 19 of the table below says so of patches, pixels and text, and the rule
 # calls it undecided: patches show it, pixels have three seeds, and on text the interval of the difference is wide.
 # Claims about time leave out the look-up, whose nine tokens leave nothing to be saved; there it is slower, 1.13 ± 0.02
-# times.
-#
-# The page of results has [the whole table](../docs/measured.md), with errors and memory.
+# times. [The whole table](../docs/measured.md) has errors and memory.
 
 # %% [markdown]
 # ## Every claim
