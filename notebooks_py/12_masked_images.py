@@ -12,7 +12,7 @@
 # %% [markdown]
 # After this notebook you can
 #
-# - hide three quarters of an image and show an [encoder](../docs/glossary.md#e) nothing but the rest;
+# - hide three quarters of an image and show an [encoder](../docs/glossary.md#e) nothing but the rest ([masked image modelling](../docs/glossary.md#m));
 # - restore what is hidden with a small [decoder](../docs/glossary.md#d);
 # - judge what was learned without labels, by a [linear probe](../docs/glossary.md#l);
 # - do the same on a slide of tissue, against plain interpolation.
@@ -536,7 +536,7 @@ plotting.show(
 # What if a patch is not missing but **wrong**, as in a damaged file or under a sticker? An encoder of missing patches
 # is told where they are: it never gets their tokens. An encoder of wrong ones gets all tokens, and nobody tells it
 # which of them lie. Denoising autoencoders learn to undo damage (Vincent et al. 2008; there, mostly pixels set to 0). Two ways to be wrong: each
-# pixel is noise, or the patches have changed places among themselves.
+# pixel is noise, or the patches stand in another order.
 
 # %%
 ways = {"missing": masked(images[:8], visible, 4)}
@@ -575,7 +575,7 @@ for metric, unit in (("test loss", 1), ("probe accuracy", 100)):
 # the probe. Nobody tells the model which patches are noise, but they are easily seen. (A gain of 0.6 points for noise would
 # fit the interval, too.)
 # Swapped patches are restored **best**, perhaps because their pixels are not lost, only misplaced: they still say how much
-# ink there is, and which pieces of strokes. Blank patches that change places with blank ones may be part of it. But
+# ink there is, and which pieces of strokes. Blank patches that are exchanged for blank ones may be part of it. But
 # leaving the swapped patches as they are would not do:
 
 # %% tags=["nbval-ignore-output"]
@@ -642,7 +642,7 @@ print(f"loss {statistics.fmean(tissue_history.loss[-50:]):.3f} in {tissue_histor
 # %% [markdown]
 # ### A missing region
 #
-# A hole of 16×16 pixels in each held-out tile. A fair opponent needs no training: the **soap film**, in which every
+# A hole of 16×16 pixels in each held-out tile. A fair opponent needs no training: the **[soap film](../docs/glossary.md#s)**, in which every
 # hidden pixel is the mean of its four neighbours. A weak opponent is the mean colour of what is visible. **Predict** the
 # order of the three: soap film, mean colour, and the model, which was trained on the rest of the slide.
 
