@@ -716,9 +716,9 @@ course.verdict("share of the network's lead that is left", (leads[0] / leads[1])
 # these pictures what it computed for the digits.
 #
 # The network minds. Of its lead of 3.25 points the puzzle took 0.95, and the pixels take another 1.45. What is left, 0.85 points, is less than twice
-# its error. So in these runs much of the lead goes with the neighbours, and the explanation passes its test. Its 95 % interval, from −0.15 to 1.85
+# its error. So in these runs much of the lead goes with the neighbours, as the explanation said. (A puzzle takes two advantages away at once: neighbours, and that a stroke looks the same wherever it stands. Which of them counts, it cannot say.) Its 95 % interval, from −0.15 to 1.85
 # points, says how little we know of the rest: nothing may be left, or more than half. Nor can we say whether neighbours inside a patch count for more
-# than those across its border: 1.45 and 0.95 are no further apart than their errors. (And this is one order of patches, one of pixels, and one
+# than those across its border: 1.45 and 0.95 differ by less than twice their errors. (And this is one order of patches, one of pixels, and one
 # network each, whose learning rate was chosen for digits.)
 
 # %% [markdown]
@@ -836,11 +836,9 @@ plotting.show("A table of four by four mean similarities by rows and columns apa
 # %% [markdown]
 # <details><summary>Is it a sense of neighbourhood?</summary>
 #
-# Hardly. Neighbours in a row are alike, beyond the limit of chance. But along a row the similarity does not fall with
-# the distance: two columns apart it is just about what chance may give, three columns apart clearly more. (Those are four
+# Hardly. Neighbours in a row are alike, beyond the limit of chance. But along a row the similarity does not fall with the distance: two columns apart it hardly passes the limit, three columns apart it clearly does. (Those are four
 # pairs only, all from the left border to the right one, where paper is mostly empty.) And positions one row apart are, on
-# the whole, *unlike*, whether in the same column or in another. So in the mean the table tells rows apart rather than
-# that it says how near two positions are. Whether all four rows take part, a mean does not show.
+# the whole, *unlike*, whether in the same column or in another. So in the mean the table says more about the row than about how near two positions are. Whether all four rows take part, a mean does not show.
 #
 # </details>
 #
@@ -1021,7 +1019,7 @@ page = export_html(packaged, "my-digits.html", history=losses["vision transforme
 #
 # - A patch is a token: a convolution whose stride is its size cuts and maps linearly, and before the blocks one pixel changes one token.
 # - Guess 1: after 800 equal steps on 10,000 digits our convolutional network recognised more than our transformer.
-# - Guess 2: without positions the model sees a bag of patches; with learned positions a position is a name, and any order of the patches, the same for all digits, is as good as another. The convolutional network lost a little on puzzles, and more with the pixels in another order; its lead was then within twice its error (one network each).
+# - Guess 2: without positions the model sees a bag of patches; with learned positions a position is a name, and any order of the patches, the same for all digits, is as good as another. The convolutional network lost a little on puzzles, and again a little with the pixels in another order; its lead was then within twice its error (one network each).
 # - Guess 3: in the learned positions, neighbours in a row were more alike than neighbours in a column, on average over five trainings of 200 steps. The model cannot prefer rows by itself; the digits can.
 # - Before you explain a pattern in an attention map, ask what chance would show, and let an experiment with a control decide.
 

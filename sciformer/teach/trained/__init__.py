@@ -3,7 +3,7 @@
 ============ ================================================================================================
 ``reader``   notebook 06's image transformer: reads a digit of 28 × 28 pixels
 ``turner``   the distance-biased model of notebook 07, which cannot tell a digit from the same one turned by 180°
-``writer``   a character model that one core trained in eighteen minutes: writes Shakespeare
+``writer``   the character model with which notebook 08 ends: writes Shakespeare
 ``student``  a small character model of plain parts, to be broken
 ``namer``    the model of notebook 11 that looks at two or three digits in a row and writes their names
 ``answerer`` the model of notebook 11 that reads a story and says where somebody is
