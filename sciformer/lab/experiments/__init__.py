@@ -209,7 +209,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "additive-2x2-little-text": Experiment(ADDITIVE_LITTLE_TEXT, partial(train_language, looks=20), seeds=LONGER),
     "shakespeare-ladder": Experiment(SHAKESPEARE_LADDER, train_language, seeds=UP_TO_A_MINUTE),
     "shakespeare-decay": Experiment(SHAKESPEARE_DECAY, partial(train_language, looks=1), seeds=UP_TO_A_MINUTE),
-    "shakespeare-decay-little-text": Experiment(DECAY_LITTLE_TEXT, train_language, seeds=UP_TO_A_MINUTE),
+    "shakespeare-decay-little-text": Experiment(
+        DECAY_LITTLE_TEXT, partial(train_language, looks=2), seeds=UP_TO_A_MINUTE
+    ),
     "shakespeare-lengths": Experiment(SHAKESPEARE_LENGTHS, train_lengths, seeds=LONGER),
     "energy-wells": Experiment(ENERGY_WELLS, train_image_transformer, seeds=UP_TO_A_MINUTE),
     "energy-wells-text": Experiment(ENERGY_WELLS_TEXT, train_language, seeds=LONGER),
