@@ -1637,7 +1637,7 @@ with torch.no_grad():
 # Now predict. The last rung was recorded without decay, with 0.1 and with ten times as much, ten seeds each: once as in the ladder, where 500 steps
 # read a quarter of the text once, and once where the same steps read a fiftieth of the text nearly 13 times, so that the model can memorise it. That
 # makes four changes against decay 0.1. Which of them exceed $\delta = 0.03$ nats, the smallest difference of losses that matters in this course
-# (notebook 16), and in which direction? In the output, *training* is the training loss of the last 50 steps.
+# (notebook 16), and in which direction? In the output, *training* is the training loss of the last 50 steps; the grey band of the picture is $\pm\delta$.
 
 # %%
 plenty, scarce = (records.load_record(name, "quick") for name in ("shakespeare-decay", "shakespeare-decay-little-text"))
