@@ -162,6 +162,15 @@ def test_each_rung_of_the_ladder_adds_one_thing_to_the_rung_below():
     assert all(rung.train.steps == rungs[0].train.steps for rung in rungs)
 
 
+def test_arms_without_decay_and_with_more_are_the_last_rung_in_all_else():
+    rung = experiments.SHAKESPEARE_LADDER["quick"]["token shift"]
+    for arms, share in ((experiments.SHAKESPEARE_DECAY, 1.0), (experiments.DECAY_LITTLE_TEXT, 1 / 50)):
+        here = replace(rung, text_share=share)
+        for arm, setting in arms["quick"].items():
+            decay = {"no decay": 0.0, "the rung's decay": 0.1, "ten times the decay": 1.0}[arm]
+            assert setting == replace(here, train=replace(here.train, weight_decay=decay))
+
+
 def test_the_rung_of_the_squared_relu_changes_the_activation_alone():
     plain = experiments.SHAKESPEARE_LADDER["quick"]["plain"]
     kinds = [

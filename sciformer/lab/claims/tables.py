@@ -179,6 +179,8 @@ QUOTED: dict[str, tuple[str, ...]] = {
     "shakespeare": (LOSS,),
     "nanogpt": (LOSS, f"lowest {LOSS}"),
     "shakespeare-ladder": (LOSS,),
+    "shakespeare-decay": (LOSS,),
+    "shakespeare-decay-little-text": (LOSS, f"lowest {LOSS}"),
     TWO: (LOSS,),
     LITTLE_TEXT: (LOSS, f"lowest {LOSS}"),
     LENGTHS: ("validation loss at 64", "validation loss at 512", "validation loss at 2048"),
