@@ -163,10 +163,11 @@ course.verdict("numbers kept at 512 tokens, additive over dot product", ratios[-
 
 
 # %% [markdown]
-# The published [additive-attention-experiment](https://github.com/blindTissue/additive-attention-experiment) reports "about 64
-# times" the memory for this score. (What it trained is a cheaper form, which we come to below.) Presumably that is the head
-# dimension: where the dot product holds one score, Bahdanau's holds D hidden [features](../docs/glossary.md#f). Both also keep some tensors of the size of the inputs, so the ratio is smaller in
-# short texts.
+# The published [additive-attention-experiment](https://github.com/blindTissue/additive-attention-experiment)
+# ([blindtissue_additive](../docs/references.bib)) reports "about 64 times" the memory for this score. (What it trained is a
+# cheaper form, which we come to below.) Presumably that is the head dimension: where the dot product holds one score,
+# Bahdanau's holds D hidden [features](../docs/glossary.md#f). Both also keep some tensors of the size of the inputs, so the
+# ratio is smaller in short texts.
 
 # %% [markdown]
 # ## Blocks of queries
@@ -452,8 +453,9 @@ print("memories of the model:", {type(entry).__name__ for entry in memory.memori
 
 # %%
 muon = experiments.SHAKESPEARE[course.profile()]["muon"].train
-short = muon.with_steps(muon.steps // 12)
-arms = {name: replace(arm, train=short) for name, arm in experiments.ADDITIVE_2X2[course.profile()].items()}
+cell = replace(experiments.SHAKESPEARE_CELL[course.profile()], train=muon.with_steps(muon.steps // 12))
+both = [(kind, score) for kind in ("sinusoidal", "learned") for score in ("dot", "separable")]
+arms = {f"{kind}, {score}": replace(cell, positions=kind, score=score) for kind, score in both}
 (train_text, characters), (held_out, _) = (shakespeare(split) for split in ("train", "val"))
 train_text, held_out = train_text.to(device), held_out[:20_000].to(device)
 V = len(characters)

@@ -158,27 +158,26 @@ SHAKESPEARE_CELL: dict[Profile, LanguageSetting] = {
 }
 
 
-def _two_by_two(cell: LanguageSetting) -> dict[str, LanguageSetting]:
-    """The same model with each kind of positions and each of the two scores."""
+def _two_by(cell: LanguageSetting, *scores: str) -> dict[str, LanguageSetting]:
+    """The same model with each of two kinds of positions and each of these scores."""
     return {
         f"{positions}, {score}": replace(cell, positions=positions, score=score)
         for positions in ("sinusoidal", "learned")
-        for score in ("dot", "separable")
+        for score in scores
     }
 
 
-ADDITIVE_2X2: dict[Profile, dict[str, LanguageSetting]] = {
-    profile: _two_by_two(cell) for profile, cell in SHAKESPEARE_CELL.items()
-}
 # Overfitting takes a text that is read often. The published runs read all of it 82 times; a CPU reads a 25th of it 40
 # times, with nothing against memorization: no dropout, and a rate that does not fall.
 ADDITIVE_LITTLE_TEXT: dict[Profile, dict[str, LanguageSetting]] = {
-    "quick": _two_by_two(
+    "quick": _two_by(
         replace(
             SHAKESPEARE_CELL["quick"],
             text_share=1 / 25,
             train=replace(SHAKESPEARE_CELL["quick"].train, steps=2100, schedule="constant"),
-        )
+        ),
+        "dot",
+        "separable",
     )
 }
 
@@ -336,6 +335,22 @@ BAKE_OFF_TEXT: dict[Profile, dict[str, LanguageSetting]] = {
             text_share=8 / 9,
         )
     ),
+}
+
+# The full profile is the two by two as published. The quick one has a third score, Bahdanau's own, in the model of the
+# bake-off, which reads all of the training text here. Steps and rate were chosen for the dot product, with one seed
+# that no record has, on the last ninth of the training text, which was then not trained on. After 800 steps, as in the
+# bake-off, learned positions were hardly better there than counts of three characters (2.00 against 2.02), after 1,200
+# clearly. Then the rate of 1e-2 was better than 3e-2, by 0.017 with either kind of positions; the bake-off chose it for
+# the other two scores.
+ADDITIVE_2X2: dict[Profile, dict[str, LanguageSetting]] = {
+    "quick": _two_by(
+        replace(_HELD_OUT_TEXT, text_share=1.0, train=_HELD_OUT_TEXT.train.with_steps(1200)),
+        "dot",
+        "additive",
+        "separable",
+    ),
+    "full": _two_by(SHAKESPEARE_CELL["full"], "dot", "separable"),
 }
 
 # Rate, warm-up and steps were chosen by single runs with seeds 0 and 1, of the dot product above all, on other data.
