@@ -11,7 +11,8 @@
 
 # %% [markdown]
 # The translator of Bahdanau, Cho and Bengio (2015, [arXiv:1409.0473](https://arxiv.org/abs/1409.0473)) asked a small
-# network about each pair of words. A small step in the formula makes this much cheaper. **What is lost?**
+# network about each pair of words. This is **[additive attention](../docs/glossary.md#a)**. A small step in the formula
+# makes this much cheaper. **What is lost?**
 #
 # After this notebook you can
 #
@@ -132,8 +133,8 @@ plotting.show(
 
 
 # %% [markdown]
-# Over the queries, rows no longer sum to 1. What do the last two have in common? We come back to that. First to the price
-# of the right one.
+# Over the queries, rows no longer sum to 1. What do the last two have in common? We come back to that. First to the
+# price of the right one.
 
 # %% [markdown]
 # ## What the hidden layer costs
@@ -164,10 +165,10 @@ course.verdict("numbers kept at 512 tokens, additive over dot product", ratios[-
 
 # %% [markdown]
 # The published [additive-attention-experiment](https://github.com/blindTissue/additive-attention-experiment)
-# ([blindtissue_additive](../docs/references.bib)) reports "about 64 times" the memory for this score. (What it trained is a
-# cheaper form, which we come to below.) Presumably that is the head dimension: where the dot product holds one score,
-# Bahdanau's holds D hidden [features](../docs/glossary.md#f). Both also keep some tensors of the size of the inputs, so the
-# ratio is smaller in short texts.
+# ([blindtissue_additive](../docs/references.bib)) reports "about 64 times" the memory for this score. (What it trained
+# is a cheaper form, which we come to below.) Presumably that is the head dimension: where the dot product holds one
+# score, Bahdanau's holds D hidden [features](../docs/glossary.md#f). Both also keep some tensors of the size of the
+# inputs, so the ratio is smaller in short texts.
 
 # %% [markdown]
 # ## Blocks of queries
@@ -196,9 +197,9 @@ course.verdict("numbers kept: whole over blocks", numbers_kept(readable(additive
 
 
 # %% [markdown]
-# The same outputs and gradients, and at 512 tokens 174 times fewer numbers *kept* for the backward pass. The peak falls by less: while
-# a block is computed, its hidden layer, (rows, S, D), is in memory, an eighth of the whole with 64 of 512 queries. The
-# price is a second forward pass. The package's [fast path](../docs/glossary.md#f) works in blocks too.
+# The same outputs and gradients, and at 512 tokens 174 times fewer numbers *kept* for the backward pass. The peak falls
+# by less: while a block is computed, its hidden layer, (rows, S, D), is in memory, an eighth of the whole with 64 of
+# 512 queries. The price is a second forward pass. The package's [fast path](../docs/glossary.md#f) works in blocks too.
 #
 # ## The class
 
@@ -353,9 +354,9 @@ print("running_mean of the package:", torch.allclose(running_mean(spread, values
 # positions every weight rounds to 0, and the result is $0/0$.
 #
 # A group of keys acts like **one** key: if its score is the logarithm of their summed weights and its value their
-# weighted mean, it adds as much to both sums as they do. So the package takes a small softmax within each run of 16 keys, and then
-# does the same over the runs. Each softmax subtracts its largest score first: no exponential is of a number above 0, so
-# nothing overflows, and the largest is $e^0 = 1$, so that no sum is 0.
+# weighted mean, it adds as much to both sums as they do. So the package takes a small softmax within each run of 16
+# keys, and then does the same over the runs. Each softmax subtracts its largest score first: no exponential is of a
+# number above 0, so nothing overflows, and the largest is $e^0 = 1$, so that no sum is 0.
 
 # %% [markdown]
 # ## How fast
@@ -441,12 +442,12 @@ print("memories of the model:", {type(entry).__name__ for entry in memory.memori
 
 # %% [markdown]
 # So let us measure: sinusoidal or [learned positions](../docs/glossary.md#l), each with the dot product and with the
-# separable score, on Tiny Shakespeare. The short runs here use the [optimiser](../docs/glossary.md#o)
-# [Muon](../docs/glossary.md#m) (notebook 08), which gets further in few steps; the recorded ones use
-# [AdamW](../docs/glossary.md#a). In both, the [embeddings](../docs/glossary.md#e) start with features as large as
+# separable score, on Tiny Shakespeare. These short runs use the [optimiser](../docs/glossary.md#o)
+# [Muon](../docs/glossary.md#m) (notebook 08), which gets further in few steps than
+# [AdamW](../docs/glossary.md#a). The [embeddings](../docs/glossary.md#e) start with features as large as
 # those of the sinusoids, about ±1, as in Vaswani et al. 2017 ([arXiv:1706.03762](https://arxiv.org/abs/1706.03762),
-# section 3.4). With 0.02, as in GPT-2, they would be a fiftieth of the sinusoids' size. Bahdanau's own score is not among
-# the arms; notebook 16 trains it.
+# section 3.4). With 0.02, as in GPT-2, they would be a fiftieth of the sinusoids' size. Bahdanau's own score, whose
+# steps take longer, joins in the recorded runs further down.
 #
 # As in notebook 08, the numbers to beat come from counting: how often did each character follow the one before it
 # (pairs), or the two before it (threes)?
@@ -517,9 +518,9 @@ course.verdict("loss of learned minus sinusoidal, mean of both scores", statisti
 # little worse, with learned positions a little better than the dot product. One [seed](../docs/glossary.md#s) cannot
 # show so small a difference; the recorded runs have more. Sinusoids are ahead of learned positions after so few steps.
 #
-# Why does it still learn? Look at the model in which **all keys have equal weights**, a plain running mean. With the same
-# sinusoids it has about three quarters of the separable model's lead over counting pairs. So much can be learned from
-# the token itself and plain means of the values so far. (The values hold positions, too; through four layers such
+# Why does it still learn? Look at the model in which **all keys have equal weights**, a plain running mean. With the
+# same sinusoids it has about three quarters of the separable model's lead over counting pairs. So much can be learned
+# from the token itself and plain means of the values so far. (The values hold positions, too; through four layers such
 # means may carry some of the order.) Scores that learn lower the loss by a further 0.07 if they are separable, and by
 # 0.10 if they are dot products. The equal weights are ahead even of both models with learned positions, for which such
 # an arm is missing.
@@ -528,69 +529,97 @@ course.verdict("loss of learned minus sinusoidal, mean of both scores", statisti
 # whole training text, these models only a part.) So whatever they do with their scores, they use what is close by less
 # well than a table does, and they do not show what a query is worth to a model that is better.
 #
-# ### The recorded runs
+# ### The recorded runs: past the counts
 #
-# All four arms, with several seeds and more steps. The losses are measured on the whole validation text, on which
-# counting threes reaches 2.05 (notebook 08). Each arm has two lines, its last loss and its lowest.
+# What do the scores do in models that are better than the table? For the [record](../docs/glossary.md#r), Bahdanau's
+# own score joins the other two, so that there are six arms, with five seeds each. The model is smaller, two layers of
+# width 64, and trains for longer: 1,200 steps with Muon, all arms alike. Steps and learning rate were chosen for the
+# dot product, on a ninth of the training text that was held out for this choice; then all of the text was read. The
+# losses are measured on the whole validation text, on which counting threes reaches 2.05 (notebook 08).
+#
+# **Predict**: are the sinusoids still ahead of learned positions? Which of the three scores has the lowest loss, which
+# the highest? And which of these differences are larger than 0.03 nats, the smallest that matters in this course
+# (notebook 16)?
 
 # %%
 for profile in (name for name in ("quick", "full") if records.load_record("additive-2x2", name)):
     for arm in experiments.ADDITIVE_2X2[profile]:
-        for figure in ("validation loss", "lowest validation loss"):
-            print(records.describe_record("additive-2x2", figure, profile, arm=arm))
+        print(records.describe_record("additive-2x2", "validation loss", profile, arm=arm))
 
 # %%
 whole = loss_by_counting(3, shakespeare("val")[0])  # records are measured on the whole validation text
 for profile in ("quick", "full"):
     if record := records.load_record("additive-2x2", profile):
         steps, runs = records.recorded_curves(record, "validation loss")
-        ax = plotting.bands(runs, x=steps, ylabel="validation loss", title=f"two by two, {profile} profile")
+        ax = plotting.bands(runs, x=steps, ylabel="validation loss", title=f"two kinds of positions, {profile} profile")
         ax.axhline(whole, color="0.6", linestyle="--")
-        plotting.show(f"The validation loss of four arms falls with the steps, {profile} profile; a dashed line is the loss of counting threes.")
+        plotting.show(f"The validation loss of each arm falls with the steps, {profile} profile; a dashed line is the loss of counting threes.")
+
+# %% [markdown]
+# The runs of one seed read the same batches, so we compare them seed by seed. Each dot below is a mean difference, with
+# its 95 % interval; the grey band holds the differences that are too small to matter.
 
 # %%
 _, recorded = records.recorded_curves(records.load_record("additive-2x2", "quick"), "validation loss")
-compared = [(f"{kind}, separable", f"{kind}, dot") for kind in ("sinusoidal", "learned")]
-compared += [(f"learned, {score}", f"sinusoidal, {score}") for score in ("dot", "separable")]
+scored = [("separable", "dot"), ("additive", "dot"), ("additive", "separable")]
+compared = [(f"{kind}, {one}", f"{kind}, {other}") for kind in ("sinusoidal", "learned") for one, other in scored]
+compared += [(f"learned, {score}", f"sinusoidal, {score}") for score in ("dot", "additive", "separable")]
+differences = {}
 for one, other in compared:
     mean, error = metrics.mean_and_error((recorded[one] - recorded[other])[:, -1].tolist())
-    print(f"{one} minus {other}: {mean:+.3f} ± {2.776 * error:.3f}")  # a 95 % interval: 2.776 is Student's t for five seeds
+    differences[f"{one} minus {other}"] = mean, 2.776 * error  # 2.776 is Student's t for five seeds
+    print(f"{one} minus {other}: {mean:+.3f} ± {2.776 * error:.3f}")
+
+# %%
+_, ax = plt.subplots(figsize=(8, 4), layout="constrained")
+means, reaches = zip(*differences.values(), strict=True)
+ax.errorbar(means, range(len(means)), xerr=reaches, fmt="o", capsize=4)
+ax.axvspan(-0.03, 0.03, color="0.9")
+ax.set(yticks=range(len(means)), yticklabels=differences, xlabel="difference in validation loss, nats")
+ax.invert_yaxis()
+plotting.show("Nine differences of validation loss, each a dot with its 95 % interval; a grey band reaches from −0.03 to 0.03.")
 
 # %% [markdown]
-# Two claims were made for this design. The quick profile's [record](../docs/glossary.md#r) has five seeds. By the rule
-# of the course (notebook 16) that is enough for a verdict, and the smallest difference in loss that matters is 0.03.
+# Two claims were made for this design. The record has five seeds; by the rule of the course (notebook 16) that is enough
+# for a verdict, and the smallest difference in loss that matters is 0.03.
 #
-# **First claim: separable attention is feasible.** Beside the dot product, the separable score has 0.023 ± 0.020 more loss
-# with sinusoids here, which may or may not matter, and 0.059 ± 0.025 less with learned positions. But all four arms, from
-# 2.09 to 2.25, are worse than counting threes, the dashed line.
+# **First claim: separable attention keeps up with the dot product.** It does not. All six arms are far below counting
+# threes, the dashed line, so here the losses say something about attention. The dot product is first with both kinds of
+# positions. The separable score has 0.064 ± 0.012 more loss with sinusoids and 0.040 ± 0.016 with learned positions (95
+# % intervals). By the rule the first difference is surely larger than what matters (**refuted**), and the second may be
+# (undecided).
+#
+# Is that the price of a query without effect? Bahdanau's score has a tanh as well, but uses the query. It has about
+# 0.03 less loss than the separable score, with both kinds of positions. So roughly half or more of the gap goes once
+# the query has a say. The rest, 0.037 ± 0.009 with sinusoids and 0.009 ± 0.019 with learned positions, is between the
+# two scores that both use the query. (The dot product had its rate chosen here, the other two had not.)
 
 # %% [markdown]
-# What does the separable score cost a better model? Two experiments of notebook 16 go further:
+# Two experiments of notebook 16 say more:
 #
-# - *This text*, with smaller models, trained further, sinusoids and five seeds. The dot product reaches 1.994, Bahdanau's
-#   score 2.027 and the separable 2.039, all below counting threes. The separable score has 0.045 more loss than the dot
-#   product, with a 95 % interval from 0.036 to 0.054. Bahdanau's score, which has a tanh as well but uses the query, has
-#   0.012 ± 0.013 less than the separable one: on this text, this use of the query gains little, if anything.
+# - *This text* again, with fewer steps, and a choice of rate and start for each score. There the separable score has 0.045
+#   more loss than the dot product, with a 95 % interval from 0.036 to 0.054. Bahdanau's score has 0.012 ± 0.013 less than
+#   the separable one, less than here.
 # - *The look-up of notebook 02* (which of eight values belongs to this key?) is nothing but asking. With ten seeds, the
 #   best of three learning rates, and queries and keys that start at one of two scales, the dot product is right in
 #   99.99 % of new sequences and Bahdanau's score in all of them. The separable score is right in 29.3 %, about what one
 #   gets by naming the value that occurs most among the eight.
 #
-# On text most of the 0.045 is not the query's: Bahdanau's score, which has one, is itself 0.033 behind the dot product. On
-# the look-up all of it is. By these two, "separable attention keeps up with the dot product" is **refuted** in the course's
-# table of claims, although the record above has it ahead with learned positions.
+# So in the course's table of claims "separable attention keeps up with the dot product" is **refuted**: by the look-up,
+# and by text in two settings.
 
 # %% [markdown]
-# **Second claim: sinusoidal and learned positions do equally well.** In the record above, after its thousand steps, the
-# loss with sinusoids is lower by 0.164 ± 0.021 for the dot product and by 0.082 ± 0.020 for the separable score. So at this
-# size, and after so many steps, the claim is **refuted**. (The published plots of a larger model, below, favour it: there the
-# two kinds differ by 0.005 and 0.028, less than matters.)
+# **Second claim: sinusoidal and learned positions do equally well.** In the record above the loss with sinusoids is
+# lower with every score: by 0.056 ± 0.013 for the dot product, 0.028 ± 0.010 for Bahdanau's score and 0.031 ± 0.013 for
+# the separable one. For the dot product this is surely more than 0.03, so at this size, and after so many steps, the
+# claim is **refuted**. (The published plots of a larger model, below, favour it: there the two kinds differ by 0.005
+# and 0.028, less than matters.)
 #
 # Both claims were made for five thousand steps of a larger model, the full profile, which nobody has recorded yet. The
 # description shows plots of one run each at that size. The lowest validation losses, as far as one can read them off:
 # with learned positions 1.486 for the dot product and 1.532 for the separable score, with sinusoids 1.481
-# and 1.504. These are far below counting threes, and the dot product is ahead with both kinds of positions, where in our
-# record it is ahead with one. Afterwards, in these plots, the dot product rises to 1.58 and the separable score does not.
+# and 1.504. The order of the two scores is the same as in our record, with both kinds of positions. Afterwards, in these
+# plots, the dot product rises to 1.58 and the separable score does not.
 
 # %% [markdown]
 # ### Which model memorises
@@ -669,9 +698,10 @@ course.verdict("share of the last quarter, mean of the layers", statistics.mean(
 # %% [markdown]
 # ## If you come from the published code
 #
-# These are the flags of [its `main.py`](https://github.com/blindTissue/additive-attention-experiment), and what they are
-# called in this course; its *additive* is our *separable*. Each command trains one run of the published size (long on a CPU, so take a GPU) and writes its training and validation losses as `loss.png` into a folder below
-# `runs/`. `python -m sciformer record additive-2x2 --profile full` trains all four, with five seeds each.
+# These are the flags of [its `main.py`](https://github.com/blindTissue/additive-attention-experiment), and what they
+# are called in this course; its *additive* is our *separable*. Each command trains one run of the published size (long
+# on a CPU, so take a GPU) and writes its training and validation losses as `loss.png` into a folder below `runs/`.
+# `python -m sciformer record additive-2x2 --profile full` trains all four, with five seeds each.
 #
 # | its `--use_sinusoidal_pos_emb` | its `--use_additive_attention` | arm of `additive-2x2` | one run |
 # |---|---|---|---|
@@ -680,9 +710,9 @@ course.verdict("share of the last quarter, mean of the layers", statistics.mean(
 # | `false` | `false` | learned, dot | `python -m sciformer train shakespeare --profile full --positions learned --score dot` |
 # | `false` | `true` | learned, separable | `python -m sciformer train shakespeare --profile full --positions learned --score separable` |
 #
-# Sizes, steps, batches, AdamW's learning rate and the dropout are the same. These are not: our feed-forward networks have
-# GELU where its have ReLU, our layers have no biases, our tokens start as large as the sinusoids, we clip long gradients,
-# and we measure the loss on the whole validation text in place of random pieces.
+# Sizes, steps, batches, AdamW's learning rate and the dropout are the same. These are not: our feed-forward networks
+# have GELU where its have ReLU, our layers have no biases, our tokens start as large as the sinusoids, we clip long
+# gradients, and we measure the loss on the whole validation text in place of random pieces.
 
 # %% [markdown]
 # ## Exercises
@@ -711,7 +741,8 @@ check.bahdanau(bahdanau)
 # </details>
 # <details><summary>Hint 2</summary>
 #
-# `query[:, None]` is (L, 1, D). The sum goes into the tanh, `weight` sums over D, and the weights of each query sum to 1.
+# `query[:, None]` is (L, 1, D). The sum goes into the tanh, `weight` sums over D, and the weights of each query sum to
+# 1.
 #
 # </details>
 # <details><summary>Solution</summary>
@@ -809,19 +840,18 @@ check.read_token(read_token)
 #
 # | claimed for the cheaper form | measured | verdict |
 # |---|---|---|
-# | it keeps up with the dot product, on text | 0.045 more loss (0.036 to 0.054), five seeds, notebook 16 | refuted |
+# | it keeps up with the dot product, on text | 0.064 more loss with sinusoids (0.052 to 0.076), 0.040 with learned positions (0.024 to 0.055), five seeds | refuted with sinusoids, undecided with learned positions |
 # | … where the right key has to be asked for | 29.3 % right in place of 99.99 %, ten seeds, notebook 16 | refuted |
-# | sinusoidal and learned positions do equally well | losses 0.164 and 0.082 apart, five seeds, a small model | refuted at this size |
+# | sinusoidal and learned positions do equally well | losses 0.056 (dot product) and 0.031 (separable) apart, five seeds, a small model | refuted with the dot product, at this size |
 # | it does not overfit | its loss rises with all three seeds | not decided |
 #
 # - Bahdanau's score looks at query and key together, and holds D hidden features for each pair; computed in blocks of
 #   queries it needs less memory at a time, in proportion to the block.
 # - Take the sum out of the tanh, and the softmax cancels the query. What is left is a running mean: linear time, and a
 #   state of one token.
-# - A model can learn something about language although its queries have no effect. In the quick profile's five seeds its
-#   loss is within 0.1 of that of the dot product, but both are worse than counting threes. In better models, in
-#   notebook 16, it is 0.045 higher. On the look-up, whose task is to ask for the right key, it did no better than one who
-#   names a frequent value, while Bahdanau's own score found the right one.
+# - A model can learn much about language although its queries have no effect. In the five recorded seeds its loss is 1.91
+#   with sinusoids, far below counting threes, and 0.064 above the dot product's. On the look-up, whose task is to ask for
+#   the right key, it did no better than one who names a frequent value, while Bahdanau's own score found the right one.
 
 # %% [markdown]
 # ## Check yourself
