@@ -208,7 +208,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "shakespeare-ladder": Experiment(SHAKESPEARE_LADDER, train_language, seeds=UP_TO_A_MINUTE),
     "shakespeare-lengths": Experiment(SHAKESPEARE_LENGTHS, train_lengths, seeds=LONGER),
     "energy-wells": Experiment(ENERGY_WELLS, train_image_transformer, seeds=UP_TO_A_MINUTE),
-    "one-token": Experiment(ONE_TOKEN, partial(train_image_transformer, looks=4), seeds=UP_TO_A_MINUTE),
+    "one-token": Experiment(ONE_TOKEN, partial(train_image_transformer, looks=2), seeds=UP_TO_A_MINUTE),
     "energy-wells-text": Experiment(ENERGY_WELLS_TEXT, train_language, seeds=LONGER),
     "masked-images": Experiment(MASKED_IMAGES, train_masked_images, seeds=LONGER),
     "corrupted-images": Experiment(CORRUPTED_IMAGES, train_masked_images, seeds=LONGER),
