@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from sciformer import EnergyWellScore, NoPositions, SquaredReLU
+from sciformer.fast import attention
 from sciformer.lab import experiments, settings
 from sciformer.lab.experiments import EXPERIMENTS
 from sciformer.scores import SCORES, WRAPPERS
@@ -130,6 +131,50 @@ def test_arms_of_energy_wells_differ_in_the_score_alone(arms, profile):
             assert name == f"{scores[0].well.name}, {scores[0].form}"
         else:
             assert (scores[0].scale == 0) == (name == "uniform")
+
+
+def test_what_is_published_on_one_token_differs_in_the_axes_and_the_rate_alone():
+    arms = experiments.ONE_TOKEN["quick"]
+    plain, exchanged = arms["linear"], arms["exchanged"]
+    assert (plain.batch_first, exchanged.batch_first, arms["in order"].batch_first) == (None, False, True)
+    assert all(replace(arms[arm], batch_first=None) == plain for arm in ("exchanged", "in order"))
+    assert replace(arms["exchanged, rate 0.001"], train=exchanged.train) == exchanged
+    assert arms["exchanged, rate 0.001"].train == replace(exchanged.train, lr=exchanged.train.lr / 10)
+    assert replace(arms["transformer"], patch_size=4) == experiments.WELL_IMAGES["quick"]
+    assert arms["transformer"].model().to_sequence.num_tokens == 1
+    for arm, setting in experiments.ONE_TOKEN["long"].items():
+        longer = {"size": "full", "held_out": 12_000, "train": arms[arm].train.with_steps(7500)}
+        assert setting == replace(arms[arm], **longer)
+
+
+def test_with_the_axes_exchanged_an_answer_depends_on_the_other_digits():
+    arms = experiments.ONE_TOKEN["quick"]
+    torch.manual_seed(0)
+    exchanged, in_order = arms["exchanged"].model(), arms["in order"].model()
+    in_order.load_state_dict(exchanged.state_dict())
+    digits = torch.rand(3, 1, 28, 28)
+    alone = [torch.cat([model(digit[None]) for digit in digits]) for model in (exchanged, in_order)]
+    torch.testing.assert_close(alone[0], alone[1])
+    torch.testing.assert_close(in_order(digits), alone[1])
+    assert (exchanged(digits) - alone[0]).abs().amax(dim=1).min() > 1e-3
+
+
+def test_a_well_with_one_token_is_the_linear_classifier():
+    """Without matrices of its own, a well returns the digit, whatever it scores."""
+    torch.manual_seed(0)
+    linear, tokens = experiments.ONE_TOKEN["quick"]["linear"].model(), torch.rand(3, 1, 784)
+    for form in ("gradient", "field"):
+        output, _ = attention(EnergyWellScore(1, 784, form=form), *[tokens[:, None]] * 3)
+        torch.testing.assert_close(linear[-1](output[:, 0, 0]), linear(tokens.unflatten(-1, (28, 28))))
+
+
+def test_digits_as_one_token_are_tested_in_batches_like_those_of_training():
+    setting = experiments.ONE_TOKEN["quick"]["exchanged"]
+    batches = setting.test_batches()
+    whole = torch.cat([images for images, _ in experiments.WELL_IMAGES["quick"].test_batches()])
+    assert [len(images) for images, _ in batches] == [len(labels) for _, labels in batches] == [64] * 31 + [16]
+    torch.testing.assert_close(torch.cat([images for images, _ in batches]), 2 * whole - 1)
+    assert next(setting.training_batches(0))[0].aminmax() == (-1, 1)
 
 
 BAKE_OFFS = {name: each for name, each in EXPERIMENTS.items() if name.startswith("bake-off")}

@@ -274,6 +274,46 @@ class CroppedSetting(ImageSetting):
         return images[..., first : first + self.columns]
 
 
+class SelfAttention(nn.MultiheadAttention):
+    """torch's layer of attention, on one input that queries, keys and values are all made from."""
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        """What comes out, in the shape of the input; the weights are not computed."""
+        return super().forward(x, x, x, need_weights=False)[0]
+
+
+@dataclass(frozen=True)
+class WholeImageSetting(ImageSetting):
+    """Each digit is one token, from -1 for black to 1 for white: the model that energy wells were published with.
+
+    At most one layer of torch's attention, and a linear map to the classes. What else a transformer is made of is not
+    used. With one key, a well gives it the weight 1 and returns its value, the digit itself, so nothing is left of it.
+
+    Args:
+        batch_first: whether the layer of attention is told that the first axis, (B, 1, 784), counts digits. As was
+            published it is not, and takes the B digits of a batch for the tokens of one sequence. None: no attention.
+    """
+
+    batch_first: bool | None = None
+
+    def model(self) -> nn.Sequential:  # type: ignore[override]
+        """A fresh model, random as torch's global generator has it."""
+        attention = (
+            nn.Identity()
+            if self.batch_first is None
+            else SelfAttention(self.embed_dim, self.num_heads, batch_first=self.batch_first)
+        )
+        return nn.Sequential(nn.Flatten(2), attention, nn.Flatten(), nn.Linear(self.embed_dim, 10))
+
+    def test_batches(self, device: torch.device | str = "cpu") -> list[Batch]:
+        """The test digits, once, in batches as large as those of training: answers may depend on the batch."""
+        images, labels = (torch.cat(part) for part in zip(*super().test_batches(device), strict=True))
+        return list(zip(images.split(self.batch_size), labels.split(self.batch_size), strict=True))
+
+    def _seen(self, images: Tensor) -> Tensor:
+        return 2 * images - 1
+
+
 @dataclass(frozen=True)
 class LanguageSetting:
     """One character model on Tiny Shakespeare: model and training.

@@ -186,6 +186,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     LENGTHS: ("validation loss at 64", "validation loss at 512", "validation loss at 2048"),
     "energy-wells": (ACCURACY,),
     "energy-wells-text": (LOSS,),
+    "one-token": (ACCURACY,),
     SEARCHED: (VALIDATION,),
     "masked-images": ("probe accuracy", "probe accuracy untrained", "probe accuracy of pixels"),
     "corrupted-images": ("test loss", "probe accuracy", "probe accuracy untrained"),

@@ -12,6 +12,7 @@ from sciformer.lab.settings import (
     MaskedImageSetting,
     PixelSetting,
     Profile,
+    WholeImageSetting,
 )
 from sciformer.positions import POSITIONS
 from sciformer.training import TrainConfig
@@ -174,6 +175,35 @@ WELL_IMAGES: dict[Profile, ImageSetting] = {
 }
 ENERGY_WELLS: dict[Profile, dict[str, ImageSetting]] = {
     profile: well_arms(plain) for profile, plain in WELL_IMAGES.items()
+}
+
+# Each digit is one token. As wells were published, with Adam at a rate of 0.01: "linear" is what one token leaves of a
+# well, and "exchanged" is torch's attention with the batch where it expects the sequence. Then the same at a tenth of
+# the rate, and with the axes in order. The transformer is that of the course, trained as in ENERGY_WELLS. Quick is five
+# epochs of the small MNIST; long is ten of 48,000 digits, as published.
+_AS_PUBLISHED = WholeImageSetting(
+    size="small",
+    patch_size=28,
+    embed_dim=784,
+    num_heads=1,
+    num_layers=1,
+    expansion=0,
+    batch_size=64,
+    train=TrainConfig(steps=780, lr=1e-2, weight_decay=0.0, betas=(0.9, 0.999), grad_clip=1e9, schedule="constant"),
+)
+_EXCHANGED = replace(_AS_PUBLISHED, batch_first=False)
+ONE_TOKEN: dict[Profile, dict[str, ImageSetting]] = {
+    "quick": {
+        "transformer": replace(WELL_IMAGES["quick"], patch_size=28),
+        "linear": _AS_PUBLISHED,
+        "exchanged": _EXCHANGED,
+        "exchanged, rate 0.001": replace(_EXCHANGED, train=replace(_EXCHANGED.train, lr=1e-3)),
+        "in order": replace(_AS_PUBLISHED, batch_first=True),
+    },
+    "long": {
+        arm: replace(setting, size="full", held_out=12_000, train=setting.train.with_steps(7500))
+        for arm, setting in {"linear": _AS_PUBLISHED, "exchanged": _EXCHANGED}.items()
+    },
 }
 
 
