@@ -15,10 +15,10 @@
 # writes, *pre-trained* because it has read a lot before you met it, and *transformer* is the name of the machine inside.
 #
 # That machine is younger than you may think. In 2014 [Bahdanau, Cho and Bengio](https://arxiv.org/abs/1409.0473) let a
-# translation program look back at the whole sentence and choose where to look; they called the choice [*attention*](../docs/glossary.md#a). In 2017
-# [Vaswani and seven colleagues](https://arxiv.org/abs/1706.03762) built one that relied on attention almost alone, and named it
-# the [**transformer**](../docs/glossary.md#t). The large models since then repeat the same few parts, with more of them and
-# more text to learn from.
+# translation program look back at the whole sentence and choose where to look; they called the choice
+# [*attention*](../docs/glossary.md#a). In 2017 [Vaswani and seven colleagues](https://arxiv.org/abs/1706.03762) built one that
+# relied on attention almost alone, and named it the [**transformer**](../docs/glossary.md#t). The large models since then repeat
+# the same few parts, with more of them and more text to learn from.
 #
 # And yes, you can build the machine inside. A model of the size of ChatGPT is trained in a data centre, but its parts are
 # small: over the course you write each of them in a few lines, and run it on your own computer. Today you write its central
@@ -105,8 +105,8 @@ likeliest = writer.generate(beginning, 240, temperature=0)
 print(vocabulary.decode(likeliest[0]))
 
 # %% [markdown]
-# From a distance it looks like Shakespeare: all words are English, though no line is a correct sentence. Did the model copy the
-# lines? Let us search for each complete one in the text that it learned from:
+# By its form it is Shakespeare: a name, then lines of verse, and all words are English. But it says nothing, and no line is a
+# correct sentence. Did the model copy the lines? Let us search for each complete one in the text that it learned from:
 
 # %%
 known = vocabulary.decode(text)
@@ -116,8 +116,8 @@ for line in dict.fromkeys(
     print(f"{'found' if line in known else 'not found'}: {line}")
 
 # %% [markdown]
-# None of them occurs there as a whole, though shorter parts of them may. But the writer soon repeats itself. Without chance, the text so
-# far decides the next character, and in this run the model writes the same line again and again.
+# None of them occurs there as a whole, though shorter parts of them may. But the writer soon repeats itself. Without chance, the
+# text so far decides the next character, and in this run the model writes of nothing but princes.
 #
 # Usually one draws the next character at random instead, the likely ones more often. The **temperature** sets how much chance
 # there is: near 0 the most likely character nearly always wins, and at higher values the others get their turn more often. Run
@@ -174,8 +174,9 @@ for name, trained_model in {"reader": reader, "writer": writer}.items():
 # %% [markdown]
 # A step of the reader takes in 128 pictures, each cut into 16 squares; a step of the writer takes in 8 texts of 256 characters.
 # The units that a model reads, here squares or characters, are called [**tokens**](../docs/glossary.md#t): both steps read 2,048
-# of them. The writer has about 14 times as many parameters, and its steps take about 14 times as long. Two models cannot show that
-# the one causes the other: in the writer up to 256 tokens look at one another, in the reader 16.
+# of them. The writer has about 14 times as many parameters, and its steps took about 17 times as long (on a computer that had
+# other work, too). Two models cannot show that the one causes the other: in the writer up to 256 tokens look at one another, in
+# the reader 16.
 #
 # Now look at the attention itself: a character looks at the characters of the text, and takes more from some than from
 # others. How much it takes is a number, called a weight, and numbers can be drawn. Below, one of the 25 heads reads
@@ -203,15 +204,15 @@ print("largest weight above the diagonal:", weights.triu(1).max().item())
 # No character looks at those that come after it: the weights above the diagonal are exactly 0, for a reason given in the section
 # *A mask*. So the first *R* sees only itself, and gives itself the weight 1.
 #
-# All but one of these 17 characters look most at the line break behind the speaker's name; the space before *so* looks most at
-# another space. In the last rows the line break has less weight, but still the most. Nobody told this head to look there. What is it
-# looking for: the end of a name, the latest line break, or simply the seventh character?
+# The first seven of these 17 characters, and one later, look most at the line break behind the speaker's name; the others look
+# most at a letter of the name. Nobody told this head to look there. What is it looking for: the end of a name, the latest line
+# break, or simply the seventh character?
 #
 # One picture cannot tell, but we can count. The next cell takes 56 passages of 128 characters from the part of the text that was
 # held back from training, `val`, short for *validation*. Which character does the head look at most: the latest line break, an
-# earlier one, or the seventh character? The cell counts twice: over the characters whose latest line break stands behind a colon, as
-# at the end of a speaker's name, and over all others. Line breaks themselves are not counted: each of them is its own latest one.
-# You need not follow all of the code.
+# earlier one, or the seventh character? The cell counts twice: over the characters whose latest line break stands behind a colon,
+# as at the end of a speaker's name, and over all others. Line breaks themselves are not counted: each of them is its own latest
+# one. You need not follow all of the code.
 
 # %%
 held_back, _ = shakespeare("val")
@@ -240,11 +241,11 @@ print(
 
 
 # %% [markdown]
-# So it is mainly the latest line break: of all these characters, 69 % look at it most. It is not only the end of a name: where the
-# break stands behind a colon, as in the picture, the head looks at it *less* often, 49 % instead of 82 %, and in another 30 % at an
-# earlier break. (In the picture there was no earlier one.) It is not the seventh character either: hardly any other looks
-# at it most. The count says where the largest weight lies, and not how large it is: in the last rows of the picture the rest of the
-# weight, together, is larger. Nor is this head typical: the next of the 25 heads reaches 28 %.
+# So it is mainly the latest line break: of all these characters, about three quarters look at it most. It is not only the end of
+# a name: where the break stands behind a colon, as in the picture, the head looks at it *less* often, 60 % instead of 84 %, and
+# in another 25 % at an earlier break. (In the picture there was no earlier one.) It is not the seventh character either: hardly
+# any other looks at it most. The count says where the largest weight lies, and not how large it is. Nor is this head typical: the
+# next of the 25 heads reaches 23 %.
 
 # %% [markdown]
 # ## The one idea
@@ -261,8 +262,8 @@ print(
 # ```
 #
 # The [**score**](../docs/glossary.md#s) is a number for each pair of words. The mechanisms of this course differ mainly in its
-# formula. The **softmax** makes weights of scores: it takes $e$ to the power of each score, so that all become positive, and divides
-# by their sum, so that they add up to 1.
+# formula. The **softmax** makes weights of scores: it takes $e$ to the power of each score, so that all become positive, and
+# divides by their sum, so that they add up to 1.
 #
 # You can write the last two lines now. Replace `raise NotImplementedError` by your code and run the cell. A wrong answer is
 # welcome, too: the checker calls your function on fresh random numbers and says what is wrong with the result. The notebook then
@@ -371,8 +372,8 @@ print("sums of the rows:", [round(total, 3) for total in masked.sum(dim=-1).toli
 # %% [markdown]
 # ### What training adds
 #
-# Nothing in this example was learned, and so a word finds words whose vectors happen to point the same way as its own, or to be long.
-# Yet the writer's *w* found a line break, which is a quite different character. In the writer, queries and keys are not the
+# Nothing in this example was learned, and so a word finds words whose vectors happen to point the same way as its own, or to be
+# long. Yet the writer's *T* found a line break, which is a quite different character. In the writer, queries and keys are not the
 # vectors themselves, so the query of one character can fit the key of a different one. Each head computes them, and the values,
 # from the vectors of the characters, with three matrices of its own:
 #
@@ -428,11 +429,11 @@ print(vocabulary.decode(text[:97]))
 # %% [markdown]
 # ## Train a first transformer
 #
-# Now the pictures. The model is the package's `ImageTransformer`, which notebook 06 builds from its parts; your `new_vector` is not
-# called in it, but its heads compute the same average, with learned matrices. Each picture is cut into 16 squares of 7 × 7 pixels,
-# called [**patches**](../docs/glossary.md#p), and the patches look at one another, without a mask. The first four numbers say that
-# a picture has 28 pixels a side, a patch 7, that a pixel has one value (its grey), and that there are ten possible answers. Each
-# patch gets 32 features (`embed_dim`), and there is one block (`num_layers`) with four heads (`num_heads`).
+# Now the pictures. The model is the package's `ImageTransformer`, which notebook 06 builds from its parts; your `new_vector` is
+# not called in it, but its heads compute the same average, with learned matrices. Each picture is cut into 16 squares of 7 × 7
+# pixels, called [**patches**](../docs/glossary.md#p), and the patches look at one another, without a mask. The first four numbers
+# say that a picture has 28 pixels a side, a patch 7, that a pixel has one value (its grey), and that there are ten possible
+# answers. Each patch gets 32 features (`embed_dim`), and there is one block (`num_layers`) with four heads (`num_heads`).
 
 # %%
 torch.manual_seed(0)
@@ -448,16 +449,16 @@ print(f"{sum(p.numel() for p in model.parameters()):,} parameters, untrained")
 # 4. moves every parameter a little in the direction that lowers the loss.
 
 # %% [markdown]
-# The model answers with ten numbers for each picture. `F.cross_entropy` makes ten probabilities of them, by the softmax that you know,
-# and computes the loss, the *cross-entropy*: the mean of $-\log p$ (natural logarithm) over the batch, where $p$ is the
-# probability of the right digit. A model that gives each of the ten digits the probability 1/10 has the loss
-# $\log 10 \approx 2.3$. Torch adds new gradients to those of the step before, unless `zero_grad` clears them first.
+# The model answers with ten numbers for each picture. `F.cross_entropy` makes ten probabilities of them, by the softmax that you
+# know, and computes the loss, the *cross-entropy*: the mean of $-\log p$ (natural logarithm) over the batch, where $p$ is the
+# probability of the right digit. A model that gives each of the ten digits the probability 1/10 has the loss $\log 10 \approx
+# 2.3$. Torch adds new gradients to those of the step before, unless `zero_grad` clears them first.
 #
-# Point 4 is the job of an [**optimiser**](../docs/glossary.md#o), here Adam
-# ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)). It averages the gradient of each parameter over the last steps, and
-# divides it by the size that these gradients have had. So in one step most parameters move by up to about `lr`, the learning
-# rate, here 0.005, whether their gradients are always large or always small. Much smaller steps would take longer, and with much
-# larger ones the loss may stop falling.
+# Point 4 is the job of an [**optimiser**](../docs/glossary.md#o), here Adam ([Kingma and Ba
+# 2015](https://arxiv.org/abs/1412.6980)). It averages the gradient of each parameter over the last steps, and divides it by the
+# size that these gradients have had. So in one step most parameters move by up to about `lr`, the learning rate, here 0.005,
+# whether their gradients are always large or always small. Much smaller steps would take longer, and with much larger ones the
+# loss may stop falling.
 #
 # **Predict.** The model has about a seventh of the reader's parameters. How often does the model see each of the 10,000
 # digits in 400 steps? And how many of 100 new digits will it then read correctly? Write a number down before you read the
@@ -519,9 +520,9 @@ plotting.show("Digits that the model reads wrongly, each with its label and with
 # %% [markdown]
 # ## The map of the course
 #
-# You have now used two transformers and trained a third, and of all three you know only the central step. The other notebooks build
-# the rest. An arrow leads from a notebook to one that needs it: the reader's kind of model comes in 06, and the writer's in 08,
-# for which 06 and 07 prepare. The boxes carry the names of the notebooks; each explains its own terms.
+# You have now used two transformers and trained a third, and of all three you know only the central step. The other notebooks
+# build the rest. An arrow leads from a notebook to one that needs it: the reader's kind of model comes in 06, and the writer's in
+# 08, for which 06 and 07 prepare. The boxes carry the names of the notebooks; each explains its own terms.
 
 # %%
 course_map(here=0)
@@ -699,8 +700,8 @@ check.mask_afterwards(mask_afterwards)
 #
 # <details><summary>Answer</summary>
 #
-# The cell stops with an error, Python's `AssertionError`, that names the accuracy and the bound. A printed number outside the bound may go
-# unnoticed; a broken verdict does not. (It says nothing about a wrong number inside the bound.)
+# The cell stops with an error, Python's `AssertionError`, that names the accuracy and the bound. A printed number outside the
+# bound may go unnoticed; a broken verdict does not. (It says nothing about a wrong number inside the bound.)
 #
 # </details>
 

@@ -950,6 +950,5 @@ print(f"saved by having read it: 95 % interval {saved.mean() - half:+.2f} to {sa
 course.verdict("what having read the passage before saves, upper end of the interval", (saved.mean() + half).item(), below=0.1)
 
 # %% [markdown]
-# The highest of the 25 scores, 0.020, is above uniform weights, but not above the ceiling of heads that cannot choose. This alone does not show that there is no
-# induction head: the score looks one period back, and in a play the same letter often stands in between. But having read the passage before saves
-# nothing that we could measure, and at most 0.02 of a loss of 1.49; a model that copied would save most of it. So this writer does not copy such passages.
+# The highest of the 25 scores, 0.023, is above uniform weights, but not above the ceiling of heads that cannot choose. This alone does not show that there is no
+# induction head: the score looks one period back, and in a play the same letter often stands in between. But having read the passage before saves nothing that we could measure, and at most about 0.06 of a loss of 1.43; a model that copied would save most of it. So this writer does not copy such passages.
