@@ -87,8 +87,8 @@ plotting.show(
 #
 # ## Cut first
 #
-# Training comes first in time, then validation (for choices), then the test, on which nothing is chosen. **Nothing** that
-# is computed from data, not even a mean, may use what comes after the cut.
+# Training comes first in time, then validation (for choices), then the test, on which nothing is chosen. **Nothing**
+# that is computed from data, not even a mean, may use what comes after the cut.
 #
 # Validation begins in January 1985, and the test in January 1991. Where does the part before a cut end? One month
 # earlier, it seems. But a first step takes the seasons out of CO₂: instead of its level $c_t$, the models read and
@@ -106,15 +106,15 @@ for name, first, last in (("training, its last answers", -H, -1), ("validation, 
 
 # %% [markdown]
 # The first window of validation reaches back to month −36, and every month from there to −1 was in training, too. The
-# model was fitted to the growth at which this window looks: it was an *answer* in training. And twelve months of CO₂
-# that are subtracted in its answers had been fitted, too. Nothing of this comes from after the cut; a forecaster in
-# January 1985 knows all of it. But then validation asks about years that are half known, and the years in which the
-# model is used may not be. If neighbouring years resemble each other, such a validation **flatters**.
+# model was fitted to the growth at which this window looks: it was an *answer* in training. Its first answer, the
+# growth of January 1985, is the level of that month minus the level of January 1984, and that level, too, was part of
+# an answer in training. Nothing of this comes from after the cut; a forecaster in January 1985 knows all of it. But
+# then validation tests the model right beside the months to which it was fitted, and it may be used further away. If
+# neighbouring years resemble each other, such a validation **flatters**.
 #
 # The remedy is a gap, an **[embargo](../docs/glossary.md#e)**: each part ends so early that no month is used on both
 # sides of a cut. The first window after it needs C months to look at and 12 more for the difference, so the gap has
-# $C + 12 = 36$ months. (From the beginning of the last window before a gap to that of the first after it, this is
-# window plus horizon plus difference, $24 + 12 + 12 = 48$ months.) The test has a gap before it, too, since what is
+# $C + 12 = 36$ months. The test has a gap before it, too, since what is
 # chosen on validation is fitted to it. Burman, Chow and Nolan left out the neighbours in time in 1994
 # ([doi:10.1093/biomet/81.2.351](https://doi.org/10.1093/biomet/81.2.351)); in scikit-learn, `TimeSeriesSplit` has an
 # argument `gap`. The price: three years less for training, and three less for validation. How much the gap changes is
@@ -215,9 +215,9 @@ print({name: f"{len(past)} windows" for name, (past, *_) in data.items()}, "and 
 # ## Break it: three leaks
 #
 # Prediction 2. Every second window from 1985 to 1990 is a question (the test has no part in this, so the second gap is
-# not needed here). Its forecast is the mean future of the two training windows with the most similar past of CO₂. In the first run, training ends before all questions. In the second, it
-# also has the windows in between: each begins a month before one question and a month after another, as happens when
-# windows are drawn at random.
+# not needed here). Its forecast is the mean future of the two training windows with the most similar past of CO₂. In
+# the first run, training ends before all questions. In the second, it also has the windows in between: each begins a
+# month before one question and a month after another, as happens when windows are drawn at random.
 
 # %%
 def error(forecast, future):
@@ -354,7 +354,8 @@ for name, forecast in baselines("validation").items():
 # %% [markdown]
 # In training each line is the best one by the loss that it was fitted to, as it has to be. On validation the L1 line
 # errs **more**, by the very error that it was fitted to. So least squares did not put the line at a disadvantage here.
-# Both stay in the comparison.
+# (The months p and q were chosen with least squares, and for the L1 line they were not chosen again.) Both stay in the
+# comparison.
 #
 # ### What does the gap change?
 #
@@ -581,9 +582,9 @@ course.verdict("lag at which attention is highest, in months", lags[profile.argm
 
 # %% [markdown]
 # Attention peaks within the broad top of the correlation. But the weights get there by averaging over two stripes, so
-# this does not show that the model knows a lag. (Growth is counted over twelve months, so its lag is half a year longer than that of the rate
-# at which CO₂ rises.) They do not measure the same: the correlation looks at each lag alone; the weights of attention
-# have to sum to 1, and the linear map beside it already knows CO₂'s past.
+# this does not show that the model knows a lag. (Growth is counted over twelve months, so its lag is half a year longer
+# than that of the rate at which CO₂ rises.) They do not measure the same: the correlation looks at each lag alone; the
+# weights of attention have to sum to 1, and the linear map beside it already knows CO₂'s past.
 #
 # ## Is the second signal used?
 #
@@ -641,12 +642,13 @@ course.verdict("error of seasonal naive over that of the chosen arm", fixed["sea
 # Prediction 1: **the line has the lowest error**, the one that reads both signals. Validation promised more of the arms
 # with the sea: there they were ahead of *own* and of the lines on CO₂ alone, and here they are ahead of neither.
 #
-# The line does not owe its lead to the loss. The L1 line with both signals is fitted to the very loss that attention is trained on; it
-# errs a little more than least squares, and still less than every arm. For *own*, training in steps is not the reason
-# either: its weights are the same for all windows, so that it is a line on 24 months of CO₂, too, and its error lies
-# within 0.01 ppm of that of the exact L1 line on the same months. (Validation chose among 36 lines and three arms.)
+# The line does not owe its lead to the loss. The L1 line with both signals is fitted to the very loss that attention is
+# trained on; it errs a little more than least squares, and still less than every arm. For *own*, training in steps is
+# not the reason either: its weights are the same for all windows, so that it is a line on 24 months of CO₂, too, and
+# its error lies within 0.01 ppm of that of the exact L1 line on the same months. (Validation chose among 36 lines and
+# three arms.)
 #
-# [Error bars](../docs/glossary.md#e) over seeds say how well the mean over runs is known, not how much eleven years vary. The
+# [Error bars](../docs/glossary.md#e) over seeds say how well the mean over runs is known, not how much the years of the test vary. The
 # difference year by year, its mean and its [standard error](../docs/glossary.md#s) over the years:
 
 # %% tags=["nbval-ignore-output"]
@@ -692,14 +694,14 @@ for part in ("validation", "test"):
 
 # %% [markdown]
 # On validation the errors move by little more than 0.01 ppm, in both directions; the arms with the sea err *more* when
-# trained up to the cut. So on this one cut nothing is seen that flatters. The large changes are on the test, where
-# training ends years before in any case, so that shared months cannot be the reason. *When* gains about 0.04 ppm with
-# both seeds, far more than its seeds scatter, and would be ahead of the lines on CO₂ alone. (The line with both signals
-# would still be first.) A guess, not tested: the months of the gap hold the strongest El Niño before the test, from
-# which more can be learned about the sea than from quiet years.
+# trained up to the cut. So on this one cut hardly anything is seen that flatters. The large changes are on the test,
+# where training ends years before in any case, so that shared months cannot be the reason. *When* gains about 0.04 ppm
+# with both seeds, more than its seeds scatter (of how test years scatter, they say nothing), and would be ahead of the
+# lines on CO₂ alone. (The line with both signals would still be first.) A guess, not tested: the months of the gap hold
+# the strongest El Niño before the test, from which more can be learned about the sea than from quiet years.
 #
-# So here the gap costs more in training than it corrects. We keep it all the same: a split has to be chosen for what it
-# keeps apart, and not for the errors that it gives.
+# So on this cut the gap may cost more in training than it corrects. We keep it all the same: a split has to be chosen
+# for what it keeps apart, and not for the errors that it gives.
 #
 # ### Why the line is so hard to beat
 #
@@ -868,8 +870,8 @@ plotting.show(
 # ### Exercise 1 · easy · 6 minutes
 #
 # The seasonal naive forecast: the last `season` months of each window come again, in order, as often as needed and cut
-# off at `horizon` months. (The values come again as they were; no growth is added.) N windows of C months are given, each
-# at least a season long; F is `horizon`.
+# off at `horizon` months. (The values come again as they were; no growth is added.) N windows of C months are given,
+# each at least a season long; F is `horizon`.
 
 # %%
 def seasonal_naive(past, season, horizon):  # (N, C), months in a season, months to forecast
@@ -986,7 +988,7 @@ check.cross_lags(cross_lags)
 #   the sea; the weights need not be square.
 # - Cut in time first. With a random split, a training window that reaches over the cut, or a mean over everything, the
 #   forecast has seen a part of its answer.
-# - Windows and differences reach back over a cut. A gap as long as both together keeps the months of the two sides apart.
+# - Windows and differences reach back over a cut. A gap as long as the months that a window looks at and the difference together keeps the two sides apart.
 # - On this signal a line with both signals had the lowest error, whichever loss it was fitted to, but ten years do not
 #   decide. Attention has its strength where the data decide which moment of the past matters, as in the copying task.
 
@@ -995,12 +997,11 @@ check.cross_lags(cross_lags)
 #
 # 1. The second signal of each window is exchanged with another's, and the error stays. Name two reasons.
 # 2. Keys are times and nothing else. Why can attention over 24 months do no more than a line?
-# 3. The mean over five seeds is known to a few thousandths of a ppm. Why is the verdict on eleven years still open?
+# 3. The mean over five seeds is known to a few thousandths of a ppm. Why is the verdict on ten years still open?
 #
 # <details><summary>Answers</summary>
 #
-# 1. The model does not read it, or it reads it and gets nothing from it that is not in its own signal. (A third: all
-#    windows have nearly the same second signal.)
+# 1. The model does not use it; or all windows have nearly the same second signal, so that the exchange changes little. (If the model used a second signal that only repeats its own, the error would rise: whether it is needed shows only when one trains without it.)
 # 2. The weights are the same for every window, so the output is a fixed weighted sum of the 24 values.
 # 3. Seeds vary the first weights and the order of the batches, not the weather: neighbouring test windows overlap, and
 #    few El Niños are in them.
