@@ -199,7 +199,7 @@ for name, placed in (("without", everywhere), ("with", decoder_positions(everywh
 
 # %% [markdown]
 # Visible patches are known; copying them is no task. He et al. (2021,
-# [arXiv:2111.06377](https://arxiv.org/abs/2111.06377), sections 3 and 4.1) found that counting them too costs a little
+# [arXiv:2111.06377](https://arxiv.org/abs/2111.06377), sections 3 and 4.1; [he2022masked](../docs/references.bib)) found that counting them too costs a little
 # accuracy, and that targets normalised patch by patch gain a little; here they are plain pixels.
 #
 # ## The class
