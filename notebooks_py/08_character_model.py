@@ -995,7 +995,7 @@ mix_previous = check.mix_previous.use(mix_previous)
 # As a module it has the form of the package's `TokenShift`: one row of weights for each token that it looks back to (here one), and options that
 # only a cache needs. A block calls it after each of its two norms.
 
-# %%
+# %% tags=["nbval-ignore-output"]
 class Shift(nn.Module):
     def __init__(self, embed_dim):
         super().__init__()
@@ -1010,7 +1010,6 @@ shift.weight.data = package.weight.data = torch.randn(1, 5)
 x = torch.randn(2, 7, 5)
 torch.testing.assert_close(shift(x), package(x))
 
-# %% tags=["nbval-ignore-output"]
 best = fresh(**with_square)
 for block in best.blocks:
     block.attention_shift, block.feed_forward_shift = Shift(E).to(device), Shift(E).to(device)
@@ -1609,30 +1608,22 @@ plotting.show("Groups of dots: the loss falls from the plain recipe to token shi
 # Only the norms are spared. This decay is called *decoupled*, because it passes neither through the gradient nor through its running averages (Loshchilov
 # and Hutter 2019). It is meant to reduce overfitting. Does it, here?
 #
-# Think of two things before the measurement. Suppose that no gradient moves a weight: how much of it is left after 500 steps? And does the size of a
-# matrix matter at all? Halve all query and key matrices of your last rung, and then, instead, all value matrices: which halving changes the logits?
-
-# %%
-rate, read = record["config"]["token shift"]["train"]["lr"], validation[None, :L]
-for decay in (0.1, 1.0):
-    print(f"decay {decay:g} leaves {math.prod(1 - rate * height(step) * decay for step in range(steps)):.2f} of a weight")
-with torch.no_grad():
-    before = best(read)
-    for names in (("q_proj", "k_proj"), ("v_proj",)):
-        weights = [getattr(block.attention, name).weight for block in best.blocks for name in names]
-        for weight in weights:
-            weight /= 2
-        same = torch.allclose(best(read), before, atol=1e-4)
-        for weight in weights:
-            weight *= 2  # as before, to the last bit
-        print(f"{' and '.join(names)} halved: {'the same' if same else 'other'} logits")
-
-# %% [markdown]
-# Decay 0.1 takes less than a fifth of a weight in so short a training. And for queries and keys the size does not even matter: QK-norm divides it out.
-# Decay still acts on their matrices, though in another way. Muon's step has the same size whatever the size of the matrix, so it turns a small matrix
-# by a larger angle than a large one. There decay does not restrict what the model can compute, but raises its *effective* learning rate ([van Laarhoven
-# 2017](https://arxiv.org/abs/1706.05350)). [D'Angelo et al. 2024](https://arxiv.org/abs/2310.04415) go further: in modern networks weight decay is useful
-# because it changes the course of training, and never as a penalty on large weights.
+# Think of two things before the measurement. Suppose that no gradient moves a weight: how much of it is left after the 500 steps of a rung, and how much
+# with ten times the decay? And what changes in the output of a layer with QK-norm when its query and key matrices are halved?
+#
+# <details><summary>Answers</summary>
+#
+# The learning rate rises to 0.008 and falls to 0 along a line, so the 500 rates add up to about $0.008 \cdot 250 = 2$. What is left is about $e^{-2\lambda}$:
+# 0.82 for $\lambda = 0.1$, and 0.13 for $\lambda = 1$.
+#
+# Nothing changes: QK-norm divides the size of queries and keys out.
+#
+# </details>
+#
+# So 0.1 is mild in so short a training. It still acts on the query and key matrices, though in another way. Muon's step has the same size whatever the
+# size of the matrix, so it turns a small matrix by a larger angle than a large one. There decay does not restrict what the model can compute, but raises
+# its *effective* learning rate ([van Laarhoven 2017](https://arxiv.org/abs/1706.05350)). [D'Angelo et al. 2024](https://arxiv.org/abs/2310.04415) go
+# further: in modern networks weight decay is useful because it changes the course of training, and never as a penalty on large weights.
 #
 # Now predict. The last rung was recorded without decay, with 0.1 and with ten times as much, ten seeds each: once as in the ladder, where 500 steps
 # read a quarter of the text once, and once where the same steps read a fiftieth of the text nearly 13 times, so that the model can memorise it. That
