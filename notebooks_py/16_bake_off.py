@@ -998,9 +998,9 @@ print(Counter(stricter))
 
 # %% [markdown]
 # Five of the fifteen shown would no longer be: four become undecided. And claim 26, of the wells as fields, would be
-# refuted, since some of its gains are surely below δ and no longer surely above 0. (The one more that is refuted is
-# this.) We keep to the rule as it was fixed, within each claim. What it promises is a false verdict in at most 5 % of
-# such claims, on average, and not none.
+# refuted, since some of its gains are surely below δ and no longer surely above 0. Claim 14, that two kinds of
+# positions do equally well, would no longer be refuted. We keep to the rule as it was fixed, within each claim. What it
+# promises is a false verdict in at most 5 % of such claims, on average, and not none.
 #
 # ## Which of the wells' gains survive?
 #
