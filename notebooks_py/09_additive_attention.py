@@ -590,9 +590,10 @@ plotting.show("Nine differences of validation loss, each a dot with its 95 % int
 # (undecided).
 #
 # Is that the price of a query without effect? Bahdanau's score has a tanh as well, but uses the query. It has about
-# 0.03 less loss than the separable score, with both kinds of positions. So roughly half or more of the gap goes once
-# the query has a say. The rest, 0.037 ± 0.009 with sinusoids and 0.009 ± 0.019 with learned positions, is between the
-# two scores that both use the query. (The dot product had its rate chosen here, the other two had not.)
+# 0.03 less loss than the separable score, with both kinds of positions. So once the query has a say, about two fifths
+# of the gap are gone with sinusoids, and three quarters with learned positions. The rest, 0.037 ± 0.009 with sinusoids
+# and 0.009 ± 0.019 with learned positions, is between the two scores that both use the query. (The dot product had its
+# rate chosen here, the other two had not.)
 
 # %% [markdown]
 # Two experiments of notebook 16 say more:
