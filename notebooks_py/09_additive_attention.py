@@ -571,12 +571,8 @@ for one, other in compared:
     print(f"{one} minus {other}: {mean:+.3f} ± {2.776 * error:.3f}")
 
 # %%
-_, ax = plt.subplots(figsize=(8, 4), layout="constrained")
-means, reaches = zip(*differences.values(), strict=True)
-ax.errorbar(means, range(len(means)), xerr=reaches, fmt="o", capsize=4)
-ax.axvspan(-0.03, 0.03, color="0.9")
-ax.set(yticks=range(len(means)), yticklabels=differences, xlabel="difference in validation loss, nats")
-ax.invert_yaxis()
+ax = plotting.with_errors({"mean difference": differences}, xlabel="difference in validation loss, nats")
+ax.axvspan(-0.03, 0.03, color="0.9", zorder=0)
 plotting.show("Nine differences of validation loss, each a dot with its 95 % interval; a grey band reaches from −0.03 to 0.03.")
 
 # %% [markdown]

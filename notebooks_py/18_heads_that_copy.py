@@ -663,7 +663,7 @@ for mask in masks:
     print(*(f"{weight:.2f}" for weight in taken(mask, look).tolist()), "of the weight of heads 0 to 3")
 
 # %%
-course.verdict("second model, the same share", of_second["previous token"]["all"] / share_right(second), below=0.25)
+course.verdict("second model, the previous token hidden from all heads of layer 1, over that with all", of_second["previous token"]["all"] / share_right(second), below=0.25)
 course.verdict("second model, all older tokens hidden from all of them", of_second["all older"]["all"], above=0.75)
 
 

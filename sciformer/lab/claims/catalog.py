@@ -242,7 +242,7 @@ CLAIMS = [
         lambda: [reach("reversal", MATCH, "sinusoidal", 1.0)],
     ),
     Claim(
-        "Hypothesis: it reverses strings ten times as long as those it was trained on, too",
+        "Hypothesis: an encoder–decoder reverses strings ten times as long as those it was trained on, too",
         COUPLED,
         OURS,
         11,
