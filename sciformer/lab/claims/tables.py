@@ -190,6 +190,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     SEARCHED: (VALIDATION,),
     "masked-images": ("probe accuracy", "probe accuracy untrained", "probe accuracy of pixels"),
     "corrupted-images": ("test loss", "probe accuracy", "probe accuracy untrained"),
+    "hidden-shares": ("test loss", "probe accuracy", "probe accuracy untrained"),
     "reversal": (MATCH, f"{MATCH} at ten times the length"),
     "induction": ("accuracy on repeats", "prefix-matching score"),
     "digit-names": (MATCH,),

@@ -256,6 +256,11 @@ CORRUPTED_IMAGES: dict[Profile, dict[str, MaskedImageSetting]] = {
     "quick": {how: replace(_SMALL_MASKED, hidden_as=how) for how in ("missing", "noise", "swapped")},
 }
 
+# Another share of hidden patches beside the 75 % of masked-images. All train alike, with what was chosen for 75 %.
+HIDDEN_SHARES: dict[Profile, dict[str, MaskedImageSetting]] = {
+    "quick": {f"{share:.0%}": replace(_SMALL_MASKED, hidden_share=share) for share in (0.25, 0.5, 0.9)},
+}
+
 
 _CLAIM_BASE: dict[Profile, ImageSetting] = {
     "quick": ImageSetting(
