@@ -10,6 +10,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from sciformer.lab.claims import CLAIMS
+
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 ADDRESS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
@@ -141,6 +143,14 @@ def test_outputs_open_anywhere(notebook):
     assert "image/png" in kinds
     assert not {"image/svg+xml", "application/vnd.jupyter.widget-view+json"} & set(kinds)
     assert "widgets" not in notebook.metadata
+
+
+def test_a_claim_that_is_printed_with_its_verdicts_is_worded_as_the_tables_word_it(notebook):
+    claimed = {claim.claimed for claim in CLAIMS}
+    printed = "\n".join(output.text for output in outputs(notebook) if output.output_type == "stream")
+    told = re.findall(r"^(\S.*)\n    .*: (?:shown|refuted|undecided)$", printed, flags=re.M)
+    assert set(told) <= claimed
+    assert len(told) >= 4 or not notebook.path.stem.startswith("07_")
 
 
 def test_details_are_closed(notebook):
