@@ -13,6 +13,7 @@ import torch
 from sciformer import check
 from sciformer.check.closer_look import _quotes_another
 from sciformer.check.exercise import LONGEST
+from sciformer.check.programs import made
 from sciformer.check.repairing import Change, drops_axes, in_vain, loop_that_ends_at_once, one_change
 from sciformer.check.telling import Diagnosis
 
@@ -768,3 +769,15 @@ def test_what_a_generated_mistake_quotes_has_to_stand_in_the_answer():
     )
     assert _quotes_another(said, read_piece)
     assert not _quotes_another(replace(said, says="`cache` is not added, and `keepdim=True` is missing."), read_piece)
+
+
+@pytest.mark.parametrize("line", ["x.append(x)", "x.append((1, [x]))", "x.insert(0, x)", "x[0] = x", "x[0] = (1, x)"])
+def test_no_change_puts_a_list_into_itself(line):
+    """`torch.tensor([(0, x)])` of such a list x would end the process, and with it the reader's notebook."""
+    with pytest.raises(ValueError, match="put into itself"):
+        made(f"x = [0]\n{line}", "x", {})
+
+
+@pytest.mark.parametrize("line", ["x.append(len(x))", "x.append(x[0])", "x[0] = x[-1]", "x.append((y, 2))"])
+def test_a_list_may_take_in_what_is_made_of_it(line):
+    assert made(f"x, y = [0], 1\n{line}", "x", {})

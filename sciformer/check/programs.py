@@ -4,7 +4,7 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -89,9 +89,34 @@ def made(program: str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
     """What a changed program gives a name to, among the names of a scope, which stays as it is.
 
     Raises:
+        ValueError: where it puts a list into itself; ``torch.tensor`` follows such a list until the process ends.
         Exception: whatever its definitions raise, or that it is no program.
     """
+    if _puts_a_list_into_itself(ast.parse(program)):
+        raise ValueError("a list must not be put into itself")
     own = dict(scope)
     exec(compile(program, f"<mutant of {name}>", "exec"), own)
     answer: Callable[..., Any] = own[name]
     return answer
+
+
+def _puts_a_list_into_itself(program: ast.Module) -> bool:
+    for node in ast.walk(program):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append" | "insert"), args=[*_, part]):
+                pass
+            case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))], value=part):
+                pass
+            case _:
+                continue
+        if any(isinstance(x, ast.Name) and x.id == name for x in _as_they_are(part)):
+            return True
+    return False
+
+
+def _as_they_are(part: ast.expr) -> Iterator[ast.expr]:
+    """An expression, and what stands in it in brackets alone."""
+    yield part
+    if isinstance(part, ast.Tuple | ast.List):
+        for element in part.elts:
+            yield from _as_they_are(element)
