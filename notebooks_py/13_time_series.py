@@ -13,8 +13,8 @@
 # After this notebook you can
 #
 # - cut a series into windows without [leaks](../docs/glossary.md#l), and say how long a gap at the cut has to be;
-# - forecast one signal by looking into another: [queries](../docs/glossary.md#q) from one,
-#   [keys](../docs/glossary.md#k) and values from the other;
+# - forecast one signal by looking into another: [queries](../docs/glossary.md#q) are the months ahead,
+#   [keys](../docs/glossary.md#k) and values the other signal's past;
 # - see at which lag [attention](../docs/glossary.md#a) looks, and whether the second signal is used;
 # - hold a model against [baselines](../docs/glossary.md#b) that may win.
 #
@@ -39,7 +39,7 @@ import ipywidgets
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
-from scipy.optimize import linprog
+from scipy.optimize import linprog, lsq_linear
 from statsmodels.datasets import co2, elnino
 from torch import nn
 
@@ -256,7 +256,7 @@ print(f"the usual temperatures, with the years after training and without: up to
 
 
 # %% [markdown]
-# That is little beside swings of several degrees; its effect on a forecast was not measured.
+# That is little beside the swings of an El Niño, of two degrees and more; its effect on a forecast was not measured.
 #
 # ## Baselines
 #
@@ -288,7 +288,7 @@ plotting.show(
 )
 
 # %% [markdown]
-# Beside 24 months of CO₂, every choice of the sea's months helps. Validation chooses:
+# Beside 24 months of CO₂, every choice of the sea's months has a lower error than none.  Validation chooses:
 
 # %%
 best = divmod(grid.argmin().item(), len(choices))
@@ -400,7 +400,7 @@ for signals, (p, q) in line_months.items():
 # ahead and four months back:
 
 # %%
-q, k, v = torch.randn(2, 3), torch.randn(4, 3), torch.randn(4, 3)  # queries of one signal, keys and values of the other
+q, k, v = torch.randn(2, 3), torch.randn(4, 3), torch.randn(4, 3)  # of two months ahead; keys and values of four months back
 mixed = torch.zeros(2, 3)
 for i in range(2):
     scores = torch.tensor([q[i] @ k[j] / math.sqrt(3) for j in range(4)])
@@ -451,8 +451,10 @@ course.assert_same_module(MyCrossAttention(8), MultiHeadAttention(8, 1), *inputs
 # %% [markdown]
 # ## The forecaster
 #
-# What are the queries, and what the keys? Of a future month only its **time** is known. So queries are times, and so
-# are keys. The values carry the signal. A key may also tell **what** the signal was then: a mark is added to its time.
+# What are the queries, and what the keys? Of a future month only its **time** is known, so queries are times: vectors of position
+# as in notebook 04. A key is the time of a month of the past. To this time the signal of that month may be added, times a learned
+# vector; this is the **mark**, by which a key tells not only *when* it was, but also **what** the sea was like. The values carry
+# the signal in any case.
 #
 # Beside it, a line reads CO₂'s own past.
 
@@ -538,7 +540,7 @@ print("validation chooses:", chosen)
 #
 # ## Where does it look?
 #
-# In the arm *when*, keys hold no data, so all windows have the same weights. (Those of *when and what* vary with the
+# In the arm *when*, neither queries nor keys hold data, so all windows have the same weights. (Those of *when and what* vary with the
 # window and are not shown.) Each row is one month ahead. What would you see if each looked ten months back?
 
 # %%
@@ -582,8 +584,8 @@ course.verdict("lag at which attention is highest, in months", lags[profile.argm
 
 # %% [markdown]
 # Attention peaks within the broad top of the correlation. But the weights get there by averaging over two stripes, so
-# this does not show that the model knows a lag. (Growth is counted over twelve months, so its lag is half a year longer
-# than that of the rate at which CO₂ rises.) They do not measure the same: the correlation looks at each lag alone; the
+# this does not show that the model knows a lag. (Growth is the change over twelve months. It stands for the middle of that year, half a year ago, so its lag is half a year
+# longer than that of the rate at which CO₂ rises.) They do not measure the same: the correlation looks at each lag alone; the
 # weights of attention have to sum to 1, and the linear map beside it already knows CO₂'s past.
 #
 # ## Is the second signal used?
@@ -610,8 +612,8 @@ same = [after - before for before, after in zip(errors("own", "validation"), wit
 course.verdict("own: the largest change, which has no sea", max(map(abs, same)), below=1e-6)
 
 # %% [markdown]
-# Both arms with the sea read it; with a wrong one they even do worse than *own*, which has none. So the growth, about
-# 0.07 ppm, is not what the sea is worth: beside *own* that is about 0.04 ppm, on validation.
+# Both arms with the sea read it; with a wrong one they even do worse than *own*, which has none. So the growth, about 0.07 ppm, is not what the sea is worth. Beside *own*, which was trained without it, that is 0.04 to
+# 0.05 ppm, on validation.
 #
 # ## The test, once
 #
@@ -630,7 +632,7 @@ shown = {name: value for name, value in fixed.items() if name not in ("seasonal 
 plotting.seeds(on_test, lines=shown, ylabel="mean absolute error, ppm", title="test, 1991 to 2001")
 plotting.show(
     "The errors of three arms as dots, with five baselines as dashed lines. Both lines with both signals are below all "
-    "arms, the two on CO₂ alone are at the height of own, and persistence is far above."
+    "arms, the two on CO₂ alone near own, and persistence is far above."
 )
 
 # %%
@@ -642,11 +644,10 @@ course.verdict("error of seasonal naive over that of the chosen arm", fixed["sea
 # Prediction 1: **the line has the lowest error**, the one that reads both signals. Validation promised more of the arms
 # with the sea: there they were ahead of *own* and of the lines on CO₂ alone, and here they are ahead of neither.
 #
-# The line does not owe its lead to the loss. The L1 line with both signals is fitted to the very loss that attention is
-# trained on; it errs a little more than least squares, and still less than every arm. For *own*, training in steps is
-# not the reason either: its weights are the same for all windows, so that it is a line on 24 months of CO₂, too, and
-# its error lies within 0.01 ppm of that of the exact L1 line on the same months. (Validation chose among 36 lines and
-# three arms.)
+# Does the line owe its lead to the loss? The L1 line with both signals is fitted to the very loss that attention is trained on. It
+# errs a little more than least squares, and still less than every arm. Or to training in steps? The arm *own* can tell: its
+# weights are the same for all windows, so it is a line on 24 months of CO₂ as well. Its error lies within 0.01 ppm of that of the
+# exact L1 line on the same months. (Validation chose among 36 lines and three arms.)
 #
 # [Error bars](../docs/glossary.md#e) over seeds say how well the mean over runs is known, not how much the years of the test vary. The
 # difference year by year, its mean and its [standard error](../docs/glossary.md#s) over the years:
@@ -695,15 +696,15 @@ for part in ("validation", "test"):
 # %% [markdown]
 # On validation the errors move by little more than 0.01 ppm, in both directions; the arms with the sea err *more* when
 # trained up to the cut. So on this one cut hardly anything is seen that flatters. The large changes are on the test,
-# where training ends years before in any case, so that shared months cannot be the reason. *When* gains about 0.04 ppm
-# with both seeds, more than its seeds scatter (of how test years scatter, they say nothing), and would be ahead of the
-# lines on CO₂ alone. (The line with both signals would still be first.) A guess, not tested: the months of the gap hold
-# the strongest El Niño before the test, from which more can be learned about the sea than from quiet years.
+# where training ends years before in any case, so that shared months cannot be the reason. There *when* gains about 0.04 ppm with both seeds, and would be ahead of the lines on CO₂ alone, but not of the line with both
+# signals. For *when and what*, the arm that validation chose, the two seeds disagree. (Seeds say nothing of how test years
+# scatter.) A guess, not tested: the months of the gap hold the strongest El Niño before the test, from which more can be learned
+# about the sea than from quiet years.
 #
 # So on this cut the gap may cost more in training than it corrects. We keep it all the same: a split has to be chosen
 # for what it keeps apart, and not for the errors that it gives.
 #
-# ### Why the line is so hard to beat
+# ### What *when* can express
 #
 # In the arm *when*, weights do not depend on the data. What kind of function of the temperatures is left? A test:
 
@@ -719,10 +720,28 @@ print("two forecasts = forecast of the sum:", torch.allclose(from_the_sea(one) +
 
 # %% [markdown]
 # Apart from a constant it is a weighted mean of temperatures times a factor: **linear**. Whatever this arm can express,
-# a line with 24 + 24 coefficients and a constant for each month ahead can express, too. (That of the test has 24 + 12.)
-# A line can also subtract one month from another; the weights of a head are positive and share one factor. Least
-# squares finds the smallest squared error in the training years at once. (None of this says why *when and what*, which
-# can express more, was no better.)
+# a line on 24 + 24 months can express, too. But not the other way round: a line may subtract one month from another,
+# while the weights of a head are positive and share one factor. Is that what this arm lacks? Hold the line to the same:
+# no coefficient of the sea may be negative. **Predict**: does its error come near the line's or near attention's?
+
+# %%
+def no_negative_sea(x, y):  # (N, 1 + p + q), (N, F)
+    lowest = [-math.inf] * (x.shape[1] - C) + [0.0] * C
+    found = [lsq_linear(x.numpy(), month.numpy(), (lowest, math.inf)).x for month in y.T]
+    return torch.stack([torch.from_numpy(one) for one in found], dim=1)  # (1 + p + q, F)
+
+
+for part in ("validation", "test"):
+    for name, fit_to in (("any sign", least_squares), ("sea not negative", no_negative_sea)):
+        off = error(line(C, C, data[part], fit_to), data[part][1])
+        print(f"line on 24 + 24 months, {name:16} {off:.3f} ppm on {part}")
+
+
+# %% [markdown]
+# On the test, the ban on negative coefficients costs the line 0.05 ppm, and then it errs as much as *when*. So what
+# *when* lacks, on these years, is the difference between one month of the sea and another. Two heads whose factors have opposite signs could subtract; that was not tried. (On validation the ban costs next to nothing,
+# and *when* is level with both lines; the line that validation chose has 24 + 12 months. None of this says why *when and
+# what*, which can express more, was no better.)
 #
 # Zeng et al. 2022 ([arXiv:2205.13504](https://arxiv.org/abs/2205.13504)) found lines ahead of
 # [transformers](../docs/glossary.md#t) on nine common benchmarks.
@@ -810,7 +829,7 @@ plotting.show("Four rows, one for each head, and a column for each moment; all r
 
 # %% [markdown]
 # Here all four heads look at the mark. So where the data decide *which* part of the past matters, attention can do what
-# a line cannot. Where it may always be the same lag, try a line first.
+# a line cannot. Where the lag may always be the same, try a line first.
 
 # %% [markdown]
 # ## The mistakes
@@ -856,9 +875,10 @@ plotting.show(
 
 
 # %% [markdown]
-# Both err most between 1991 and 1995. In June 1991 Pinatubo had erupted, which may have changed more than the sea.
-# After the El Niño of 1997 growth falls again: the line follows, while the error of attention is large for most of a
-# year. Perhaps the reason is that all its weights have the same sign; this was not tested.
+# Both have large errors between 1991 and 1995. In June 1991 Pinatubo had erupted, which may have changed more than the sea. After
+# the El Niño of 1997 growth falls again. There the line follows, while the error of *when* is large for most of a year: to tell a
+# falling sea from a high one, one has to subtract months. In the right picture the line leads most in the first months ahead;
+# towards the twelfth the two come closer.
 
 # %% [markdown]
 # ## Exercises
@@ -984,25 +1004,28 @@ check.cross_lags(cross_lags)
 # %% [markdown]
 # ## Takeaways
 #
-# - Cross-attention: queries from one place, here the months to forecast, keys and values from another, the months of
-#   the sea; the weights need not be square.
-# - Cut in time first. With a random split, a training window that reaches over the cut, or a mean over everything, the
-#   forecast has seen a part of its answer.
+# - Cross-attention: queries from one place, here the times of the months to forecast; keys and values from another, the months of
+#   the sea. The weights need not be square.
+# - Cut in time first. With a random split, a training window that reaches over the cut, or a mean over everything, later months reach the training;
+#   how much that flatters has to be measured, and is not always much.
 # - Windows and differences reach back over a cut. A gap as long as the months that a window looks at and the difference together keeps the two sides apart.
-# - On this signal a line with both signals had the lowest error, whichever loss it was fitted to, but ten years do not
-#   decide. Attention has its strength where the data decide which moment of the past matters, as in the copying task.
+# - On this signal a line with both signals had the lowest error, whichever loss it was fitted to, but ten years do not decide. One
+#   head with fixed weights cannot subtract one month from another; a line that may not either errs as much. Attention has its strength where the data decide which moment of the past matters, as in the copying task.
 
 # %% [markdown]
 # ## Check yourself
 #
 # 1. The second signal of each window is exchanged with another's, and the error stays. Name two reasons.
-# 2. Keys are times and nothing else. Why can attention over 24 months do no more than a line?
+# 2. Queries and keys are times and nothing else. Why can attention over 24 months do no more than a line?
 # 3. The mean over five seeds is known to a few thousandths of a ppm. Why is the verdict on ten years still open?
 #
 # <details><summary>Answers</summary>
 #
-# 1. The model does not use it; or all windows have nearly the same second signal, so that the exchange changes little. (If the model used a second signal that only repeats its own, the error would rise: whether it is needed shows only when one trains without it.)
-# 2. The weights are the same for every window, so the output is a fixed weighted sum of the 24 values.
+# 1. The model does not use it; or what it takes from it does not help; or all windows have nearly the same second signal, so that
+#    the exchange changes little. (The reverse does not hold either: a model may use a signal that only repeats its own. Whether
+#    it is needed shows only when one trains without it.)
+# 2. The weights are the same for every window, and the values are linear in the signal. So the output is a fixed weighted sum of
+#    the 24 months.
 # 3. Seeds vary the first weights and the order of the batches, not the weather: neighbouring test windows overlap, and
 #    few El Niños are in them.
 #
