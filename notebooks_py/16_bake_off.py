@@ -17,7 +17,7 @@
 # - compare [scores](../docs/glossary.md#s) fairly: the same models, and for each the same choice of rate and start;
 # - write a rule for verdicts, and say which claims of this course are shown, refuted or undecided.
 #
-# New against 10: all eight scores at once, and every claim.
+# New against notebook 10: all eight scores are compared at once, and every claim of the course is judged.
 
 # %%
 # Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.
@@ -132,7 +132,9 @@ for n in (3, 10, 100):
     print(f"n = {n:3}: standard deviation {mean_spread:.2f}, the means scatter by {runs.mean(dim=1).std():.2f}")
 
 # %% [markdown]
-# More seeds do not make the seeds agree: $s$ stays 1. But the means of $n$ seeds scatter by $1 / \sqrt n$.
+# More seeds do not make the seeds agree: averaged over many experiments (as the root of the mean variance), $s$ is 1 for
+# every $n$. But the means of $n$ seeds scatter by $1 / \sqrt n$. All luck here is drawn from the bell-shaped **normal
+# distribution**, which the tests below assume as well.
 #
 # ## Pairs
 #
@@ -213,10 +215,12 @@ for name, *arms in pairs:
 
 
 # %% [markdown]
-# No. The distance bias shares its luck with the dot product, and pairs make the error four times as small. The two
-# Gaussians do not, and pairs make it even a little larger. (On patches one reason may be that each seed chose a rate
-# and a start, as told below: with four of five seeds the distance bias chose those of the dot product, the Gaussian
-# never did.) Where luck is not shared, both errors estimate the same thing, and either may be used.
+# No. The distance bias shares its luck with the dot product, and pairs make the error four times as small. For the two
+# Gaussians pairs are no help; the error comes out even a little larger. (With five and ten seeds either error is an
+# estimate, so luck that is shared a little cannot be excluded.) (On patches one reason may be that each seed chose a rate
+# and a start, as told below: with four of five seeds the distance bias chose those of the dot product, the Gaussian never
+# did.) Where luck is not shared, both errors estimate the same thing. Decide for pairs before you see either, and keep to
+# it.
 #
 # ## How often do two standard errors mislead?
 #
@@ -251,9 +255,9 @@ plotting.show("Three curves over the estimated standard deviation: that of three
 
 
 # %% [markdown]
-# Three seeds find less than half of the true scatter in about one experiment of five. Two errors of theirs are then
-# less than one true error, and chance passes for a result. (Half of the false alarms from above are gains, the other
-# half losses.)
+# Three seeds find less than half of the true scatter in about one experiment of five. Two errors of theirs are then less
+# than one true error, which chance exceeds in one experiment of three. (Half of the false alarms from above are gains,
+# the other half losses.)
 #
 # The test that takes this into account has a name: it is the **t-test** (Student 1908, *The probable error of a mean*,
 # [doi:10.1093/biomet/6.1.1](https://doi.org/10.1093/biomet/6.1.1)), here on paired differences. Let $t$ be the mean in
@@ -323,10 +327,11 @@ explore(draw_best, alt=alt, scores=ipywidgets.IntSlider(value=60, min=1, max=60,
 # How small must a p-value be, if it is the smallest of sixty? Among sixty comparisons of nothing, chance has sixty
 # attempts. Multiply each p-value by 60, then, and believe it if the product stays below 0.05. Holm (1979, *A simple
 # sequentially rejective multiple test procedure*, [Scandinavian Journal of Statistics 6,
-# 65–70](https://www.jstor.org/stable/4615733)) noticed that this asks too much of all but the smallest. Once the
-# smallest is believed, only 59 comparisons can still be chance, so the next is multiplied by 59, and so on. Of the
-# three p-values 0.01, 0.02 and 0.04, the first becomes $3 \cdot 0.01 = 0.03$, the second $2 \cdot 0.02 = 0.04$, the
-# third stays 0.04.
+# 65–70](https://www.jstor.org/stable/4615733)) noticed that this asks too much of all but the smallest. (Multiplying all
+# by 60 is the correction of Bonferroni.) If the smallest is a real effect, only 59 comparisons can still be chance, so
+# the next is multiplied by 59, and so on. If it is none, the first step was wrong already, and no later step adds to
+# that. So the probability of any false alarm stays below 5 %. Of the three p-values 0.01, 0.02 and 0.04, the first
+# becomes $3 \cdot 0.01 = 0.03$, the second $2 \cdot 0.02 = 0.04$, the third stays 0.04.
 #
 # ### Exercise 3 · hard · 15 minutes
 #
@@ -389,8 +394,8 @@ course.verdict("the smallest p-value, corrected", float(holm(p).min()), above=0.
 # in its place?
 #
 # The rule of today stands in `sciformer/lab/claims/rules.py`. When it was written, the records had three seeds, and by
-# the rule three seeds decide nothing. Since then seeds were added. (So we knew three of the five or ten seeds of each
-# decision when we wrote the rule, which is less than one would wish.) Each part answers a weakness:
+# the rule three seeds decide nothing. Since then seeds were added. (So when we wrote the rule, we knew three of the five
+# or ten seeds of each decision. It would have been better to know none.) Each part answers a weakness:
 #
 # | weakness | rule |
 # |---|---|
@@ -479,10 +484,10 @@ print(*rules, sep="\n")
 
 
 # %% [markdown]
-# The records of today are read on 10,000 test digits, where chance moves an accuracy of 95 % by only ±0.22 points; by
-# the same reason δ would be 0.44 points today. It has stayed at 1, since it may not follow the results. The *two by
-# two* is that of notebook 09. The last reason has aged: in today's records the dot product timed against itself comes
-# out between 1.00 and 1.02 on average, but on text so unsteadily that a tenth cannot be decided there (the control is
+# The records of today are read on 10,000 test digits, where chance moves an accuracy of 95 % by only ±0.22 points; by the
+# same reason δ would be 0.44 points today. It has stayed at 1, since it may not follow the results. The *two by two* is
+# that of notebook 09. The last reason has aged: in today's records the dot product timed against itself comes out between
+# 1.00 and 1.02 on average, but so unsteadily that a tenth cannot be decided on text, and hardly on pixels (the control is
 # shown below).
 #
 # Here are five gains in accuracy, four with five seeds and one with three. The bar is the 95 % interval, and the grey
@@ -632,13 +637,13 @@ for score in SCORES:
 
 
 # %% [markdown]
-# But is one [learning rate](../docs/glossary.md#l) for all fair? A rate that suits the dot product need not suit a
-# well, and a score that starts sharper is ahead at first (notebook 17). So each score and seed had the same choice of
-# six models: three learning rates, 0.003, 0.01 and 0.03, each with queries and keys that start as they are made or three
-# times as long. There are ten seeds on the look-up, five on patches and text, and three on pixels. The one
-# that does best on training data held out is judged on the test digits, or on the validation text. On pixels this would
-# take five hours; there one rate serves all, chosen earlier on models with the dot product and with the
-# [distance bias](../docs/glossary.md#d), and not for the other six.
+# But is one [learning rate](../docs/glossary.md#l) for all fair? A rate that suits the dot product need not suit a well,
+# and a score that starts sharper is ahead at first (notebook 17). So each score and seed had the same choice of six
+# models: three learning rates, 0.003, 0.01 and 0.03, each with queries and keys that start as they are made or three
+# times as long. There are ten seeds on the look-up, five on patches and text, and three on pixels. Of its six models, the
+# one that does best on training data held out is judged: on the test digits, on the validation text, or on new sequences
+# of the look-up. On pixels this would take five hours; there one rate serves all, chosen earlier on models with the dot
+# product and with the [distance bias](../docs/glossary.md#d), and not for the other six.
 #
 # For each task you will see every score seed by seed against the dot product. Grey is what is smaller than δ. An
 # accuracy of 0.01 is one point. Behind the semicolon stands what the seeds chose: *0.01 × 3: 4* means that four seeds
@@ -702,10 +707,10 @@ def show_task(task):
 show_task("look-up")
 
 # %% [markdown]
-# Six of the eight solve it. The **separable** score, whose weights do not depend on the query, cannot know which key
-# was asked for. It is right in 29 of 100, about as often as whoever names the commonest of the eight values (notebook
-# 02): here the theorem of notebook 09 has its price. The inverse square learns the look-up well with some seeds and
-# less well with others.
+# Six of the eight solve it. The **separable** score, whose weights do not depend on the query, cannot know which key was
+# asked for. It is right in 29 of 100, about as often as whoever names the commonest of the eight values (notebook 02):
+# here the theorem of notebook 09 has its price. The inverse square learns the look-up well with some seeds and less well
+# with others. Its seeds are far from a bell shape, so its interval is not to be trusted much.
 #
 # Next, **digits** as 49 patches. Your prediction 2: which score reads them best?
 
@@ -717,10 +722,11 @@ show_task("patches")
 # separable score are 0.4 and 0.3 above it. Each of these intervals, taken by itself, lies above 0 and ends within the
 # grey: a gain too small to matter. The inverse square is 2.7 points behind, the softmax-exponential 5.0.
 #
-# Did the choice matter? The dot product took the sharper start with every seed. In the record that this one replaced
-# (not shown: one rate and start for all, and three seeds, which decide nothing) it was 1.7 points behind the additive
-# score, and now it is 0.6. But look at what was chosen: whose search is not finished? The Gaussian and the two wells
-# that read worst took the highest rate with every seed, and a higher one might suit them better.
+# Did the choice matter? The dot product took the sharper start with every seed. In the record that this one replaced (not
+# shown: one rate and start for all, and three seeds, which decide nothing) it was 1.7 points behind the additive score,
+# and now it is 0.6. But look at what was chosen: whose search is not finished? The Gaussian and the two wells that read
+# worst took the highest rate with every seed, and the dot product the longest start that was offered. For each of these a
+# larger value might be better still.
 #
 # And the same digits as 196 **pixels**, where one rate served all. Compare how wide the intervals are before you read
 # on.
@@ -758,16 +764,16 @@ for arm in ("dot", "separable"):
 print(f"uniform: {mean_accuracy('pixels-chosen', 'uniform')} with the choice")
 
 # %% [markdown]
-# Nothing is left of them: in the mean the two are level, and the interval, from about −5 to +5 points, excludes so
-# large a lead. Two thirds of the lead went because the dot product had been held back: with the choice it takes vectors
-# three times as long with every seed, and reads 79 % where it read 72 %. One third went because the separable score
-# fell, from 82 to 79 %. (The one rate for all, 0.02, was not among the three; the separable score took the highest with
-# every seed, so a higher one might suit it better.)
+# Nothing is left of them: in the mean the two are level, and the interval, from about −5 to +5 points, excludes so large
+# a lead. About seven of the ten points are a gain of the dot product: with the choice it takes vectors three times as
+# long with every seed, and reads 79 % where it read 72 %. About three are a loss of the separable score, from 82 to 79 %.
+# (Which change did what was not measured: rate, start and the number of seeds all differ. Nor is either search finished:
+# the dot product took the longest start, the separable score the highest rate with every seed.)
 #
 # So nothing is left that speaks for harm by a query. What it is worth on pixels, these intervals do not say: the two
-# scores may be five points apart either way. But weights are of much use, whoever makes them: with equal weights the
-# model reads no more than 44 %. (It, too, took the highest rate with every seed.) This is why a comparison without a
-# choice of rates, as in most of the panel above, should not be read as a ranking.
+# scores may be five points apart either way. But the weights of both are of much use: with equal weights the model reads
+# no more than 44 %. (It, too, took the highest rate with every seed.) The lesson of the lost lead: the panel above, where
+# one rate served all, is no ranking.
 #
 # Last, **text**. Prediction 2 again: which score predicts the next character best?
 
@@ -822,16 +828,16 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # **Ten of the 28** are left; a dot stands for what is not. Seven are losses: 71 points on the look-up, up to 5 on
-# patches, up to 0.26 nats on text. Three are gains, and two of these, those on patches, are smaller than δ. A single
-# gain is certain and looks large enough to matter, that of **the distance bias on text**. (Its interval, taken by
-# itself, begins above δ. And the dot product, which it is compared with, stood at the edge of the rates there.) The
-# pixels are all dots. Even ten standard errors over three seeds are a p-value of 0.0097, and this one of 28 is
-# multiplied by 17.
+# patches, up to 0.26 nats on text. Three are gains, and two of these, those on patches, are smaller than δ. A single gain
+# is certain and looks large enough to matter, that of **the distance bias on text**. Its interval, taken by itself,
+# begins above δ. One doubt remains: the dot product, which it is compared with, took the highest rate there, and might do
+# better with a higher one. The pixels are all dots. (A dot is no *equal*: it stands for a difference known within 0.0001
+# as well as for one that may be 25 points.) Even the separable score's ten standard errors do not count: with three seeds
+# they are a p-value of 0.0097, and since eleven of the 28 are smaller, it is multiplied by 17.
 #
-# So in these models, at these sizes, the wrong score costs much, and no score is shown to gain much over the dot
-# product. (Three of the seven losses, those of the two wells on patches and of the softmax-exponential on text, are of
-# scores that stood at the edge of the rates. And *by less than δ* goes by the intervals above, which are not
-# corrected.)
+# So in these models, at these sizes, a wrong score can cost much. Over the dot product, only one gain is shown that
+# matters. (Three of the seven losses, those of the two wells on patches and of the softmax-exponential on text, are of
+# scores that stood at the edge of the rates. And *by less than δ* goes by the intervals above, which are not corrected.)
 #
 # ### What does it cost?
 #
@@ -869,14 +875,15 @@ for task in gained:
 # The additive score is the slowest, from 1.75 times as long on the look-up to 15 times on 196 pixels, since it makes a
 # hidden layer for each pair of tokens. The one gain that matters, of the distance bias on text, may cost a quarter more
 # time, but that is within what the control scatters. The separable score has no pairs at all, so it saves the more, the
-# more tokens there are: 0.84 times on patches, 0.27 on pixels. The text is no such case. A well takes one and a half
-# times to nearly twice as long, and on pixels about three times. Nothing above the line is to the left of 1 but the
-# separable score, on digits.
+# more tokens there are: 0.84 times on patches, 0.27 on pixels. On text its mean is above 1, but the control is too
+# unsteady there to say more. A well takes one and a half times to nearly twice as long, and on pixels about three times.
+# Nothing above the line is to the left of 1 but the separable score on digits; and of its lead on pixels, drawn here from
+# the record with one rate for all, nothing was left.
 #
-# Is the separable score faster, then? Claim 19 of the table below says so of patches, pixels and text, and the rule
-# calls it undecided: patches show it, pixels have three seeds, and on text the interval of the difference is wide.
-# Claims about time leave out the look-up, whose nine tokens leave nothing to be saved; there it is slower, 1.13 ± 0.02
-# times. [The whole table](../docs/measured.md) has errors and memory.
+# Is the separable score faster, then? Claim 19 of the table below says so of patches, pixels and text, and the rule calls
+# it undecided: patches show it, pixels have three seeds, and on text the interval of the difference is wide. Claims about
+# time leave out the look-up, whose nine tokens leave nothing to be saved. Readers should know what is left out: there it
+# is slower, 1.13 ± 0.02 times. [The whole table](../docs/measured.md) has errors and memory.
 
 # %% [markdown]
 # ## Every claim
@@ -932,12 +939,12 @@ for finding, *p in zip(findings, above, holm(above), below, holm(below), strict=
 # of eight, it has a corrected p-value of 3.5 %, and is not.
 #
 # The correction can do more than that. In claim 25, which speaks of the wells as stated, the Gaussian on images gains
-# 0.40 points, with an interval from 0.11 to 0.69. By itself this would be *shown, but smaller than δ*. But its p-value
-# for *above 0* is the third smallest of eight and so multiplied by six: 0.65 % becomes 3.9 %. *Above 0* is no longer
-# certain, and *below δ* still is. So this finding counts as **refuted**, which says of a claim to be better: surely not
-# by as much as matters. A stricter correction has made the verdict harsher and not milder, which one may well dislike
-# in this rule. (The Gaussian of claim 26 has 1.7 %, and passes: it is the largest of its eight, and is multiplied by
-# one.)
+# 0.40 points, with an interval from 0.11 to 0.69. By itself this would be *shown, but smaller than δ*. But each side of
+# an interval may be wrong in 2.5 % of cases only, and its p-value for *above 0*, 0.65 %, is the third smallest of eight.
+# So it is multiplied by six, and 3.9 % is more than 2.5 %: *above 0* is no longer certain, and *below δ* still is. So
+# this finding counts as **refuted**, which says of a claim to be better: surely not by as much as matters. A stricter
+# correction has made the verdict harsher and not milder, which one may well dislike in this rule. (The Gaussian of claim
+# 26 has 1.7 %, and passes: it is the largest of its eight, and is multiplied by one.)
 
 # %% [markdown]
 # Before you see them all, **bet on five**: shown, refuted or undecided?
@@ -1138,8 +1145,9 @@ check.test_holm(test_holm)
 # %% [markdown]
 # ## Takeaways
 #
-# - Your predictions: nearly 1 of 5; the additive score on digits as patches, by less than δ, and the distance bias on text; of
-#   28 differences ten are more than luck, but a single one of them is a gain that matters; 15 claims shown, 14 refuted, 10 undecided.
+# - Your predictions: nearly 1 of 5; the additive score has the highest mean on digits as patches, by less than δ, and the distance
+#   bias on text; of 28 differences ten are more than luck, but a single one of them is a gain that matters (against a dot product
+#   at the edge of its rates); 15 claims shown, 14 refuted, 10 undecided.
 # - Compare seed by seed; the error of the difference is what counts.
 # - With three seeds, "two standard errors" is a false alarm nearly one time in five, and the best of sixty nothings looks
 #   real nearly always.
@@ -1162,7 +1170,7 @@ check.test_holm(test_holm)
 # <details><summary>Answer</summary>
 #
 # The best of five is the higher the more the seeds differ, so an unreliable model profits; and nobody knows beforehand
-# which seed it will be.
+# which seed it will be. If it was picked by the test set, the test set was used for choosing.
 #
 # </details>
 #
@@ -1170,15 +1178,15 @@ check.test_holm(test_holm)
 #
 # <details><summary>Answer</summary>
 #
-# No: the interval holds both 0 and δ, or there are fewer than five seeds. (Where a claim has several findings, Holm's
-# correction can leave one undecided, too.) Refuted is only what the interval excludes. The power says how likely these
-# seeds would have found a gain of δ.
+# No: the interval holds both 0 and δ (for a claim of *no worse*: it holds −δ), or there are fewer than five seeds. (Where
+# a claim has several findings, Holm's correction can leave one undecided, and a claim with one finding shown and another
+# open is undecided as a whole.) Refuted is only what the interval excludes. The power says how likely these seeds would
+# have found a gain of δ.
 #
 # </details>
 #
-# **Read:** Holm 1979, [*A simple sequentially rejective multiple test
-# procedure*](https://www.jstor.org/stable/4615733); Bouthillier et al. 2021,
-# [arXiv:2103.03098](https://arxiv.org/abs/2103.03098) (what varies between runs); Student 1908, [*The probable error of
-# a mean*](https://doi.org/10.1093/biomet/6.1.1).
+# **Read:** Holm 1979, [*A simple sequentially rejective multiple test procedure*](https://www.jstor.org/stable/4615733);
+# Bouthillier et al. 2021, [arXiv:2103.03098](https://arxiv.org/abs/2103.03098) (what varies between runs); Student 1908,
+# [*The probable error of a mean*](https://doi.org/10.1093/biomet/6.1.1).
 #
 # **Next:** notebook 17, a score of your own. How much of its lead is only a sharp start?
