@@ -925,8 +925,9 @@ ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 plotting.show("A dot for each model of each arm: from left to right more turned sixes and nines keep their answer, from below to above more digits are read.")
 
 # %% [markdown]
-# All models fall into two groups. Those at the left keep few answers to turned 6s and 9s and read more digits than those at the right, which keep most. Of *two prices*, seed 0 alone stands at the right, and it is the only one without a price below 0. In four models that may be chance, and it
-# does not say which of these causes the other.
+# All models fall into two groups. Those at the left keep few answers to turned 6s and 9s and read more digits than those at the right, which keep most. Of
+# *two prices*, seed 0 alone stands at the right, and it is the only one without a price below 0. In four models that may be chance, and it does not say
+# which of these causes the other.
 #
 # Is the picture a clue to the riddle of the start? *Plain*, *large* and *facing* answer as if they were nearly blind, and *hand-set*, which reads more digits,
 # does not. But *one price* is wholly blind, and its mean accuracy is above theirs. And a model that reads few digits may keep an answer simply because it
@@ -1280,10 +1281,10 @@ course.verdict("largest error of a learned λ", (student.strength - teacher.stre
 # On both sides of the query, $|i - j|$ does not split into a part of the query and a part of the key. But a picture has few columns, and border $t$ lies
 # between the columns $t$ and $t + 1$. On the way from column 0 to its own, a key in column $x'$ has crossed the borders $t < x'$.
 #
-# Take a query in column 2 (framed below). It gives the borders 0 and 1, which lie behind it, a +λ each, and all borders from 2 on a −λ each. A key adds up what the query
-# gave to the borders that it crossed: in column 0 that is nothing, in column 2 it is $2\lambda$, in column 4 it is $2\lambda - 2\lambda = 0$. So the query's
-# own column gets most, and each step away from it, to either side, costs one λ. For a query in column $x$ the sum is $\lambda x - \lambda |x - x'|$: the
-# penalty, and again a term of the query alone.
+# Take a query in column 2 (framed below). It gives the borders 0 and 1, which lie behind it, a +λ each, and all borders from 2 on a −λ each. A key adds up
+# what the query gave to the borders that it crossed: in column 0 that is nothing, in column 2 it is $2\lambda$, in column 4 it is $2\lambda - 2\lambda =
+# 0$. So the query's own column gets most, and each step away from it, to either side, costs one λ. For a query in column $x$ the sum is $\lambda x -
+# \lambda |x - x'|$: the penalty, and again a term of the query alone.
 
 # %%
 column, border, per_step = torch.arange(14), torch.arange(13), 0.5  # 14 columns
