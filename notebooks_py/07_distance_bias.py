@@ -25,7 +25,7 @@
 #
 # - put a price on distance into a score, along a line and on a grid, and train it;
 # - prove what such a score can never see, and show it on a trained model;
-# - measure whether the model has learned to look near, in place of reading it off its slopes;
+# - measure whether the model has learned to look near, in place of reading it off its prices;
 # - say under which conditions a distance may replace positions, and with how much certainty.
 
 # %%
@@ -46,6 +46,7 @@ import math
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
+from scipy import stats
 from torch import nn
 
 from sciformer import DistanceBiasedScore, DotProductScore, ImageTransformer
@@ -115,7 +116,7 @@ penalty
 #
 # Compute the scores without a loop over tokens. `query` is (B, H, L, D), `key` is (B, H, S, D), `strength` is (H,) and may hold negative prices; query
 # $i$ stands at position `query_offset + i`, key $j$ at position $j$. Return scores (B, H, L, S): divide the dot product by $\sqrt D$, subtract the
-# penalty, no softmax. Everything below runs on your function.
+# penalty, no softmax. The models with one price that are trained below run on your function.
 
 # %%
 def distance_scores(query, key, strength, query_offset=0):  # (B, H, L, D), (B, H, S, D), (H,), a number
@@ -154,16 +155,21 @@ torch.testing.assert_close(scores[0, 0], scores_in_a_loop)
 torch.testing.assert_close(scores, distance_biased_scores(q[None, None], k[None, None], torch.tensor([strength])))
 
 # %% [markdown]
-# In the weights the penalty is a **factor**: $e^{s - \lambda|i-j|} = e^{s}\,e^{-\lambda|i-j|}$. Each step costs the same share.
+# The penalty is subtracted from the score. What does it do to the **weight**? The cell divides the weights that the first *the* gives at λ = 0.5 by those at
+# λ = 0. How does this quotient change from each key to the next?
 
 # %%
 prices = torch.tensor([0.0, 0.5, 2.0])  # three heads with the same queries and keys
 weights = distance_scores(q.expand(1, 3, 6, 4), k.expand(1, 3, 6, 4), prices).softmax(dim=-1)[0]
+quotient = weights[1, 0] / weights[0, 0]  # (S,): seen from the first "the"
+print("each key's quotient over the one before:", [f"{ratio:.2f}" for ratio in (quotient[1:] / quotient[:-1]).tolist()])
 plotting.heads(weights, rows=words, columns=words, titles=["λ = 0: plain", "λ = 0.5", "λ = 2"], panel_width=3.4)
-plotting.show("Three heatmaps of attention weights. Without a penalty they are scattered; the larger λ, the closer they gather at the diagonal.")
+plotting.show("Three heatmaps of attention weights, one for each price, with queries in rows and keys in columns.")
 
 # %% [markdown]
-# The larger λ, the more of the weight stays near the diagonal. Contents still count: at λ = 2, *mat* prefers its neighbour *the* to itself.
+# It falls to the same share at each step, 0.61 = $e^{-0.5}$. In the weights the penalty is a **factor**: $e^{s - \lambda|i-j|} = e^{s}\,e^{-\lambda|i-j|}$.
+#
+# In the pictures, the larger λ, the more of the weight stays near the diagonal. Contents still count: at λ = 2, *mat* prefers its neighbour *the* to itself.
 #
 # In this picture the two *the* are different random vectors. Now let the second be a copy of the first, so that only their places differ. Do they get the
 # same output?
@@ -178,10 +184,12 @@ for price in (0.0, 0.5):
 # %% [markdown]
 # ## How far a head reaches
 #
-# Let the contents say nothing: all dot products equal. Then the weight at distance $r$ is proportional to $x^r$ with $x = e^{-\lambda}$. In a long
-# sequence the geometric series gives the share of the weight within $r$ steps; the short form on the right holds for a small λ:
+# Let the contents say nothing: all dot products are equal. Then the weight at distance $r$ is proportional to $x^r$ with $x = e^{-\lambda}$. In a long
+# sequence, the geometric series gives the share of the weight within $r$ steps to either side:
 #
-# $$1 - \frac{2\,x^{r+1}}{1 + x} \;\approx\; 1 - e^{-\lambda r}$$
+# $$1 - \frac{2\,x^{r+1}}{1 + x}$$
+#
+# How much of its weight does a head give to the tokens within $r = 1/\lambda$ steps, if λ is small? Work out the limit, or guess it.
 
 # %%
 def share_within(reach, strength, length=2001):
@@ -194,12 +202,14 @@ x = math.exp(-0.1)
 assert abs(share_within(10, 0.1) - (1 - 2 * x**11 / (1 + x))) < 1e-12
 for price in (1.0, 0.1, 0.01):
     print(f"λ = {price:4}: {share_within(1 / price, price):.2f} of the weight within 1/λ = {1 / price:.0f} steps")
-print(f"the short form: {1 - math.exp(-1):.2f}")
+print(f"1 - 1/e: {1 - math.exp(-1):.2f}")
 
 # %% [markdown]
-# So along a line a head reaches about $1/\lambda$ tokens to each side: for a small price they hold about 63 % of its weight. ALiBi fixes a price for each
-# head, a geometric sequence from near-sighted to far-sighted; with eight heads each is half of the one before. The package's score begins there with
-# `start="geometric"`:
+# For a small λ the share within $r$ steps is about $1 - e^{-\lambda r}$, and with $r = 1/\lambda$ that is $1 - 1/e$, about 63 %. So along a line a head
+# **reaches** about $1/\lambda$ tokens to each side.
+#
+# ALiBi fixes a price for each head, a geometric sequence from near-sighted to far-sighted; with eight heads each is half of the one before. The package's
+# score begins there with `start="geometric"`:
 
 # %%
 alibi = DistanceBiasedScore(8, 4, start="geometric").strength.detach()  # (H,)
@@ -221,14 +231,13 @@ i, j = torch.arange(10)[:, None], torch.arange(10)
 slips = {"correct": -0.5 * (i - j).abs(), "plus": 0.5 * (i - j).abs(), "no bars": -0.5 * (i - j), "square": -0.5 * (i - j) ** 2}
 weights = torch.stack([bias.softmax(dim=-1) for bias in slips.values()])  # (4, L, S)
 plotting.heads(weights, titles=list(slips), panel_width=2.5)
-plotting.show(
-    "Four heatmaps of weights. Correct: a bright diagonal that fades on both sides. Plus: each row is bright at the end that is farther away. No bars: every row "
-    "alike, bright at the last key. Square: a narrower diagonal."
-)
+plotting.show("Four heatmaps of weights, for the correct penalty and for each slip, with queries in rows, keys in columns and one colour scale for all.")
+
 
 # %% [markdown]
-# With the plus, a head seeks what is far. The square gathers the weights closer to the diagonal: nine steps now cost 81 λ where they cost 9 λ, and the
-# factor $e^{-\lambda r^2}$ is the bell curve of Gauss.
+# Correct, the weights fade on both sides of the diagonal. With the plus, a head seeks what is far: each row is bright at the end that is farther away. The
+# square gathers the weights closer to the diagonal: nine steps now cost 81 λ where they cost 9 λ, and the factor $e^{-\lambda r^2}$ is the bell curve of
+# Gauss.
 #
 # Without the bars **all rows are alike** and favour the last token. Why? Remember the answer; it will be useful.
 #
@@ -238,15 +247,11 @@ plotting.show(
 #
 # </details>
 
-# %%
-rows = weights[2]  # no bars
-print("all rows alike:", torch.allclose(rows, rows[:1].expand_as(rows)))
-
-
 # %% [markdown]
 # ## The class
 #
 # The price is trained, so it is a parameter, one for each head. Nothing holds it above 0, so look at it after every training. Your function does the rest.
+# `assert_same_module` copies the parameters of the package's class into yours and compares what both compute.
 
 # %%
 class MyDistanceBiased(nn.Module):
@@ -319,8 +324,8 @@ plotting.show("Above, a six and the ten logits of a model as bars. Below, the si
 
 
 # %% [markdown]
-# The logits differ by float64's rounding alone. No training can change this, since the proof never asked what the weights are: it is our **[half-turn theorem](../docs/glossary.md#h)**. You saw the six become a nine;
-# this model cannot see it, whatever it learns: it is **blind** to the half turn.
+# The logits differ by float64's rounding alone. No training can change this, since the proof never asked what the weights are: it is our
+# **[half-turn theorem](../docs/glossary.md#h)**. You saw the six become a nine; this model cannot see it, whatever it learns: it is **blind** to the half turn.
 #
 # With patches of several pixels, as in notebook 06, the proof fails. At which step?
 #
@@ -400,13 +405,13 @@ course.verdict("left and right apart, largest difference", (sided(six) - sided(t
 # That is about thirteen powers of ten above rounding, though small beside the logits of this model with random weights. What training makes of it is measured
 # in *The theorem after training*.
 #
-# Which of these four models, each with prices that are the same on both sides, are blind to the half turn? Predict four times, then run: distance in rows
+# Which of these four models, each with prices that are the same on both sides, are blind to the half turn? Predict: distance in rows
 # plus columns; eight learned queries that read the tokens at the end, as in the last section of notebook 06; sinusoidal positions; logits read from the
 # first token alone.
 
 # %%
 class FirstToken(nn.Linear):
-    def forward(self, tokens):  # (B, L, E): the model hands all tokens to its classifier
+    def forward(self, tokens):  # (B, L, E): the usual classifier takes the mean over L here
         return super().forward(tokens[:, 0])
 
 
@@ -422,14 +427,23 @@ for name, model in candidates.items():
     print(f"{name:21} blind to the half turn:", torch.allclose(model(six), model(turned), rtol=0, atol=1e-12))
 
 # %% [markdown]
-# Rows plus columns are symmetric, too. By the same proof, such a model is blind to more than the half turn. To what else?
+# Rows plus columns are symmetric, too. By the same proof, such a model is blind to more than the half turn. To what else? And the model whose distance goes
+# along the line: is it blind to the same?
 #
 # <details><summary>Answer</summary>
 #
-# To a digit's mirror image and to quarter turns, which keep all distances, too.
+# On the grid, to a digit's mirror image and to quarter turns, which keep all distances. Along the line they do not keep them: two pixels of one row are
+# neighbours, and after a quarter turn they stand in one column, a whole row apart.
 #
 # </details>
-#
+
+# %%
+along_the_line, on_the_grid = pixel_model(), candidates["rows plus columns"]
+for name, picture in (("mirror image", six.flip(3)), ("quarter turn", six.rot90(1, dims=(2, 3)))):
+    blind = [torch.allclose(model(six), model(picture), rtol=0, atol=1e-12) for model in (along_the_line, on_the_grid)]
+    print(f"{name}: blind along the line {blind[0]}, with rows plus columns {blind[1]}")
+
+# %% [markdown]
 # The eight queries weigh the tokens by their contents and not by their position, so for them, as for the mean, the order is nothing. The cure is something
 # that the half turn changes: positions, a price for each side, or a read-out at one fixed token, unless that token is the one in the middle.
 #
@@ -483,7 +497,7 @@ grid_distance = check.grid_distance.use(grid_distance)
 # </details>
 
 # %% [markdown]
-# The factor around one pixel, along the sequence and on the grid:
+# The factor around one pixel: along the sequence at λ = 0.1; at a fifth of that, so that the pixel below counts, too; and on the grid at λ = 0.2.
 
 # %%
 pixel, position = 14 * 28 + 14, torch.arange(784)
@@ -579,24 +593,23 @@ class OnePrice(nn.Module):
         return distance_scores(query, key, self.strength.expand(query.shape[1]), query_offset)
 
 
-
-
 # %% [markdown]
-# A kind of model in such a comparison is called an **arm**; there are eight. *none* has neither prices nor positions. The prices on the line and those of
-# the *plain* grid all start at 0.1, as in the distance-biased transformer, so that no head and no side is preferred beforehand.
+# A kind of model in such a comparison is called an **arm**. There are eight, and the text calls each by the last part of its name below: *one price* and *two
+# prices* along the line; *plain*, *large*, *facing* and *hand-set* on the grid; *sinusoidal* positions; and *none*, with neither prices nor positions. The
+# prices of *one price*, *two prices* and *plain* start at 0.1, as in the distance-biased transformer. So no head and no side is preferred beforehand.
 #
-# The course's recorded runs, further below, start the grid in another way: each head **faces** one side. Its price is low in front of it (0.3), high behind
-# it (3.0) and 1.0 at the other two sides. These *hand-set* prices are 13 times as large on average as the plain ones, and they differ from side to side. Two
-# more arms tell the two apart:
+# *Hand-set* starts in another way: each head **faces** one side. Its price is low in front of it (0.3), high behind it (3.0) and 1.0 at the other two sides.
+# That differs from *plain* in two ways: the prices are 13 times as large on average, and they differ from side to side. Which two further arms would tell
+# these two apart? Think of them, then compare:
 #
 # | start of the grid | all prices alike | each head faces one side |
 # |---|---|---|
 # | mean price 0.1 | *plain* | *facing* |
 # | mean price 1.325 | *large* | *hand-set* |
 #
-# *Facing* divides all prices of *hand-set* by 13, so its sides also differ 13 times less: a limit of this comparison.
+# *Facing* is *hand-set* with all prices divided by 13. This divides the differences between its sides by 13, too: a limit of the comparison.
 #
-# Which of the two would help, if any? Write it down with your third prediction.
+# Which of the two would help, if any? Add it to your third prediction.
 
 # %%
 FACING = torch.tensor([[0.3, 3.0, 1.0, 1.0], [3.0, 0.3, 1.0, 1.0], [1.0, 1.0, 0.3, 3.0], [1.0, 1.0, 3.0, 0.3]])
@@ -631,14 +644,18 @@ def shrink(images):
 train_digits, train_labels = shrink(train_images), train_labels.to(device)
 test_digits, test_labels = shrink(test_images), test_labels.to(device)
 print(f"{len(train_digits):,} digits to train on, {len(test_digits):,} to test")
+ink = [f"{(1 + test_digits[test_labels == digit].mean().item()) / 2:.2f}" for digit in (0, 1)]
+print(f"mean ink of a pixel, from 0 to 1: {ink[0]} in a 0, {ink[1]} in a 1")
 plotting.images((test_digits[:10] + 1) / 2, [str(label) for label in test_labels[:10].tolist()], size=0.9)
 plotting.show("Ten very coarse handwritten digits of 7 by 7 pixels, each with its label above.")
 
 # %% [markdown]
-# The optimiser of the weight matrices in the blocks is **[Muon](../docs/glossary.md#m)**, as in the recorded runs. It makes each update of a matrix about
-# equally strong in all directions, where a gradient is strong in a few; notebook 08 explains it. AdamW (notebook 06) takes all other parameters, the prices
-# among them; its weight decay pulls them a little towards zero. All arms share one learning rate, 0.04, which did best of three both for sinusoidal positions
-# and for one price along the line, on held-out digits of the training set. That search is not recorded; `train` takes a `rate`.
+# The weight matrices in the blocks are trained by **[Muon](../docs/glossary.md#m)**, as in the recorded runs. It makes each update of a matrix about equally
+# strong in all directions, where a gradient is strong in a few; notebook 08 explains it. AdamW (notebook 06) trains all other parameters, the prices among
+# them; its weight decay pulls them a little towards zero.
+#
+# All arms share one learning rate, 0.04. It did best of three both for *sinusoidal* and for *one price*, on held-out digits of the training set. That search
+# is not recorded; `train` takes a `rate`.
 
 # %%
 SIZES = {"embed_dim": 32, "num_heads": 4, "num_layers": 2, "expansion": 2}  # expansion: the hidden layer is twice as wide
@@ -672,40 +689,50 @@ def share_right(model, digits, labels):
 
 
 # %% [markdown]
-# Four seeds of each arm, measured on the test digits. A seed decides the initial weights and the order of the digits; the same seeds serve all arms.
+# Four seeds of each arm, measured on the test digits. A seed decides the initial weights and the order of the digits; the same seeds serve all arms. By the
+# rule of notebook 16, fewer than five seeds decide nothing, so what you will see is a hint.
 
 # %%
 SEEDS = range(4)
 models = {arm: [train(arm, seed) for seed in SEEDS] for arm in arms}
 accuracy = {arm: [share_right(model, test_digits, test_labels) for model in models[arm]] for arm in arms}
-plotting.seeds({arm.replace(", ", "\n"): values for arm, values in accuracy.items()}, ylabel="share of test digits read correctly")
-plotting.show("Eight groups of dots, one for each arm, each dot the accuracy of one seed. Sinusoidal positions stand highest.")
+groups = {arm.replace(", ", "\n"): values for arm, values in accuracy.items()}
+plotting.seeds(groups, ylabel="share of test digits read correctly", lines={"a guess": 0.1})
+plotting.show("Eight groups of dots, one for each arm, each dot the accuracy of one seed, and a dashed line at what a guess reads.")
 
 
 # %% [markdown]
-# The bars in the picture are standard errors. To tell two arms apart, one wants more.
-#
 # ### What the seeds carry
 #
-# Take the differences of two arms, seed by seed: $n$ numbers with mean $\bar d$ and standard deviation $s$. The interval $\bar d \pm t\, s/\sqrt n$, with
-# Student's $t = 3.18$ for $n = 4$ (notebook 16), covers the mean difference over all possible seeds, on these test digits, in 95 of 100 such experiments, if
-# the differences are normally distributed. If an interval does not contain 0, the two arms are told apart. Of the seventeen intervals below, one that misses
-# 0 by a hair may do so by chance.
+# The bars in the picture are standard errors. To tell two arms apart, one wants more.
 #
-# Why seed by seed? Where a seed is good or bad for both arms, the differences vary less than the arms do, and the interval is narrower. Otherwise it is not,
-# but it covers the mean difference as often.
+# Take the differences of two arms, seed by seed: $n$ numbers with mean $\bar d$ and standard deviation $s$. If they are normally distributed, the interval
+# $\bar d \pm t\, s/\sqrt n$ covers the mean difference over all possible seeds, on these test digits, in 95 of 100 such experiments. For $n = 4$, Student's
+# $t$ is 3.18 (notebook 16): the interval reaches more than three standard errors to each side. If it does not contain 0, the two arms are told apart. Of the
+# seventeen intervals below, one that misses 0 by a hair may do so by chance.
+#
+# <details><summary>Why seed by seed?</summary>
+#
+# What a seed does to both arms alike cancels in the difference, and the interval gets narrower. Where a seed does not act alike on both, pairing gains
+# nothing, and the interval is still valid.
+#
+# </details>
 
 # %%
-def interval(arm, other):
-    differences = 100 * (torch.tensor(accuracy[arm]) - torch.tensor(accuracy[other])).double()
-    half = 3.18 * differences.std().item() / len(differences) ** 0.5
-    return differences.mean().item(), half
+def interval(values):  # Student's 95 % interval of the mean: its middle and half of its length
+    values = torch.as_tensor(values).double()
+    t = stats.t.isf(0.025, len(values) - 1).item()  # 3.18 for four values
+    return values.mean().item(), t * values.std().item() / len(values) ** 0.5
+
+
+def lead(arm, other):  # of the first over the second, in points
+    return interval(100 * (torch.tensor(accuracy[arm]) - torch.tensor(accuracy[other])))
 
 
 # %% tags=["nbval-ignore-output"]
 print(f"{'':17} mean   {'seeds':20} sinusoidal minus this")
 for arm, values in accuracy.items():
-    mean, half = interval("sinusoidal", arm)
+    mean, half = lead("sinusoidal", arm)
     seeds = " ".join(f"{100 * value:.1f}" for value in values)
     print(f"{arm:16} {100 * sum(values) / 4:5.1f}   {seeds:20} " + (f"{mean:+6.1f} ± {half:4.1f}" if arm != "sinusoidal" else ""))
 pairs = [("line, one price", "none"), ("grid, plain", "none"), ("line, two prices", "line, one price"), ("grid, plain", "line, one price")]
@@ -713,76 +740,73 @@ pairs += [(f"grid, {start}", "grid, plain") for start in ("large", "facing", "ha
 pairs += [("grid, hand-set", other) for other in ("grid, large", "grid, facing", "line, two prices")]
 print()
 for arm, other in pairs:
-    mean, half = interval(arm, other)
+    mean, half = lead(arm, other)
     print(f"{arm:16} minus {other:16} {mean:+6.1f} ± {half:4.1f}" + ("" if abs(mean) > half else "   not told apart"))
 
-
 # %%
-def lower_end(arm, other):
-    mean, half = interval(arm, other)
-    return mean - half
-
-
-course.verdict("lead of sinusoidal over one price, lower end of the interval", lower_end("sinusoidal", "line, one price"), above=0, measured="quick")
-course.verdict("lead of hand-set over large, lower end of the interval", lower_end("grid, hand-set", "grid, large"), above=0, measured="quick")
+pairs = {"sinusoidal over one price": ("sinusoidal", "line, one price"), "hand-set over large": ("grid, hand-set", "grid, large")}
+for name, (arm, other) in pairs.items():
+    mean, half = lead(arm, other)  # measured="quick": judged in this profile, in others stated
+    course.verdict(f"lead of {name}, lower end of the interval", mean - half, above=0, measured="quick")
 
 # %% [markdown]
-# Your third prediction, for the quick profile, the small sizes that a run has by default. **Most: sinusoidal positions.** Every arm with prices stays behind
-# by an interval that is far from 0. That speaks against the claim, but four seeds do not refute it: by the rule of the course (notebook 16), fewer than five
-# decide nothing. **Fewest: nothing at all**, by the mean. One price along the line reads more than nothing, by an interval above 0: a hint that it helps to
-# know how far apart two pixels are. The plain grid lies between these two, but both differences miss 0 by a hair, so its place is not settled. Were you
-# surprised by the grid? It knows rows and columns and reads no more than the line. And how can *none* read 28 %, where a guess is right in about 10 %?
+# Your third prediction, in the quick [profile](../docs/glossary.md#p), the small sizes that a run has by default:
+#
+# - **Most: *sinusoidal*.** Every arm with prices stays behind by an interval that is far from 0. That speaks against the claim that a
+#   learned distance replaces positions.
+# - **Fewest: *none***, by the mean. *One price* reads more, by an interval above 0: a hint that it helps to know how far apart two pixels are.
+# - *Plain* lies between *one price* and *none*. Both differences miss 0 by a hair, so its place is not settled. Were you surprised? It knows rows and
+#   columns and reads no more than *one price*.
+#
+# And how can *none* read 28 %, where a guess is right in about 10 %?
 #
 # <details><summary>Answer</summary>
 #
-# It sees how many pixels have which grey, though not where they stand: a 1 has less ink than a 0.
+# It sees how many pixels have which grey, though not where they stand. Digits differ in that: by the line above the ten pictures, a 0 has about twice as
+# much ink as a 1.
 #
 # </details>
 
 # %% [markdown]
-# Now the start of the grid. Neither large prices alone nor the pattern alone made a difference that can be told from 0 (though a gain of three points by
-# large prices is not excluded); **together they are worth many points**, over the plain grid and over either alone. But since the sides of *facing* differ 13
-# times less, it may be large differences that are needed, whatever the mean price. That is a description and not yet a reason; a section below looks for a
-# clue. Two prices on the line, with nothing set by hand, have about the same mean as the hand-set grid; which of these two arms reads more stays open.
+# Now the start of the grid. Neither large prices alone nor the pattern alone made a difference that can be told from 0, though a few points either way
+# are not excluded. Both together gained 15 or 16 points in this run, over *plain* and over either alone. But the sides of *facing* differ 13 times less than
+# those of *hand-set*. So large differences between the sides may be all that is needed, whatever the mean price. A section below looks for a clue.
+#
+# *Two prices*, with nothing set by hand, has about the same mean as *hand-set*. Which of these two reads more stays open.
 
 # %% [markdown]
-# What the comparison does not show: the learning rate was tuned for two arms only, training was short, the digits are coarse, the model is small. Nor does
-# it touch ALiBi's own claim, which is about lengths that were never trained.
+# The limits: the learning rate was tuned for two arms only, training was short, the digits are coarse, the model is small. ALiBi's own claim, about lengths
+# that were never trained, is tested in notebook 08.
 
 # %% [markdown]
 # ## Look: what training did to the prices
 #
-# Every price of the plain grid started at 0.1, so what was *learned* is the difference between the two rows of windows below. They belong to the first layer
-# of seed 0 and show the factor on the weight of each pixel, seen from the orange one. The numbers at the four sides are the prices. The windows are the same
-# for every digit; the one at the left shows where the 49 pixels lie.
+# Every price of *plain* started at 0.1, so what was *learned* is the difference between the two rows of windows below. They belong to the first layer of seed
+# 0 and show the factor on the weight of each pixel, seen from the orange one. The numbers at the four sides are the prices. They are the same for every
+# digit. Which heads close on all four sides, and which open to one?
 
 # %%
 digit = (test_digits[test_labels == 7][7].cpu() + 1) / 2
 after = models["grid, plain"][0].blocks[0].attention.score.strength.detach().cpu()  # (H, 4)
 head_windows(digit, torch.full((4, 4), 0.1), after, query=(3, 3))
 plotting.show(
-    "A coarse digit, and beside it two rows of four windows, one column for each head. Above, before training, all four windows are the same: "
-    "dark at one pixel and slowly paler in all directions. Below, after training, some differ in width and direction. Prices stand at their sides."
+    "A coarse digit, and beside it two rows of four windows, one column for each head: before training, where all four are the same, and after. "
+    "Each window is dark where the factor is large, and its four prices stand at its sides."
 )
 
 
 # %% [markdown]
-# Do the prices rise or fall on average? Take the mean change of all prices of a model, and its interval over the four seeds. The last two lines show the
-# prices on the line, which started at 0.1, too. Does any end below 0?
+# Do the prices rise or fall on average? The first line below gives the mean change of all prices of *plain*, and its interval over the four seeds. The other
+# two show the prices on the line, which started at 0.1, too. Does any of them end below 0, and in every seed?
 
 # %%
-def prices_of(model):
-    return torch.stack([block.attention.score.strength.detach().cpu() for block in model.blocks])  # (layers, H, 4)
-
-
-def mean_and_half(values):  # the middle of the interval and half of its length, for four seeds
-    values = torch.as_tensor(values).double()
-    return values.mean().item(), 3.18 * values.std().item() / 4**0.5
+def prices_of(model):  # (layers, ...): in each layer 1 number, (H, 2) or (H, 4)
+    return torch.stack([block.attention.score.strength.detach().cpu() for block in model.blocks])
 
 
 # %% tags=["nbval-ignore-output"]
-mean, half = mean_and_half([(prices_of(model) - 0.1).mean().item() for model in models["grid, plain"]])
-print(f"plain grid, mean change of a price: {mean:+.2f} ± {half:.2f}")
+mean, half = interval([(prices_of(model) - 0.1).mean().item() for model in models["grid, plain"]])
+print(f"grid, plain, mean change of a price: {mean:+.2f} ± {half:.2f}")
 for arm in ("line, one price", "line, two prices"):
     print(f"{arm}, lowest to highest, seed by seed:", "; ".join(f"{p.min():.2f} to {p.max():.2f}" for p in map(prices_of, models[arm])))
 
@@ -790,22 +814,27 @@ for arm in ("line, one price", "line, two prices"):
 course.verdict("mean change of a price, lower end of the interval", mean - half, above=0, measured="quick")
 
 # %% [markdown]
-# In the quick profile the prices of the plain grid grow on average, so on average its windows get narrower, but not on every side: in the picture, heads 0
-# and 3 open downwards, where the prices fell to −0.02 and 0.06. And this arm reads few digits, so this is what training did and not a recipe for success.
+# In this run the prices of *plain* grow on average. In the picture, heads 1 and 2 close on all four sides. Heads 0 and 3 open downwards, where the price fell
+# to −0.02 and 0.06. And *plain* reads few digits, so this is what training did and not a recipe for success.
 #
-# Now the hand-set grid, after training, seed 0. Red is a high price, blue one below 0. What have these heads learned? Say it in a sentence.
+# On the line, *one price* stays above 0 in every seed. *Two prices* ends with a price below 0 in three of its four seeds, and not in seed 0.
+#
+# Now *hand-set*, after training, seed 0. Red is a high price, blue one below 0. What have these heads learned? Say it in a sentence.
 
 # %%
 hand_set = prices_of(models["grid, hand-set"][0])
 columns = ["left", "right", "above", "below"]
 plotting.heads(hand_set, columns=columns, titles=["layer 0", "layer 1"], signed=True, xlabel="side", ylabel="head")
-plotting.show("Two tables of prices, one for each layer, heads in rows and the four sides in columns. In each of the eight heads one side is dear.")
+plotting.show("Two tables of prices, one for each layer, with heads in rows and the four sides in columns.")
+
+# %% [markdown]
+# Did you write "each head has learned to face one side"? Subtract the prices that were set, and count the heads whose dearest side is still the one
+# that was set.
 
 # %%
-panels = torch.cat([FACING[None], hand_set - FACING])
-titles = ["before training, both", "change in layer 0", "change in layer 1"]
-plotting.heads(panels, columns=columns, titles=titles, signed=True, xlabel="side", ylabel="head")
-plotting.show("Three tables. The first holds the prices before training, with the same dear and cheap sides. The other two hold the changes, which are paler.")
+titles = ["change in layer 0", "change in layer 1"]
+plotting.heads(hand_set - FACING, columns=columns, titles=titles, signed=True, xlabel="side", ylabel="head")
+plotting.show("Two tables with heads in rows and the four sides in columns: the prices after training minus those before, on a scale of their own.")
 
 # %% tags=["nbval-ignore-output"]
 trained = torch.stack([prices_of(model) for model in models["grid, hand-set"]])  # (seeds, layers, H, 4)
@@ -814,10 +843,9 @@ print(f"the dearest side is the one that was set in {stayed} of {trained[..., 0]
 
 
 # %% [markdown]
-# Did you write "each head has learned to face one side"? Look at the count: in every head of all four seeds the dearest side is still the one that was set.
-# It began 2.0 above the next one, and in seed 0, which the pictures show, no price moved by more than 0.65. What was *learned* is these changes. Whoever
-# shows the first picture alone describes what was put in. A few prices, over all four seeds, fell below 0: on that side such a head prefers what is farther
-# away.
+# In every head of all four seeds the dearest side is still the one that was set. It began 2.0 above the next one, and in seed 0, which the pictures show, no
+# price moved by more than 0.65. What was *learned* is these changes; the first picture, shown alone, describes what was put in. A few prices, over all
+# four seeds, fell below 0: on that side, contents being equal, such a head prefers what is farther away.
 #
 # In one of the eight heads the cheapest side is no longer the one that was set. Which head?
 #
@@ -828,11 +856,38 @@ print(f"the dearest side is the one that was set in {stayed} of {trained[..., 0]
 # </details>
 
 # %% [markdown]
+# ## How far the heads look
+#
+# A window is not yet attention: contents count, too. How far does each head look in fact? The **[attention distance](../docs/glossary.md#a)** is the mean
+# of rows plus columns between query and key, weighted by the attention. To tell what training did, measure it before training, too (`steps=0`), and beside
+# weights that are all equal. Two guesses first: does each arm come to look nearer or further, and how far does the arm look that reads most digits?
+
+# %%
+def attention_distance(model):
+    with torch.no_grad():
+        maps = model.attention_weights(test_digits[:100])  # one (B, H, L, L) for each layer
+    return torch.stack([metrics.attention_distance(weights, width=7) for weights in maps]).mean().item()
+
+
+# %% tags=["nbval-ignore-output"]
+for arm in ("line, one price", "grid, plain", "grid, hand-set", "sinusoidal"):
+    before, later = ([attention_distance(model) for model in group] for group in ([train(arm, seed, steps=0) for seed in SEEDS], models[arm]))
+    mean, half = interval(torch.tensor(later) - torch.tensor(before))
+    print(f"{arm:16} before training {sum(before) / 4:.2f}, after {sum(later) / 4:.2f}, change {mean:+.2f} ± {half:.2f} steps")
+print(f"weights all equal   {grid_distance(7, 7).float().mean().item():.2f} steps")
+
+
+# %% [markdown]
+# In this run *one price* and *plain* came to look more than one step nearer, and *sinusoidal* a little nearer; all three intervals lie below 0. *Hand-set*
+# looks further than at its start, which was very near. And *sinusoidal*, which reads most digits, looks nearly as far as equal weights do. So a short
+# distance after training is no achievement by itself.
+
+# %% [markdown]
 # ## The theorem after training
 #
-# Turn test digits by 180° and count how many keep the answer that they had upright. For one price along the line the theorem says: all of them, unless two
-# logits are so close that float32's rounding decides which is larger. For a model that is not blind, the digit matters: a turned 0, 1 or 8 is still one, a
-# turned 6 is a 9. What do you expect for each arm, for 0, 1, 8 and for 6, 9?
+# Turn test digits by 180° and count how many keep the answer that they had upright. For *one price* the theorem says: all of them, unless two logits are so
+# close that float32's rounding decides which is larger. *None* is the same with λ = 0. For a model that is not blind, the digit matters: a turned 0, 1 or 8 is
+# still one, a turned 6 is a 9. What do you expect for each other arm, for 0, 1, 8 and for 6, 9?
 
 # %% tags=["nbval-ignore-output"]
 def keeps_its_answer(model):
@@ -843,7 +898,7 @@ def keeps_its_answer(model):
 
 first = test_labels[:500].cpu()
 turnable, sixes = torch.isin(first, torch.tensor([0, 1, 8])), torch.isin(first, torch.tensor([6, 9]))
-kept = {arm: torch.stack([keeps_its_answer(model) for model in models[arm]]) for arm in arms if arm != "none"}  # (seeds, 500) each
+kept = {arm: torch.stack([keeps_its_answer(model) for model in models[arm]]) for arm in arms}  # (seeds, 500) each
 for arm, same in kept.items():
     seeds = " ".join(f"{share:4.0%}" for share in same[:, sixes].mean(dim=1).tolist())
     print(f"{arm:16} of 0, 1, 8: {same[:, turnable].mean():4.0%}   of 6, 9, seed by seed: {seeds}")
@@ -852,130 +907,165 @@ for arm, same in kept.items():
 course.verdict("answers kept, one price", kept["line, one price"].mean().item(), above=0.99)
 
 # %% [markdown]
-# Which arms surprise you? One price keeps every answer, as it must. Sinusoidal positions and the hand-set grid keep most answers to 0, 1 and 8 and few to 6
-# and 9. The four prices of the plain grid may differ, so no theorem binds it, and the windows above show that after training they do differ. And yet most
-# turned sixes and nines keep their answer, as they do with large prices alone and with facing prices alone. Of two prices on the line, only seed 0 keeps most
-# of these answers, 83 %, and it also reads the fewest digits of its arm.
+# Which arms surprise you? *One price* and *none* keep every answer, as they must. *Sinusoidal* and *hand-set* keep most answers to 0, 1 and 8 and few to 6 and
+# 9. The four prices of *plain* do differ after training, so no theorem binds it. And yet most turned sixes and nines keep their answer, as with *large* and
+# *facing*.
 #
-# Is this a clue to the riddle of the start? The three grids answer as if they were nearly blind, and the hand-set grid, which reads more digits, does not.
-# But one price is wholly blind, and its mean accuracy is above theirs. And a model that reads few digits may keep an answer simply because it gives the same
-# one to many digits. So it is a clue and not a reason.
-
-# %% [markdown]
-# ## The recorded runs
-#
-# Larger runs stand in the folder [results](../results/README.md). These are the arms of `mnist-pixels`:
-#
-# | arm | model |
-# |---|---|
-# | *distance* | the hand-set grid, **not** the mechanism of the distance-biased transformer; Muon and its learning rate were tuned for this arm |
-# | *sinusoidal*, *learned* | sinusoidal or learned positions, trained with the same optimiser and learning rate |
-# | *published* | the distance-biased transformer itself: one learned price a layer along the line, one head, norms after each addition, Adam |
-#
-# Here are test accuracies in percent: the mean and standard error of three seeds in the quick profile, a single run in the long one.
+# Here is each model as a dot; those of *two prices* carry their lowest price. What stands out?
 
 # %%
-for arm in experiments.MNIST_PIXELS["quick"]:
-    quick, long = (records.describe_record("mnist-pixels", "test accuracy", profile, arm=arm) for profile in ("quick", "long"))
-    print(f"{arm:11}", *(line.split("test accuracy ")[1].split(" over")[0].rjust(16) for line in (quick, long)))
+_, ax = plt.subplots(figsize=(7.5, 3.6), layout="constrained")
+for color, (arm, same) in zip(("0.6", *plotting.COLORS), kept.items(), strict=True):
+    ax.plot(same[:, sixes].mean(dim=1), accuracy[arm], "o", color=color, label=arm)
+for seed in SEEDS:
+    at = kept["line, two prices"][seed, sixes].mean(), accuracy["line, two prices"][seed]
+    ax.annotate(f"{prices_of(models['line, two prices'][seed]).min():.2f}", at, xytext=(6, 3), textcoords="offset points")
+ax.set(xlabel="share of turned 6s and 9s that keep their answer", ylabel="share of digits read correctly")
+ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+plotting.show("A dot for each model of each arm: from left to right more turned sixes and nines keep their answer, from below to above more digits are read.")
 
 # %% [markdown]
-# By these means the order of the first two is the reverse of ours: here the hand-set grid leads the sinusoids, though three seeds decide nothing. The settings
-# differ in many ways: pixels, layers, steps, batches, learning rates, and the arms for which these were tuned. Do the steps explain it? The record holds the
-# accuracy on the way, here as a mean over the seeds:
+# All models fall into two groups. Those at the left keep few answers to turned 6s and 9s and read more digits than those at the right, which keep most. Of
+# *two prices*, seed 0 alone stands at the right, and it is the only one without a price below 0. In four models that may be chance, and it does not say
+# which of these causes the other.
+#
+# Is the picture a clue to the riddle of the start? *Plain*, *large* and *facing* answer as if they were nearly blind, and *hand-set*, which reads more digits,
+# does not. But *one price* is wholly blind, and its mean accuracy is above theirs. And a model that reads few digits may keep an answer simply because it
+# gives the same one to many digits. So it is a clue and not a reason.
+
+# %% [markdown]
+# ## The recorded runs: the same care for every arm
+#
+# The transformers of `mnist-pixels-positions`, a [recorded run](../results/README.md), are one model, of 14×14 pixels and three
+# layers, trained for 400 steps of 24 digits. They differ only in how they know where a pixel stands. With each of five seeds every arm is trained three times,
+# at the learning rates 0.003, 0.01 and 0.03, on 8,000 digits. The rate that does best on 2,000 other training digits is taken, and that model alone is judged,
+# on all 10,000 test digits.
+#
+# Our arms keep their names here (`NAMES`), and again all prices but the hand-set ones start at 0.1. Four arms are new:
+#
+# - *a price a head*: four prices in a layer along the line, where *one price* has one;
+# - *learned*: a learned vector for each position (notebook 04);
+# - *sinusoidal grid*: half of the width tells the row and half the column ([Parmar et al. 2018](https://arxiv.org/abs/1802.05751), section 3.1);
+# - *convolutions*: a small network of [convolutions](../docs/glossary.md#c), trained by AdamW, whose filters know rows and columns without learning them.
+#
+# **Predict**: our means had the order *sinusoidal*, *two prices*, *hand-set*, *one price*, *plain*, *none*. Which of these arms changes its place by this
+# care? Does *one price* keep up with *sinusoidal* now?
 
 # %%
-runs = records.load_record("mnist-pixels", "quick")["runs"]
-for arm in ("distance", "sinusoidal"):
-    curves = [run["curves"]["test accuracy"] for run in runs if run["arm"] == arm]
-    print(f"{arm:11}", ", ".join(f"{at[0][0]} steps {sum(100 * right for _, right in at) / len(at):.1f} %" for at in zip(*curves, strict=True)))
-setting = experiments.MNIST_PIXELS["quick"]["distance"]
-print(f"{28 // setting.pooling}·{28 // setting.pooling} pixels, {setting.num_layers} layers, {setting.train.steps} steps of {setting.batch_size} digits")
+NAMES = {"line, one slope": "line, one price", "line, one slope a head": "line, a price a head", "line, two slopes a head": "line, two prices"}
+NAMES |= {"grid, four slopes a head": "grid, plain", "grid, set by hand": "grid, hand-set"}
+fair, shares = records.load_record("mnist-pixels-positions", "quick"), {}
+print(f"{'':21}{'test accuracy':14}  parameters   lowest price   the rate chosen, seed by seed")
+for arm in fair["arms"]:
+    runs = [run for run in fair["runs"] if run["arm"] == arm]
+    name = NAMES.get(arm, arm)
+    shares[name] = torch.tensor([run["metrics"]["test accuracy"] for run in runs])
+    mean, error = metrics.mean_and_error((100 * shares[name]).tolist())
+    layers = [run["details"].get("strength") or [] for run in runs]  # the prices of each layer, of each run
+    low = metrics.mean_and_error([min(torch.tensor(prices).min().item() for prices in run) for run in layers]) if layers[0] else None
+    lowest = f"{low[0]:.2f} ± {low[1]:.2f}" if low else ""
+    print(f"{name:21}{mean:4.1f} ± {error:.1f} %{runs[0]['parameters']:12,}{lowest:>15}  ", *(run["details"]["learning rate"][0] for run in runs))
 
 # %% [markdown]
-# For the order, perhaps: after 100 and 200 steps the mean of the sinusoids is ahead in the record, too, and that of the grid overtakes it later. For the size
-# of the gap, hardly. After 200 steps of 24 digits, the recorded models have seen as many digits as ours in 150 steps of 32, and the mean of the grid is about
-# two points behind; in our comparison it was far more. Halfway through a run is not the end of a shorter one, and the other differences were not measured
-# one by one.
+# By the means (± standard errors), *hand-set* moves from the third place to the first, and our other arms keep their order.
 #
-# Whether a learned distance along the line replaces positions, the record leaves open: *published* stays far behind sinusoidal positions, but with three
-# seeds or one, and it differs in more than its distance.
-
-# %% [markdown]
-# ### The same care for every arm
+# What do five seeds decide? The claim is that a learned distance does **no worse** than positions. A loss counts from one point of accuracy on, or from 0.03
+# nats of loss on text. By the rule of notebook 16, "no worse" is
 #
-# `mnist-pixels-positions` is the fairer record. Its transformers are one model, of 14×14 pixels and three layers, trained for 400 steps of 24 digits, and
-# differ only in how it knows where a pixel stands. With each of five seeds every arm is trained three times, at the learning rates 0.003, 0.01 and 0.03, on
-# 8,000 digits. The rate that does best on 2,000 other training digits is taken, and that model alone is judged, on all 10,000 test digits (mean ± standard
-# error). The record calls prices slopes; *four slopes a head* is our plain grid, *set by hand* our hand-set one, and all other prices start at 0.1.
-# *Sinusoidal grid* gives half of the width to the row and half to the column ([Parmar et al. 2018](https://arxiv.org/abs/1802.05751), section 3.1). Beside
-# them stands a small convolutional network with fewer parameters, which AdamW trains where Muon trains the others. The seconds are those of all three trainings.
+# - **shown** if the whole interval lies above that line: a loss that counts is excluded;
+# - **refuted** if the whole interval lies below it: there is a loss that counts;
+# - **undecided** if it crosses the line, or with fewer than five seeds.
 #
-# **Predict**: our means had the order sinusoidal, two prices, hand-set, one price, plain, none. Which of these arms changes its place by this care? Does a
-# price along the line keep up with sinusoids now?
+# With many comparisons, luck alone decides some of them more often. [Holm's correction](../docs/glossary.md#h) therefore asks more of each. So an
+# interval may lie on one side of the line and its comparison be undecided. In which rows does that happen?
 
 # %%
-fair = records.load_record("mnist-pixels-positions", "quick")
-groups = {arm: [run for run in fair["runs"] if run["arm"] == arm] for arm in fair["arms"]}
-print(f"{'':26}{'test accuracy':>16}  parameters  seconds   the rate chosen, seed by seed")
-for arm, runs in groups.items():
-    mean, error = metrics.mean_and_error([100 * run["metrics"]["test accuracy"] for run in runs])
-    cost = f"{runs[0]['parameters']:12,}{sum(run['seconds'] for run in runs) / len(runs):9.0f}"
-    print(f"{arm:26}{f'{mean:.1f} ± {error:.1f} %':>16}{cost}  ", *(run["details"]["learning rate"][0] for run in runs))
+found = {"one price": claims.no_worse_than_positions(), "plain": claims.grid_no_worse_than_positions()}
+judged = {arm: list(zip(findings, claims.decisions(findings), strict=True)) for arm, findings in found.items()}
+panels = {"pixels: one price": judged["one price"][:4], "pixels: plain": judged["plain"], "text: a price a head": judged["one price"][4:]}
+colors = {"shown": plotting.COLORS[0], "undecided": "0.6", "refuted": plotting.COLORS[1]}
+_, axes = plt.subplots(1, 3, figsize=(12, 2.6), layout="constrained")
+for ax, (title, rows) in zip(axes, panels.items(), strict=True):
+    scale, unit = (1, "nats of loss") if title.startswith("text") else (100, "points of accuracy")
+    for row, (finding, decision) in enumerate(rows):
+        middle, low = scale * finding.effect.gain, scale * finding.effect.interval[0]
+        ax.errorbar(middle, row, xerr=middle - low, fmt="o", capsize=4, color=colors[decision.outcome])
+    ax.axvline(-scale * finding.effect.delta, color="0.3", linestyle="--", linewidth=1)
+    labels = [f"{finding.condition.partition('against ')[2]}\n{decision.outcome}" for finding, decision in rows]
+    ax.set_yticks(range(4), labels=labels)
+    ax.set(ylim=(3.5, -0.5), title=title, xlabel=f"gain, in {unit}")
+plotting.show("Three panels of four intervals each, one for each kind of positions; the dashed line is the smallest loss that counts.")
 
 # %% [markdown]
-# By the means, the hand-set grid moves from the third place to the first, and our other arms keep their order. And what do five seeds decide? By the rule of
-# notebook 16, a gain is **shown** if its interval lies above 0, **refuted** if it lies below the smallest gain that counts (for accuracies one point), and
-# else **undecided**. *No worse* is shown if the interval excludes a loss of more than one point, and refuted if it excludes a smaller one. Where a
-# claim makes several comparisons, each has to pass a stricter test (Holm's).
+# Five claims speak of this record. The tables of the course say *slope* where we say price:
 
 # %%
 for claim in claims.CLAIMS:
     findings = list(claim.findings())
     if any("mnist-pixels-positions" in finding.setting for finding in findings):
         print(claim.claimed)
-        for finding, decision in zip(findings, claims.decisions(findings), strict=True):
-            print(f"    {finding.condition or 'all seeds'}: {decision}")
+        print(f"    {claims.short_verdict(findings).replace('*', '')}")
 
 # %% [markdown]
-# **Refuted** on pixels, for this small model and 400 steps, at last with seeds enough: one price along the line, the published mechanism, reads far fewer
-# digits than sinusoidal positions, though each has the best of the three learning rates; the intervals stand in
-# [results](../results/README.md#the-claims). One price reads more than twice as many digits as no positions at all, so it does tell the model something.
-# Against learned positions, which scatter much from seed to seed, the rule says undecided. The mean is hardly higher with a price for each head, and much
-# higher with one for each *side* of the line, which the theorem does not bind. But it does not bind the plain grid either, whose mean is no higher than that
-# of one price.
+# **Refuted** on pixels, for this small model and 400 steps: *one price*, the published mechanism, reads far fewer digits than both kinds of sinusoidal
+# positions. It reads more than twice as many as *none*. Holm's correction leaves three rows undecided whose intervals lie below the line: *one price* against
+# *learned*, and *plain* against both kinds of sinusoids. The numbers stand in [results](../results/README.md#the-claims).
 #
-# On text the mechanism was another: a causal mask gives a character model one fixed direction, and each head has a price of its own, which starts as ALiBi's.
-# There the claim is shown against sinusoidal, learned and no positions, and undecided against rotary ones (notebook 08).
+# By the means, a price for each *side* of the line helps much. *Plain*, which the theorem does not bind either, reads no more than *one price*.
+#
+# On text the mechanism is another: a causal mask gives a character model one fixed direction, and each head has a price of its own, which starts as ALiBi's.
+# There the claim is shown against sinusoidal, learned and no positions, and undecided against [rotary](../docs/glossary.md#r) ones (notebook 08).
 
 # %% [markdown]
-# The riddle of the start is not solved by a choice among these rates. With four prices that start alike (the arm of the claim about *rows and columns*) the
-# mean of the grid is about that of the line, and its seeds lie far apart. Set by hand, it reads over twenty points more, and its mean is above that of any
-# kind of positions here; whether the size of the prices does it or the sides, this record cannot tell. For *line, one slope* two claims are undecided: that
-# it learns to prefer near tokens, and that a price falls below 0, where a far pixel is preferred, other things being equal. In the arms with more prices it
-# is shown that some fall below 0, from 0.1.
+# Our four models of *one price* came to look nearer. In the record, with five, it is undecided whether it learns to prefer near pixels, and also whether a
+# price falls below 0, where far pixels are preferred, contents being equal. In the three other arms that start at 0.1 it is shown that some fall below 0
+# (column *lowest price*).
+#
+# And *hand-set* against *sinusoidal*? No claim about this pair was stated before the runs, so it gets an interval and no verdict:
+
+# %%
+for other in ("grid, plain", "sinusoidal", "sinusoidal grid", "convolutions"):
+    mean, half = interval(100 * (shares["grid, hand-set"] - shares[other]))
+    print(f"grid, hand-set minus {other:16}{mean:+6.1f} ± {half:4.1f} points")
 
 # %% [markdown]
-# Where the highest of the three rates was chosen, a higher one might do better still. And look at *convolutions*: a small network, whose filters know rows
-# and columns without learning them, reads 96.6 % after a few seconds of training.
+# *Hand-set* reads about four points more than *sinusoidal*, by an interval above 0. Its means made us look at this pair, so new seeds would have to test it. And
+# the *convolutions*, with fewer parameters, read over five points more still.
+#
+# The riddle of the start remains: whether the size of the hand-set prices does it or the sides, this record cannot tell. The seeds of *plain* lie far apart.
+# And where the highest of the three rates was chosen, a higher one might do better still.
 
 # %% [markdown]
+# ### Longer training: an older record
+#
+# `mnist-pixels` has a single run of 3,000 steps for each arm, so it decides nothing. Its learning rate was tuned for *distance*, which is our *hand-set*;
+# *published* is the distance-biased transformer as a whole, with one head, norms after each addition, and Adam.
+
+# %%
+for arm in experiments.MNIST_PIXELS["long"]:
+    print(records.describe_record("mnist-pixels", "test accuracy", "long", arm=arm))
+
+# %% [markdown]
+# By longer training, on more digits and (but for *published*) slightly moved and turned ones, *hand-set*, *sinusoidal* and *learned* come above 95 % and
+# *published* above 70 %. *None* gains nothing: it stays below its 400 steps in the table above.
+#
+# ### About 79 %?
+#
 # The distance-biased transformer's [page](https://github.com/GhostDSR/Custom-Made-Distance-Biased-Transformer) reports about 79 % with about 250,000
 # parameters, after ten epochs at 28×28. `mnist-784-published` trains the model of its code as that code does, for as many steps:
 
 # %%
-published = experiments.MNIST_784_PUBLISHED["long"].model()
-print(f"{sum(p.numel() for p in published.parameters()):,} parameters")
 print(records.describe_record("mnist-784-published", "test accuracy", "long"))
 for run in records.load_record("mnist-784-published", "long")["runs"]:
     print(", ".join(f"{right:.1%} after {step:,} steps" for step, right in run["curves"]["test accuracy"]))
 
 # %% [markdown]
-# The model has fewer parameters than stated. As for the 79 %: how much does one such accuracy say? (One training of the published model took 131 minutes on one core. Five would take eleven hours, so the record holds one, and the rule of notebook 16 decides nothing by it.) Look at the last line.
+# The model has fewer parameters than stated. As for the 79 %: how much does one such accuracy say? Look at the last line. (One training took more than two
+# hours, so the record holds one.)
 #
 # <details><summary>Answer</summary>
 #
-# Little, be it theirs or ours: two measurements of this one run, only two steps apart, differ by more than five points.
+# Little: two measurements of this one run, only two steps apart, differ by more than five points. We do not know how much the page's own would have moved.
 #
 # </details>
 
@@ -1008,7 +1098,6 @@ fused = F.scaled_dot_product_attention(longer_query, longer_key, value, is_causa
 # %%
 mask = torch.ones(L, L).tril().bool()
 readable, _ = attend(distance_scores(query, key, prices), value, attn_mask=mask)
-torch.testing.assert_close(fused, readable)
 course.verdict("largest difference", (fused - readable).abs().max().item(), below=1e-12)
 
 
@@ -1016,11 +1105,14 @@ course.verdict("largest difference", (fused - readable).abs().max().item(), belo
 # So torch's **[fused kernels](../docs/glossary.md#f)**, which never write the matrix of weights to memory, can serve it, as they do in the package. In
 # training, whatever the backward pass needs again has to stay in memory, and torch's `saved_tensors_hooks` show each such tensor. Count their numbers, each
 # tensor once: without a price, with one, and with the matrix of weights.
+#
+# The kernels want a head size that is a multiple of 8, so the package fills queries, keys and values up with zeros. With heads of
+# 15, 16 and 23 numbers: where does the price cost most?
 
 # %%
-def numbers_kept(score, length, need_weights=False):
+def numbers_kept(score, length, need_weights=False, head_dim=16):
     kept = {}  # by address, since two steps may keep the same tensor
-    inputs = [torch.randn(1, 4, length, 16, requires_grad=True) for _ in range(3)]
+    inputs = [torch.randn(1, 4, length, head_dim, requires_grad=True) for _ in range(3)]
     with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.update({x.data_ptr(): x}) or x, lambda x: x):
         attention(score, *inputs, is_causal=True, need_weights=need_weights)
     return sum(x.numel() for x in kept.values())
@@ -1030,14 +1122,17 @@ plain, biased = DotProductScore(4, 16), DistanceBiasedScore(4, 16)
 for length in (256, 512, 1024):
     counts = numbers_kept(plain, length), numbers_kept(biased, length), numbers_kept(biased, length, need_weights=True)
     print(f"{length:4} tokens: {counts[0]:9,} without a price, {counts[1]:9,} with it, {counts[2]:9,} with the matrix")
+for D in (15, 16, 23):
+    counts = [numbers_kept(score(4, D), 512, head_dim=D) for score in (DotProductScore, DistanceBiasedScore)]
+    print(f"heads of {D} numbers: {counts[1] / counts[0]:.2f} times as many with a price")
 course.verdict("growth of the middle column from 512 tokens to 1,024", numbers_kept(biased, 1024) / numbers_kept(biased, 512), above=1.9, below=2.1)
 
 
 # %% [markdown]
 # Your fourth prediction: **something that grows with the number of tokens**. Twice the tokens, twice the numbers; with the matrix of weights it is nearly
-# four times. The price costs half as much again here, where a head has 16 numbers, and not one in 16: the kernels want a size that is a multiple of 8, so the package pads each
-# query, key and value to 24 numbers. Where both sides of the query count, the bars do not fall away, and one more number is not enough; an optional section
-# at the end shows what is.
+# four times. And the price costs most with heads of 16 numbers, half as much again: 17 are filled up to 24. Heads of 15 and 23 have room for one more.
+#
+# Where both sides of the query count, the bars do not fall away, and one more number is not enough; an optional section at the end shows what is.
 
 # %% [markdown]
 # ## Today
@@ -1047,25 +1142,26 @@ course.verdict("growth of the middle column from 512 tokens to 1,024", numbers_k
 # - Most others, such as Llama, turn queries and keys by their position instead ([rotary positions](../docs/glossary.md#r), Su et al. 2021; notebook 04).
 # - Some keep to near things by a **sliding window**, with no penalty inside and an infinite one beyond: in Mistral 7B
 #   ([2023](https://arxiv.org/abs/2310.06825)) each layer sees the last 4,096 tokens. Put on a model that was trained without it, such a window fails once the
-#   first tokens leave it, since heads put spare weight on these; keeping a few of them, each an **[attention sink](../docs/glossary.md#a)**, mends it
-#   ([Xiao et al. 2023](https://arxiv.org/abs/2309.17453)).
+#   first tokens leave it, since heads that look for nothing put their weight on these; keeping a few of them, each an
+#   **[attention sink](../docs/glossary.md#a)**, mends it ([Xiao et al. 2023](https://arxiv.org/abs/2309.17453)).
 # - Learned biases without the straight line: Swin ([Liu et al. 2021](https://arxiv.org/abs/2103.14030)) has one for each offset in rows and columns of
 #   a picture, T5 ([Raffel et al. 2020](https://arxiv.org/abs/1910.10683)) one for each range of distances in a text.
 
 # %% [markdown]
 # ## Takeaways
 #
-# - A penalty $\lambda|i - j|$ gives attention a sense of distance that reaches about $1/\lambda$ tokens along a line. The price λ can be trained, and nothing
-#   keeps it above 0.
-# - Without positions, causal mask or patches, one price for both sides and a mean of all tokens cannot tell a sequence from its reverse; a price for each
+# - **Do near things matter more, and can a model learn how much?** Knowing the distance helps: in the record, *one price* reads more than twice as many digits
+#   as *none*. Whether training then makes it look nearer is undecided; in arms with more prices some even fell below 0.
+# - **Does a learned distance replace positions?** On pixels, in one small model, *one price* along the line does not: that it does no worse than sinusoidal
+#   positions is refuted. On text, under a causal mask and with a price a head, it is shown to do no worse than sinusoidal and learned ones; against
+#   rotary ones it is undecided.
+# - **The start matters.** Four prices on the grid read 23 points more in the mean from a start set by hand than from equal prices, which is shown; why, we do
+#   not know. What was learned is the change from the start, not the value at the end.
+# - A penalty $\lambda|i - j|$ reaches about $1/\lambda$ tokens along a line. The price λ can be trained, and nothing keeps it above 0.
+# - Without positions, causal mask or patches, one price for both sides and a mean cannot tell a sequence from its reverse; a price for each
 #   side can.
-# - Do near things matter more? In a short comparison on small digits, one learned price along the line read more than nothing, and the prices of the plain
-#   grid grew on average. But both arms stayed far behind sinusoidal positions, and four seeds decide nothing. In the record, for one small model, with five
-#   seeds and the best of three rates for each arm, it is refuted that one price along the line does no worse than sinusoidal positions.
-# - Four prices on the grid read many points more from a start that was both large and different from side to side; with four seeds neither alone made
-#   a difference that could be told from 0. In the record the start set by hand is better, which is shown, by 23 points in the mean; why it is, we do not know.
-# - What was learned is the change from the start, not the value at the end.
-# - Causal, the penalty is one more number in queries and keys, and needs no matrix.
+# - Causal, the penalty is one more number in queries and keys, and needs no matrix. Filled up to a multiple of 8, that costs half as much again with
+#   heads of 16 numbers.
 
 # %% [markdown]
 # ## Check yourself
@@ -1081,8 +1177,8 @@ course.verdict("growth of the middle column from 512 tokens to 1,024", numbers_k
 # 1. Each order and its reverse: three pairs. *dog bites man* goes with *man bites dog*; the other four differ from these in general, because other words are
 #    neighbours there.
 # 2. Every head starts √D times as far-sighted. √D times the λ gives the old scores, so a learned λ can make up for it. It has farther to go: AdamW moves λ
-#    by about the learning rate in each step, whatever the scale of the gradient, so how many steps that takes depends on the rate and on D. Fixed prices, as
-#    in ALiBi, cannot.
+#    by about the learning rate in each step, whatever the scale of the gradient, so how many steps that takes depends on the rate and on D. And its
+#    weight decay pulls a larger λ harder towards 0. Fixed prices, as in ALiBi, cannot make up for it at all.
 # 3. The first: that training moved the prices by 0.05 and −0.1; that the head faces left was put in. The second: that in this run it came to face left.
 #    Missing in both are several seeds with an interval, a comparison that says whether it helps, and the attention itself, for contents count, too.
 #
@@ -1105,7 +1201,7 @@ course.verdict("growth of the middle column from 512 tokens to 1,024", numbers_k
 # **Next.** Pictures can be looked at all at once. Text is written one character after the other, and only what came before may be seen. Can a
 # transformer learn to *write*? [Notebook 08](08_character_model.ipynb) lets it.
 #
-# One more exercise and four optional sections follow.
+# One more exercise and three optional sections follow.
 
 # %% [markdown]
 # ## Exercises
@@ -1175,35 +1271,9 @@ print("learned:", [f"{price:.3f}" for price in student.strength.tolist()])
 # %%
 course.verdict("largest error of a learned λ", (student.strength - teacher.strength).abs().max().item(), below=0.02)
 
-
 # %% [markdown]
-# In this easiest of worlds, where the contents say nothing and the teacher has the student's own form, it can: even −0.1 is found. Whether prices on real
-# data come to look far is another question.
-
-# %% [markdown]
-# ## Optional: how far the heads look
-#
-# How far does each head look in fact, contents included? The **[attention distance](../docs/glossary.md#a)** is the mean of rows plus columns between query and
-# key, weighted by the attention. To tell what training did, measure it before training, too (`steps=0`), and beside weights that are all equal. Two guesses
-# first: does each arm come to look nearer or further, and how far does the arm look that reads most digits?
-
-# %%
-def attention_distance(model):
-    with torch.no_grad():
-        maps = model.attention_weights(test_digits[:100])  # one (B, H, L, L) for each layer
-    return torch.stack([metrics.attention_distance(weights, width=7) for weights in maps]).mean().item()
-
-
-# %% tags=["nbval-ignore-output"]
-for arm in ("sinusoidal", "grid, plain", "grid, hand-set"):
-    before, later = ([attention_distance(model) for model in group] for group in ([train(arm, seed, steps=0) for seed in SEEDS], models[arm]))
-    mean, half = mean_and_half(torch.tensor(later) - torch.tensor(before))
-    print(f"{arm:16} before training {sum(before) / 4:.2f}, after {sum(later) / 4:.2f}, change {mean:+.2f} ± {half:.2f} steps")
-print(f"weights all equal   {grid_distance(7, 7).float().mean().item():.2f} steps")
-
-# %% [markdown]
-# The plain grid came to look nearer; the hand-set one looks further than at its start, which was very near. And sinusoidal positions, which read most
-# digits, look nearly as far as equal weights do. So a short distance after training is no achievement by itself.
+# In this easiest of worlds, where the contents say nothing and the teacher has the student's own form, it can: even −0.1 is found. On digits some prices
+# fell below 0, too; whether they help there was not measured.
 
 # %% [markdown]
 # ## Optional: one more feature for each border
@@ -1211,26 +1281,28 @@ print(f"weights all equal   {grid_distance(7, 7).float().mean().item():.2f} step
 # On both sides of the query, $|i - j|$ does not split into a part of the query and a part of the key. But a picture has few columns, and border $t$ lies
 # between the columns $t$ and $t + 1$. On the way from column 0 to its own, a key in column $x'$ has crossed the borders $t < x'$.
 #
-# Take a query in column 2. It gives the borders 0 and 1, which lie behind it, a +λ each, and all borders from 2 on a −λ each. A key adds up what the query
-# gave to the borders that it crossed: in column 0 that is nothing, in column 2 it is $2\lambda$, in column 4 it is $2\lambda - 2\lambda = 0$. So the query's
-# own column gets most, and each step away from it, to either side, costs one λ. For a query in column $x$ the sum is $\lambda x - \lambda |x - x'|$: the
-# penalty, and again a term of the query alone.
+# Take a query in column 2 (framed below). It gives the borders 0 and 1, which lie behind it, a +λ each, and all borders from 2 on a −λ each. A key adds up
+# what the query gave to the borders that it crossed: in column 0 that is nothing, in column 2 it is $2\lambda$, in column 4 it is $2\lambda - 2\lambda =
+# 0$. So the query's own column gets most, and each step away from it, to either side, costs one λ. For a query in column $x$ the sum is $\lambda x -
+# \lambda |x - x'|$: the penalty, and again a term of the query alone.
 
 # %%
-x, borders, price = torch.arange(14), torch.arange(13), 0.5  # 14 columns
-behind = borders < x[:, None]  # (14, 13): does border t lie to the left of column x?
-crossed, asked = behind.double(), torch.where(behind, price, -price).double()
-torch.testing.assert_close(asked @ crossed.T, price * x[:, None] - price * (x[:, None] - x).abs().double())
+column, border, per_step = torch.arange(14), torch.arange(13), 0.5  # 14 columns
+behind = border < column[:, None]  # (14, 13): does border t lie to the left of column x?
+crossed, asked = behind.double(), torch.where(behind, per_step, -per_step).double()
+torch.testing.assert_close(asked @ crossed.T, per_step * column[:, None] - per_step * (column[:, None] - column).abs().double())
 
 _, axes = plt.subplots(1, 3, figsize=(10, 3.2), layout="constrained")
-query, key = "column of the query", "column of the key"
-plotting.heatmap(asked, signed=True, title="query: λ behind, −λ ahead", xlabel="border", ylabel=query, ax=axes[0])
-plotting.heatmap(behind, title="key: ✓ for what it crossed", xlabel="border", ylabel=key, ax=axes[1])
+asks, holds = "column of the query", "column of the key"
+plotting.heatmap(asked, signed=True, title="query: λ behind, −λ ahead", xlabel="border", ylabel=asks, ax=axes[0])
+plotting.heatmap(behind, title="key: ✓ for what it crossed", xlabel="border", ylabel=holds, ax=axes[1])
 window = (asked @ crossed.T).softmax(dim=-1)
-plotting.heatmap(window, title="softmax of the product", xlabel=key, ylabel=query, ax=axes[2])
+plotting.heatmap(window, title="softmax of the product", xlabel=holds, ylabel=asks, ax=axes[2])
+for ax in axes[::2]:
+    ax.axhspan(1.5, 2.5, fill=False, edgecolor=plotting.COLORS[5], linewidth=2)  # the query in column 2
 plotting.show(
     "Three tables. Left: red below and blue above the diagonal. Middle: ticks below the diagonal. Right: weights that are bright along the diagonal "
-    "and fade evenly on both sides."
+    "and fade evenly on both sides. The row of the query in column 2 is framed."
 )
 
 # %% [markdown]
@@ -1238,10 +1310,11 @@ plotting.show(
 # query and key serve all 784 · 784 pairs of pixels in a fused kernel. The package does that for grids that are too large to hold all scores at once.
 
 # %%
-grid = DistanceBiasedScore(2, 8, width=28, start=price).double()
+grid = DistanceBiasedScore(2, 8, width=28, start=per_step).double()
 query, key, value = torch.randn(3, 4, 2, 784, 8, dtype=torch.float64)
 readable, _ = attention(grid, query, key, value, need_weights=True)
-torch.testing.assert_close(attention(grid, query, key, value)[0], readable)
+fused, _ = attention(grid, query, key, value)
+print("784 pixels, the fused kernel gives the output of the matrix of weights:", torch.allclose(fused, readable))
 
 # %% [markdown]
 # ## Optional: twice as fine
@@ -1282,5 +1355,6 @@ for name, factor in (("as they are", 1.0), ("halved", 0.5)):
     print(f"prices {name:12}", *(f"{share:.1%}" for share in shares))
 
 # %% [markdown]
-# With every seed, the halved prices read more of the 500 large digits than the prices as they are. But they read far fewer than the small models read of their
-# 2,000, while the recorded run lost half a point. Halving keeps the reach and not everything else; what else is lost here was not measured.
+# With every seed, the halved prices read more of the 500 large digits than the prices as they are. But their share is about that of *none* on the small digits,
+# 28 %, and far below what these models read there, while the recorded run lost half a point. Halving keeps the reach of each head. What else gets lost when the
+# digits grow, we have not measured.
