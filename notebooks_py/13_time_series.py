@@ -113,12 +113,11 @@ for name, first, last in (("training, its last answers", -H, -1), ("validation, 
 # neighbouring years resemble each other, such a validation **flatters**.
 #
 # The remedy is a gap, an **[embargo](../docs/glossary.md#e)**: each part ends so early that no month is used on both
-# sides of a cut. The first window after it needs C months to look at and 12 more for the difference, so the gap has
-# $C + 12 = 36$ months. The test has a gap before it, too, since what is
-# chosen on validation is fitted to it. Burman, Chow and Nolan left out the neighbours in time in 1994
-# ([doi:10.1093/biomet/81.2.351](https://doi.org/10.1093/biomet/81.2.351)); in scikit-learn, `TimeSeriesSplit` has an
-# argument `gap`. The price: three years less for training, and three less for validation. How much the gap changes is
-# measured below.
+# sides of a cut. The first window after it needs C months to look at and 12 more for the difference, so the gap has $C +
+# 12 = 36$ months. The test has a gap before it, too, since what is chosen on validation is fitted to it. Burman, Chow and
+# Nolan left out the neighbours in time in 1994 ([doi:10.1093/biomet/81.2.351](https://doi.org/10.1093/biomet/81.2.351));
+# in scikit-learn, `TimeSeriesSplit` has an argument `gap`. The price: three years less for training, and three less for
+# validation. How much the gap changes is measured below.
 
 # %%
 gap = C + 12
@@ -451,10 +450,10 @@ course.assert_same_module(MyCrossAttention(8), MultiHeadAttention(8, 1), *inputs
 # %% [markdown]
 # ## The forecaster
 #
-# What are the queries, and what the keys? Of a future month only its **time** is known, so queries are times: vectors of position
-# as in notebook 04. A key is the time of a month of the past. To this time the signal of that month may be added, times a learned
-# vector; this is the **mark**, by which a key tells not only *when* it was, but also **what** the sea was like. The values carry
-# the signal in any case.
+# What are the queries, and what the keys? Of a future month only its **time** is known, so queries are times: vectors of
+# position as in notebook 04. A key is the time of a month of the past. To this time the signal of that month may be
+# added, times a learned vector; this is the **mark**, by which a key tells not only *when* it was, but also **what** the
+# sea was like. The values carry the signal in any case.
 #
 # Beside it, a line reads CO₂'s own past.
 
@@ -540,8 +539,8 @@ print("validation chooses:", chosen)
 #
 # ## Where does it look?
 #
-# In the arm *when*, neither queries nor keys hold data, so all windows have the same weights. (Those of *when and what* vary with the
-# window and are not shown.) Each row is one month ahead. What would you see if each looked ten months back?
+# In the arm *when*, neither queries nor keys hold data, so all windows have the same weights. (Those of *when and what*
+# vary with the window and are not shown.) Each row is one month ahead. What would you see if each looked ten months back?
 
 # %%
 def mean_weights(arm, part="validation"):
@@ -584,9 +583,10 @@ course.verdict("lag at which attention is highest, in months", lags[profile.argm
 
 # %% [markdown]
 # Attention peaks within the broad top of the correlation. But the weights get there by averaging over two stripes, so
-# this does not show that the model knows a lag. (Growth is the change over twelve months. It stands for the middle of that year, half a year ago, so its lag is half a year
-# longer than that of the rate at which CO₂ rises.) They do not measure the same: the correlation looks at each lag alone; the
-# weights of attention have to sum to 1, and the linear map beside it already knows CO₂'s past.
+# this does not show that the model knows a lag. (Growth is the change over twelve months. It stands for the middle of
+# that year, half a year ago, so its lag is half a year longer than that of the rate at which CO₂ rises.) They do not
+# measure the same: the correlation looks at each lag alone; the weights of attention have to sum to 1, and the linear map
+# beside it already knows CO₂'s past.
 #
 # ## Is the second signal used?
 #
@@ -612,8 +612,9 @@ same = [after - before for before, after in zip(errors("own", "validation"), wit
 course.verdict("own: the largest change, which has no sea", max(map(abs, same)), below=1e-6)
 
 # %% [markdown]
-# Both arms with the sea read it; with a wrong one they even do worse than *own*, which has none. So the growth, about 0.07 ppm, is not what the sea is worth. Beside *own*, which was trained without it, that is 0.04 to
-# 0.05 ppm, on validation.
+# Both arms with the sea read it; with a wrong one they even do worse than *own*, which has none. So the growth, about
+# 0.07 ppm, is not what the sea is worth. Beside *own*, which was trained without it, that is 0.04 to 0.05 ppm, on
+# validation.
 #
 # ## The test, once
 #
@@ -644,10 +645,10 @@ course.verdict("error of seasonal naive over that of the chosen arm", fixed["sea
 # Prediction 1: **the line has the lowest error**, the one that reads both signals. Validation promised more of the arms
 # with the sea: there they were ahead of *own* and of the lines on CO₂ alone, and here they are ahead of neither.
 #
-# Does the line owe its lead to the loss? The L1 line with both signals is fitted to the very loss that attention is trained on. It
-# errs a little more than least squares, and still less than every arm. Or to training in steps? The arm *own* can tell: its
-# weights are the same for all windows, so it is a line on 24 months of CO₂ as well. Its error lies within 0.01 ppm of that of the
-# exact L1 line on the same months. (Validation chose among 36 lines and three arms.)
+# Does the line owe its lead to the loss? The L1 line with both signals is fitted to the very loss that attention is
+# trained on. It errs a little more than least squares, and still less than every arm. Or to training in steps? The arm
+# *own* can tell: its weights are the same for all windows, so it is a line on 24 months of CO₂ as well. Its error lies
+# within 0.01 ppm of that of the exact L1 line on the same months. (Validation chose among 36 lines and three arms.)
 #
 # [Error bars](../docs/glossary.md#e) over seeds say how well the mean over runs is known, not how much the years of the test vary. The
 # difference year by year, its mean and its [standard error](../docs/glossary.md#s) over the years:
@@ -696,10 +697,11 @@ for part in ("validation", "test"):
 # %% [markdown]
 # On validation the errors move by little more than 0.01 ppm, in both directions; the arms with the sea err *more* when
 # trained up to the cut. So on this one cut hardly anything is seen that flatters. The large changes are on the test,
-# where training ends years before in any case, so that shared months cannot be the reason. There *when* gains about 0.04 ppm with both seeds, and would be ahead of the lines on CO₂ alone, but not of the line with both
-# signals. For *when and what*, the arm that validation chose, the two seeds disagree. (Seeds say nothing of how test years
-# scatter.) A guess, not tested: the months of the gap hold the strongest El Niño before the test, from which more can be learned
-# about the sea than from quiet years.
+# where training ends years before in any case, so that shared months cannot be the reason. There *when* gains about 0.04
+# ppm with both seeds, and would be ahead of the lines on CO₂ alone, but not of the line with both signals. For *when and
+# what*, the arm that validation chose, the two seeds disagree. (Seeds say nothing of how test years scatter.) A guess,
+# not tested: the months of the gap hold the strongest El Niño before the test, from which more can be learned about the
+# sea than from quiet years.
 #
 # So on this cut the gap may cost more in training than it corrects. We keep it all the same: a split has to be chosen
 # for what it keeps apart, and not for the errors that it gives.
@@ -739,9 +741,10 @@ for part in ("validation", "test"):
 
 # %% [markdown]
 # On the test, the ban on negative coefficients costs the line 0.05 ppm, and then it errs as much as *when*. So what
-# *when* lacks, on these years, is the difference between one month of the sea and another. Two heads whose factors have opposite signs could subtract; that was not tried. (On validation the ban costs next to nothing,
-# and *when* is level with both lines; the line that validation chose has 24 + 12 months. None of this says why *when and
-# what*, which can express more, was no better.)
+# *when* lacks, on these years, is the difference between one month of the sea and another. Two heads whose factors have
+# opposite signs could subtract; that was not tried. (On validation the ban costs next to nothing, and *when* is level
+# with both lines; the line that validation chose has 24 + 12 months. None of this says why *when and what*, which can
+# express more, was no better.)
 #
 # Zeng et al. 2022 ([arXiv:2205.13504](https://arxiv.org/abs/2205.13504)) found lines ahead of
 # [transformers](../docs/glossary.md#t) on nine common benchmarks.
@@ -875,10 +878,10 @@ plotting.show(
 
 
 # %% [markdown]
-# Both have large errors between 1991 and 1995. In June 1991 Pinatubo had erupted, which may have changed more than the sea. After
-# the El Niño of 1997 growth falls again. There the line follows, while the error of *when* is large for most of a year: to tell a
-# falling sea from a high one, one has to subtract months. In the right picture the line leads most in the first months ahead;
-# towards the twelfth the two come closer.
+# Both have large errors between 1991 and 1995. In June 1991 Pinatubo had erupted, which may have changed more than the
+# sea. After the El Niño of 1997 growth falls again. There the line follows, while the error of *when* is large for most
+# of a year: to tell a falling sea from a high one, one has to subtract months. In the right picture the line leads most
+# in the first months ahead; towards the twelfth the two come closer.
 
 # %% [markdown]
 # ## Exercises
