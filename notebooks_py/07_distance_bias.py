@@ -78,8 +78,8 @@ size = "small" if course.profile() == "quick" else "full"
 # %% [markdown]
 # ## A penalty for distance
 #
-# Notebook 04 added a vector to each token. Here the tokens stay as they are, and each score pays a price λ for every step between query and key. These add up to
-# the penalty. In a loop, on the toy sentence, with λ = 0.5:
+# Notebook 04 added a vector to each token. Here the tokens stay as they are, and each score pays a price λ for every step between query and key. These add
+# up to the penalty. In a loop, on the toy sentence, with λ = 0.5:
 
 # %%
 words = ["the", "cat", "sat", "on", "the", "mat"]
@@ -107,10 +107,9 @@ penalty
 # | $\lambda_h$, the **price** of a step in head $h$, trained | `strength` | (H,) |
 # | $s$ | the result | (B, H, L, S) |
 #
-# This is the **[distance bias](../docs/glossary.md#d)**. We call λ the price; the code calls it `strength`, and ALiBi's paper calls it the slope.
-# The penalty stands outside the dot product, so it is not divided by $\sqrt D$. Queries
-# and keys need not be equally many: a model that writes has one query at a time, the newest token, and all keys before it. `query_offset` says at which
-# position the first query stands.
+# This is the **[distance bias](../docs/glossary.md#d)**. We call λ the price; the code calls it `strength`, and ALiBi's paper calls it the slope. The
+# penalty stands outside the dot product, so it is not divided by $\sqrt D$. Queries and keys need not be equally many: a model that writes has one query at
+# a time, the newest token, and all keys before it. `query_offset` says at which position the first query stands.
 #
 # ### Exercise 1 · middle · 8 minutes
 #
@@ -324,8 +323,8 @@ plotting.show("Above, a six and the ten logits of a model as bars. Below, the si
 
 
 # %% [markdown]
-# The logits differ by float64's rounding alone. No training can change this, since the proof never asked what the weights are: it is our
-# **[half-turn theorem](../docs/glossary.md#h)**. You saw the six become a nine; this model cannot see it, whatever it learns: it is **blind** to the half turn.
+# The logits differ by float64's rounding alone. No training can change this, since the proof never asked what the weights are: it is our **[half-turn
+# theorem](../docs/glossary.md#h)**. You saw the six become a nine; this model cannot see it, whatever it learns: it is **blind** to the half turn.
 #
 # With patches of several pixels, as in notebook 06, the proof fails. At which step?
 #
@@ -402,8 +401,8 @@ course.verdict("left and right apart, largest difference", (sided(six) - sided(t
 
 
 # %% [markdown]
-# That is about thirteen powers of ten above rounding, though small beside the logits of this model with random weights. What training makes of it is measured
-# in *The theorem after training*.
+# That is about thirteen powers of ten above rounding, though small beside the logits of this model with random weights. What training makes of it is
+# measured in *The theorem after training*.
 #
 # Which of these four models, each with prices that are the same on both sides, are blind to the half turn? Predict: distance in rows
 # plus columns; eight learned queries that read the tokens at the end, as in the last section of notebook 06; sinusoidal positions; logits read from the
@@ -523,8 +522,8 @@ plotting.show(
 # ### Exercise 4 · middle · 10 minutes
 #
 # `query` and `key` are (B, H, L, D), tokens row by row, `width` in each row. `strength` is (H, 4): what a head pays for each step that the key lies to the
-# left of the query, to its right, above it and below it, in this order. Prices may be negative. Return (B, H, L, L): the dot product over $\sqrt D$ minus the price of all
-# steps. There is no `query_offset` here.
+# left of the query, to its right, above it and below it, in this order. Prices may be negative. Return (B, H, L, L): the dot product over $\sqrt D$ minus
+# the price of all steps. There is no `query_offset` here.
 
 # %%
 def grid_scores(query, key, strength, width):  # (B, H, L, D) twice, (H, 4), a number
@@ -594,9 +593,9 @@ class OnePrice(nn.Module):
 
 
 # %% [markdown]
-# A kind of model in such a comparison is called an **arm**. There are eight, and the text calls each by the last part of its name below: *one price* and *two
-# prices* along the line; *plain*, *large*, *facing* and *hand-set* on the grid; *sinusoidal* positions; and *none*, with neither prices nor positions. The
-# prices of *one price*, *two prices* and *plain* start at 0.1, as in the distance-biased transformer. So no head and no side is preferred beforehand.
+# A kind of model in such a comparison is called an **arm**. There are eight, and the text calls each by the last part of its name below: *one price* and
+# *two prices* along the line; *plain*, *large*, *facing* and *hand-set* on the grid; *sinusoidal* positions; and *none*, with neither prices nor positions.
+# The prices of *one price*, *two prices* and *plain* start at 0.1, as in the distance-biased transformer. So no head and no side is preferred beforehand.
 #
 # *Hand-set* starts in another way: each head **faces** one side. Its price is low in front of it (0.3), high behind it (3.0) and 1.0 at the other two sides.
 # That differs from *plain* in two ways: the prices are 13 times as large on average, and they differ from side to side. Which two further arms would tell
@@ -709,7 +708,7 @@ plotting.show("Eight groups of dots, one for each arm, each dot the accuracy of 
 # Take the differences of two arms, seed by seed: $n$ numbers with mean $\bar d$ and standard deviation $s$. If they are normally distributed, the interval
 # $\bar d \pm t\, s/\sqrt n$ covers the mean difference over all possible seeds, on these test digits, in 95 of 100 such experiments. For $n = 4$, Student's
 # $t$ is 3.18 (notebook 16): the interval reaches more than three standard errors to each side. If it does not contain 0, the two arms are told apart. Of the
-# seventeen intervals below, one that misses 0 by a hair may do so by chance.
+# seventeen intervals below, one that barely excludes 0 may do so by chance.
 #
 # <details><summary>Why seed by seed?</summary>
 #
@@ -755,7 +754,7 @@ for name, (arm, other) in pairs.items():
 # - **Most: *sinusoidal*.** Every arm with prices stays behind by an interval that is far from 0. That speaks against the claim that a
 #   learned distance replaces positions.
 # - **Fewest: *none***, by the mean. *One price* reads more, by an interval above 0: a hint that it helps to know how far apart two pixels are.
-# - *Plain* lies between *one price* and *none*. Both differences miss 0 by a hair, so its place is not settled. Were you surprised? It knows rows and
+# - *Plain* lies between *one price* and *none*. Both intervals exclude 0, but barely, so its place is not settled. Were you surprised? It knows rows and
 #   columns and reads no more than *one price*.
 #
 # And how can *none* read 28 %, where a guess is right in about 10 %?
@@ -781,9 +780,9 @@ for name, (arm, other) in pairs.items():
 # %% [markdown]
 # ## Look: what training did to the prices
 #
-# Every price of *plain* started at 0.1, so what was *learned* is the difference between the two rows of windows below. They belong to the first layer of seed
-# 0 and show the factor on the weight of each pixel, seen from the orange one. The numbers at the four sides are the prices. They are the same for every
-# digit. Which heads close on all four sides, and which open to one?
+# Every price of *plain* started at 0.1, so what was *learned* is the difference between the two rows of windows below. They belong to the first layer of
+# seed 0 and show the factor on the weight of each pixel, seen from the orange one. The numbers at the four sides are the prices. They are the same for
+# every digit. Which heads close on all four sides, and which open to one?
 
 # %%
 digit = (test_digits[test_labels == 7][7].cpu() + 1) / 2
@@ -814,8 +813,8 @@ for arm in ("line, one price", "line, two prices"):
 course.verdict("mean change of a price, lower end of the interval", mean - half, above=0, measured="quick")
 
 # %% [markdown]
-# In this run the prices of *plain* grow on average. In the picture, heads 1 and 2 close on all four sides. Heads 0 and 3 open downwards, where the price fell
-# to −0.02 and 0.06. And *plain* reads few digits, so this is what training did and not a recipe for success.
+# In this run the prices of *plain* grow on average. In the picture, heads 1 and 2 close on all four sides. Heads 0 and 3 open downwards, where the price
+# fell to −0.02 and 0.06. And *plain* reads few digits, so this is what training did and not a recipe for success.
 #
 # On the line, *one price* stays above 0 in every seed. *Two prices* ends with a price below 0 in three of its four seeds, and not in seed 0.
 #
@@ -886,8 +885,8 @@ print(f"weights all equal   {grid_distance(7, 7).float().mean().item():.2f} step
 # ## The theorem after training
 #
 # Turn test digits by 180° and count how many keep the answer that they had upright. For *one price* the theorem says: all of them, unless two logits are so
-# close that float32's rounding decides which is larger. *None* is the same with λ = 0. For a model that is not blind, the digit matters: a turned 0, 1 or 8 is
-# still one, a turned 6 is a 9. What do you expect for each other arm, for 0, 1, 8 and for 6, 9?
+# close that float32's rounding decides which is larger. *None* is the same with λ = 0. For a model that is not blind, the digit matters: a turned 0, 1 or 8
+# is still one, a turned 6 is a 9. What do you expect for each other arm, for 0, 1, 8 and for 6, 9?
 
 # %% tags=["nbval-ignore-output"]
 def keeps_its_answer(model):
@@ -907,7 +906,8 @@ for arm, same in kept.items():
 course.verdict("answers kept, one price", kept["line, one price"].mean().item(), above=0.99)
 
 # %% [markdown]
-# Which arms surprise you? *One price* and *none* keep every answer, as they must. *Sinusoidal* and *hand-set* keep most answers to 0, 1 and 8 and few to 6 and
+# Which arms surprise you? *One price* and *none* keep every answer, as they must. *Sinusoidal* and *hand-set* keep most answers to 0, 1 and 8 and few to 6
+# and
 # 9. The four prices of *plain* do differ after training, so no theorem binds it. And yet most turned sixes and nines keep their answer, as with *large* and
 # *facing*.
 #
@@ -929,17 +929,17 @@ plotting.show("A dot for each model of each arm: from left to right more turned 
 # *two prices*, seed 0 alone stands at the right, and it is the only one without a price below 0. In four models that may be chance, and it does not say
 # which of these causes the other.
 #
-# Is the picture a clue to the riddle of the start? *Plain*, *large* and *facing* answer as if they were nearly blind, and *hand-set*, which reads more digits,
-# does not. But *one price* is wholly blind, and its mean accuracy is above theirs. And a model that reads few digits may keep an answer simply because it
-# gives the same one to many digits. So it is a clue and not a reason.
+# Is the picture a clue to the riddle of the start? *Plain*, *large* and *facing* answer as if they were nearly blind, and *hand-set*, which reads more
+# digits, does not. But *one price* is wholly blind, and its mean accuracy is above theirs. And a model that reads few digits may keep an answer simply
+# because it gives the same one to many digits. So it is a clue and not a reason.
 
 # %% [markdown]
 # ## The recorded runs: the same care for every arm
 #
-# The transformers of `mnist-pixels-positions`, a [recorded run](../results/README.md), are one model, of 14×14 pixels and three
-# layers, trained for 400 steps of 24 digits. They differ only in how they know where a pixel stands. With each of five seeds every arm is trained three times,
-# at the learning rates 0.003, 0.01 and 0.03, on 8,000 digits. The rate that does best on 2,000 other training digits is taken, and that model alone is judged,
-# on all 10,000 test digits.
+# The transformers of `mnist-pixels-positions`, a [recorded run](../results/README.md), are one model, of 14×14 pixels and three layers, trained for 400
+# steps of 24 digits. They differ only in how they know where a pixel stands. With each of five seeds every arm is trained three times, at the learning
+# rates 0.003, 0.01 and 0.03, on 8,000 digits. The rate that does best on 2,000 other training digits is taken, and that model alone is judged, on all
+# 10,000 test digits.
 #
 # Our arms keep their names here (`NAMES`), and again all prices but the hand-set ones start at 0.1. Four arms are new:
 #
@@ -948,8 +948,8 @@ plotting.show("A dot for each model of each arm: from left to right more turned 
 # - *sinusoidal grid*: half of the width tells the row and half the column ([Parmar et al. 2018](https://arxiv.org/abs/1802.05751), section 3.1);
 # - *convolutions*: a small network of [convolutions](../docs/glossary.md#c), trained by AdamW, whose filters know rows and columns without learning them.
 #
-# **Predict**: our means had the order *sinusoidal*, *two prices*, *hand-set*, *one price*, *plain*, *none*. Which of these arms changes its place by this
-# care? Does *one price* keep up with *sinusoidal* now?
+# **Predict**: our means had the order *sinusoidal*, *two prices*, *hand-set*, *one price*, *plain*, *none*. Which of these arms changes its place in this
+# larger, tuned setting? Does *one price* keep up with *sinusoidal* now?
 
 # %%
 NAMES = {"line, one slope": "line, one price", "line, one slope a head": "line, a price a head", "line, two slopes a head": "line, two prices"}
@@ -1008,8 +1008,8 @@ for claim in claims.CLAIMS:
 
 # %% [markdown]
 # **Refuted** on pixels, for this small model and 400 steps: *one price*, the published mechanism, reads far fewer digits than both kinds of sinusoidal
-# positions. It reads more than twice as many as *none*. Holm's correction leaves three rows undecided whose intervals lie below the line: *one price* against
-# *learned*, and *plain* against both kinds of sinusoids. The numbers stand in [results](../results/README.md#the-claims).
+# positions. It reads more than twice as many as *none*. Holm's correction leaves three rows undecided whose intervals lie below the line: *one price*
+# against *learned*, and *plain* against both kinds of sinusoids. The numbers stand in [results](../results/README.md#the-claims).
 #
 # By the means, a price for each *side* of the line helps much. *Plain*, which the theorem does not bind either, reads no more than *one price*.
 #
@@ -1029,8 +1029,8 @@ for other in ("grid, plain", "sinusoidal", "sinusoidal grid", "convolutions"):
     print(f"grid, hand-set minus {other:16}{mean:+6.1f} ± {half:4.1f} points")
 
 # %% [markdown]
-# *Hand-set* reads about four points more than *sinusoidal*, by an interval above 0. Its means made us look at this pair, so new seeds would have to test it. And
-# the *convolutions*, with fewer parameters, read over five points more still.
+# *Hand-set* reads about four points more than *sinusoidal*, by an interval above 0. We picked this pair after seeing the means, so new seeds would have to
+# test it. And the *convolutions*, with fewer parameters, read over five points more still.
 #
 # The riddle of the start remains: whether the size of the hand-set prices does it or the sides, this record cannot tell. The seeds of *plain* lie far apart.
 # And where the highest of the three rates was chosen, a higher one might do better still.
@@ -1076,8 +1076,8 @@ for run in records.load_record("mnist-784-published", "long")["runs"]:
 #
 # $$-\lambda\,|i - j| = -\lambda i + \lambda j.$$
 #
-# That is the slip called *no bars*, and now it is no slip. What does the softmax make of $-\lambda i$? And how could a dot product of longer queries and keys
-# compute the rest?
+# That is the slip called *no bars*, and now it is no slip. What does the softmax make of $-\lambda i$? And how could a dot product of longer queries and
+# keys compute the rest?
 #
 # <details><summary>Answer</summary>
 #
@@ -1211,10 +1211,10 @@ course.verdict("growth of the middle column from 512 tokens to 1,024", numbers_k
 #
 # ### Exercise 5 · hard · 12 minutes
 #
-# Events at uneven times $t_1 < t_2 < \dots$, seen causally: $q_i \cdot k_j/\sqrt D - \lambda_h (t_i - t_j)$. Return queries and keys with
-# more features, as many as you need, so that `F.scaled_dot_product_attention(query, key, value, is_causal=True)` computes it, **without** `scale=`: torch then
-# divides by the root of the size of the queries that it gets, not by $\sqrt D$. Only the attention's output is compared, so whatever is the same for all
-# scores of a row is free.
+# Events at uneven times $t_1 < t_2 < \dots$, seen causally: $q_i \cdot k_j/\sqrt D - \lambda_h (t_i - t_j)$. Return queries and keys with more features, as
+# many as you need, so that `F.scaled_dot_product_attention(query, key, value, is_causal=True)` computes it, **without** `scale=`: torch then divides by the
+# root of the size of the queries that it gets, not by $\sqrt D$. Only the attention's output is compared, so whatever is the same for all scores of a row
+# is free.
 
 # %%
 def with_time(query, key, times, strength):  # (B, H, L, D) twice, (L,), (H,)
@@ -1338,8 +1338,8 @@ for figure in ("on small digits", "enlarged", ""):
 # %% [markdown]
 # Enlarged, without having seen a single large digit, it misreads 1.29 % of them, against 0.79 % of the small ones.
 #
-# Does the halving matter? The digits of the comparison were 7×7 pixels. Enlarge its four hand-set models to 14×14, once with their prices as they are and once
-# halved:
+# Does the halving matter? The digits of the comparison were 7×7 pixels. Enlarge its four hand-set models to 14×14, once with their prices as they are and
+# once halved:
 
 # %% tags=["nbval-ignore-output"]
 def enlarged(model, factor):
@@ -1355,6 +1355,6 @@ for name, factor in (("as they are", 1.0), ("halved", 0.5)):
     print(f"prices {name:12}", *(f"{share:.1%}" for share in shares))
 
 # %% [markdown]
-# With every seed, the halved prices read more of the 500 large digits than the prices as they are. But their share is about that of *none* on the small digits,
-# 28 %, and far below what these models read there, while the recorded run lost half a point. Halving keeps the reach of each head. What else gets lost when the
-# digits grow, we have not measured.
+# With every seed, the halved prices read more of the 500 large digits than the prices as they are. But their share is about that of *none* on the small
+# digits, 28 %, and far below what these models read there, while the recorded run lost half a point. Halving keeps the reach of each head. What else gets
+# lost when the digits grow, we have not measured.

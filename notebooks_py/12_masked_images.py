@@ -14,7 +14,7 @@
 #
 # - hide three quarters of an image and show an [encoder](../docs/glossary.md#e) nothing but the rest ([masked image modelling](../docs/glossary.md#m));
 # - restore what is hidden with a small [decoder](../docs/glossary.md#d);
-# - judge what was learned without labels, by a [linear probe](../docs/glossary.md#l);
+# - judge by a [linear probe](../docs/glossary.md#l) what was learned without labels (the probe itself has labels);
 # - do the same on a slide of tissue, against plain interpolation.
 #
 # New against 06: no labels; encoder and decoder see different [tokens](../docs/glossary.md#t).
@@ -137,8 +137,9 @@ selected.shape
 # %% [markdown]
 # ### Break it: positions after the selection
 #
-# What if one selects first and then adds positions 0, 1, 2, …? Here are two images with one stroke each, in the middle and at
-# the lower edge. In both, the first patch and the stroke's are visible. Which of the two orders can tell the images apart?
+# What if one selects first and then adds positions 0, 1, 2, …? Here are two images with one stroke each, in the middle and
+# at the lower edge. In both, the first patch and the stroke's are visible. Which of the two orders can tell the images
+# apart?
 
 # %%
 stroke, low_stroke = torch.zeros(2, 1, 1, 28, 28)
@@ -199,9 +200,9 @@ for name, placed in (("without", everywhere), ("with", decoder_positions(everywh
 
 # %% [markdown]
 # The mean runs over the images of the batch as well. Visible patches are known; copying them is no task. He et al. (2021,
-# [arXiv:2111.06377](https://arxiv.org/abs/2111.06377), sections 3 and 4.1; [he2022masked](../docs/references.bib)) found that
-# counting them too costs a little accuracy, and that targets normalised patch by patch gain a little; here they are plain
-# pixels.
+# [arXiv:2111.06377](https://arxiv.org/abs/2111.06377), sections 3 and 4.1; [he2022masked](../docs/references.bib)) found
+# that counting them too costs a little accuracy, and that targets normalised patch by patch gain a little; here they are
+# plain pixels.
 #
 # ## The class
 
@@ -289,11 +290,11 @@ course.verdict("time of all tokens over a quarter", all_seconds / seconds, above
 course.verdict("numbers kept, all tokens over a quarter", all_numbers / numbers, above=3)
 
 # %% [markdown]
-# The multiplications fall to ½ · ¼ + ½ · 1/16 = 5/32, by a factor of 6.4; the time on one core falls by less, by 4 and a
-# little more. On several cores it may fall by less still: every call into torch costs a few microseconds, however small the
-# tensor, and handing work to several cores costs more. The numbers kept for the backward pass fall by a little less than 4:
-# attention weights are not among them, for they are computed once more (notebook 15), all tokens are embedded before most
-# are left out, and parameters are kept, too. The decoder works on every position, and is kept small for this reason.
+# The multiplications fall to ½ · ¼ + ½ · 1/16 = 5/32, by a factor of 6.4; the time on one core falls by less, by 4 to 5. On
+# several cores it may fall by less still: every call into torch costs a few microseconds, however small the tensor, and
+# handing work to several cores costs more. The numbers kept for the backward pass fall by a little less than 4: attention
+# weights are not among them, for they are computed once more (notebook 15), all tokens are embedded before most are left
+# out, and parameters are kept, too. The decoder works on every position, and is kept small for this reason.
 
 # %% [markdown]
 # ## Train it
@@ -317,9 +318,9 @@ loss = evaluate(model, test_batches, F.mse_loss)
 print(f"squared error of hidden pixels {loss:.4f} after {setting.train.steps} steps in {history.seconds:.0f} s")
 
 # %% [markdown]
-# Is that a good value? The plainest guess for a hidden pixel is the mean of this pixel over all training digits. In the plot
-# below it is a level line, from test digits. **Look** where the model's curve stays for a while. What may the model have
-# learned by then, and what not yet?
+# Is that a good value? The plainest guess for a hidden pixel is the mean of this pixel over all training digits. In the
+# plot below, its error on the test digits is a level line. **Look** where the model's curve stays for a while. What may the
+# model have learned by then, and what not yet?
 
 # %%
 train_images, train_labels = mnist("train")
@@ -371,11 +372,11 @@ explore(
 # tell apart.
 
 # %% [markdown]
-# Two [baselines](../docs/glossary.md#b) take part: the same probe on the pixels, and on a copy of the encoder from **before**
-# training. What the probe can read from this copy was not learned. Features are standardised by the training digits, the
-# penalty on large weights is chosen on some of those, and no choice is made on test digits. (The package's `encode` takes
-# whole digits, too: without a mask it encodes all patches.) As a sketch, with a penalty that is not chosen, on the mean of
-# each digit's tokens:
+# Two [baselines](../docs/glossary.md#b) take part: the same probe on the pixels, and on a copy of the encoder from
+# **before** training. What the probe can read from this copy was not learned. Features are standardised by the training
+# digits, the penalty on large weights is chosen on some of those, and no choice is made on test digits. (The package's
+# `encode` takes whole digits, too: without a mask it encodes all patches.) As a sketch, with a penalty that is not chosen,
+# on the mean of each digit's tokens:
 
 # %%
 def probe_by_hand(features, labels, test_features, test_labels, penalty=0.01):
@@ -421,11 +422,11 @@ print(f"the same by the sketch {by_hand:.3f}")
 
 
 # %% [markdown]
-# Predictions 1 and 2, in this one run: the probe is a little better on all tokens of a random network than on the pixels, and
-# better still after training. (With 2,000 test digits an accuracy has a standard error of about 0.006. The recorded runs
-# below decide whether the first step is luck. A random network that beats pixels is no miracle: it offers the probe 3,136
-# numbers in place of 784.) On the mean token it is **worse** than on pixels. But there training changed most: before it, a
-# probe reads 0.18 less from the mean token.
+# Predictions 1 and 2, in this one run: the probe is a little better on all tokens of a random network than on the pixels,
+# and better still after training. (With 2,000 test digits an accuracy has a standard error of about 0.006. The recorded
+# runs below decide whether the first step is luck. A random network that beats pixels is no miracle: it offers the probe
+# 3,136 numbers in place of 784.) On the mean token it is **worse** than on pixels. But there training changed most: by it,
+# a probe gains 0.18 on the mean token.
 #
 # From the same mean tokens the sketch reads 0.03 less than the package's probe, about as much as separates trained encoder
 # and pixels. So compare features under the same probe only.
@@ -456,9 +457,9 @@ print(f"all tokens of the first  : {metrics.probe_accuracy(copies[0].features, t
 
 # %% [markdown]
 # Is the trained encoder more than a sixth such copy? Let $s$ be the standard deviation of the five. The distance of a sixth
-# copy from their mean has the standard deviation $s\sqrt{1 + 1/5}$, and in 95 % of cases it is at most 2.776 times as large
-# (Student's t for five values). So take the trained encoder's distance from the mean and subtract this. If anything is left,
-# a change of this kind does not explain it.
+# copy from their mean has the standard deviation $s\sqrt{1 + 1/5}$. In 95 % of cases the distance is at most 2.776 times
+# this number (Student's t for five values). So take the trained encoder's distance from the mean and subtract this. If
+# anything is left, a change of this kind does not explain it.
 
 # %%
 distance = probes["trained, mean token"] - statistics.fmean(of_copies)
@@ -467,8 +468,8 @@ course.verdict("mean token, trained minus changed at random, lower end", distanc
 
 # %% [markdown]
 # In this run about two thirds of the 0.18 come with a **shuffled** change of the same size, too: the copies read 0.77 where
-# the untrained encoder reads 0.65. The rest, about 0.06, is far more than such copies differ among themselves. It comes from
-# where the change was made, not from its size: this was learned.
+# the untrained encoder reads 0.65. The rest, about 0.06, is far more than such copies differ among themselves. It comes
+# from where in each tensor the change was made, not from its size: so far as this test can tell, it was learned.
 #
 # On all tokens the first copy reads 0.92, and the trained encoder only 0.01 more. Is that more than chance? With 2,000
 # test digits, this run cannot tell. It would take such copies for several seeds, and all 10,000 test digits.
@@ -511,8 +512,8 @@ for profile in experiments.MASKED_IMAGES:
 
 # %% [markdown]
 # The long profile has more digits, yet its probe of pixels, which the larger model cannot affect, is less accurate than the
-# quick one's. It is also fitted to shifted copies, perhaps of little use to a linear map of pixels; whether that is the reason
-# was not measured.
+# quick one's. It is also fitted to shifted copies, perhaps of little use to a linear map of pixels; whether that is the
+# reason was not measured.
 #
 # What do the records decide? The rule of the course asks for five seeds and for a 95 % interval of the gain, seed by seed,
 # that lies above 0 (notebook 16). The quick profile has both. After training, the probe reads 2.35 points more than before:
@@ -520,9 +521,9 @@ for profile in experiments.MASKED_IMAGES:
 # step was no luck either. (The intervals leave out the choice of the 10,000 test digits, which alone gives each accuracy a
 # standard error of 0.2 to 0.3 points.)
 #
-# How much of the gain was *learned* is open. In the run above, a copy that was changed at random gained about half as much on
-# all tokens as training did; the records have no such copies. Nor do they have a model that was trained to restore what it
-# *sees*. The long profile has one run, which decides nothing.
+# How much of the gain was *learned* is open. In the run above, a copy that was changed at random gained about half as much
+# on all tokens as training did; the records have no such copies. Nor do they have a model that was trained to restore what
+# it *sees*. The long profile has one run, which decides nothing.
 
 # %% [markdown]
 # ## How much to hide
@@ -580,10 +581,10 @@ for arm in ("25%", "50%", "90%"):
 
 # %% [markdown]
 # Between 25 and 75 % the share hardly matters here: the probe reads the same to within about half a point. At 90 % it reads
-# 0.8 points less, and most of the gain of training is still there. So on digits 75 % is no best value, as it is on
-# photographs, but the cheapest of three that are level. (The learning rate was chosen for 75 %, and all had as many steps,
-# not as much time.) And once more the error of the pixels says nothing of the features: the less is hidden, the smaller it
-# is.
+# 0.8 points less, and most of the gain of training is still there. So on digits 75 % is not the best share, which it is on
+# photographs. It is the cheapest of three that are level. (The learning rate was chosen for 75 %, and all had as many
+# steps, not as much time.) The error of the pixels, by contrast, falls with every patch that is shown; from 25 to 75 % it
+# says nothing of the features.
 
 # %% [markdown]
 # ## Look at the mistakes
@@ -631,13 +632,13 @@ plotting.show(
 )
 
 # %% [markdown]
-# **Predict.** The model is to restore the right pixels of these patches. In which of the three is its error smallest? And from
-# which does a probe read most afterwards?
+# **Predict.** The model is to restore the right pixels of these patches. In which of the three is its error smallest? And
+# from which does a probe read most afterwards?
 #
-# Three models of the same size learn for as many steps. With wrong patches nothing is missing, so the encoder sees all 49
-# tokens in place of 12, and there are no mask tokens: the outputs at the wrong patches are compared with the right pixels,
-# and the decoder is not told either which these are. The record has five [seeds](../docs/glossary.md#s) of each. Below, ± is
-# the standard error; a difference is taken seed by seed and has its 95 % interval in brackets.
+# Three models of the same size learn for as many steps. With wrong patches nothing is missing: the encoder sees all 49
+# tokens in place of 12, and there are no mask tokens. The outputs at the wrong patches are compared with the right pixels.
+# Which patches are wrong, the decoder is not told either. The record has five [seeds](../docs/glossary.md#s) of each.
+# Below, ± is the standard error; a difference is taken seed by seed and has its 95 % interval in brackets.
 
 # %%
 runs = records.load_record("corrupted-images", "quick")["runs"]
@@ -654,9 +655,9 @@ for metric, unit in (("test loss", 1), ("probe accuracy", 100)):
         print(f"{metric}, {arm} minus missing: {mean:+.4f} [{mean - half:+.4f}, {mean + half:+.4f}]{' points' * (unit == 100)}")
 
 # %% [markdown]
-# Whether a patch is left out or full of noise makes no difference that five seeds could show, neither to the error nor to the
-# probe. (The interval of the probe reaches from −0.2 to 0.6 points.) To our eyes noise is easily told from strokes; whether
-# the model tells them apart was not tested.
+# Whether a patch is left out or full of noise makes no difference that five seeds could show, neither to the error nor to
+# the probe. (The interval of the probe reaches from −0.2 to 0.6 points.) Whether the model can tell which patches are noise
+# was not tested.
 #
 # Swapped patches are restored **best**, perhaps because their pixels are not lost, only misplaced: they still say how much
 # ink there is, and which pieces of strokes. Or is it that many blank patches are exchanged for blank ones, and are right as
@@ -673,13 +674,13 @@ restored = statistics.fmean(run["test loss"] for run in of["swapped"])
 print(f"squared error, left as they are: {F.mse_loss(found, right):.3f}; restored, by the record: {restored:.3f}")
 
 # %% [markdown]
-# Four in ten are right as they stand. But whoever leaves all as they are makes four times the model's error, so the model
-# must move pieces back, or guess.
+# Four in ten are right as they stand, and that may well be why the error is smaller. It is not all: whoever leaves
+# everything as it is makes more than four times the model's error, so the model must move pieces back, or guess.
 #
 # For the probe, swapped patches are the worst task: training on them gains about 0.6 points over the untrained encoder, the
-# other two tasks more than 2. So across *tasks* a smaller error on the pixels does not mean that more was learned that helps
-# to recognise a digit. When two tasks without labels compete, compare them on what you want them for. (Under the probe each
-# encoder sees 49 tokens, which only the one of missing patches was not trained on.)
+# other two tasks more than 2. So across *tasks* a smaller error on the pixels does not mean that more was learned that
+# helps to recognise a digit. When two tasks without labels compete, compare them on what you want them for. (Under the
+# probe every encoder sees all 49 tokens. For the encoder of missing patches this is new; it has seen 12 at a time.)
 
 # %% [markdown]
 # ## A slide of tissue
@@ -732,9 +733,10 @@ print(f"loss {statistics.fmean(tissue_history.loss[-50:]):.3f} in {tissue_histor
 # %% [markdown]
 # ### A missing region
 #
-# A hole of 16×16 pixels in each held-out tile. A fair opponent needs no training: the **[soap film](../docs/glossary.md#s)**,
-# in which every hidden pixel is the mean of its four neighbours. A weak opponent is the mean colour of what is visible.
-# **Predict** the order of the three: soap film, mean colour, and the model, which was trained on the rest of the slide.
+# A hole of 16×16 pixels in each held-out tile. A fair opponent needs no training: the **[soap
+# film](../docs/glossary.md#s)**, in which every hidden pixel is the mean of its four neighbours. A weak opponent is the
+# mean colour of what is visible. **Predict** the order of the three: soap film, mean colour, and the model, which was
+# trained on the rest of the slide.
 
 # %%
 def soap_film(pictures, seen, rounds=400):
@@ -820,9 +822,9 @@ course.verdict("digits: model over the better of the two", on_digits["model"] / 
 # ### What the slide is made of
 #
 # Does the representation tell anything about the tissue? Move a window over the slide, and take each window's mean token.
-# Four clusters by k-means, fitted on the upper part alone, the best of ten starts; the lower windows join the nearest. Beside
-# them, clusters of the same model before its training, and of the windows' mean colours. **Predict** whose clusters say most
-# about the brown stain. (It is computed from the colours, as a mixture of two dyes.)
+# Four clusters by k-means, fitted on the upper part alone, the best of ten starts; the lower windows join the nearest.
+# Beside them, clusters of the same model before its training, and of the windows' mean colours. **Predict** whose clusters
+# say most about the brown stain. (It is computed from the colours, as a mixture of two dyes.)
 
 # %%
 windows = F.unfold(((slide - middle) / spread)[None], 32, stride=8)[0].T.view(-1, 3, 32, 32)  # (61 · 61, 3, 32, 32)
@@ -885,10 +887,10 @@ for name in ("untrained model", "mean colour"):
 
 # %% [markdown]
 # Nobody told the model what a stain is. But a stain is a colour. In this one run, clusters of nothing but mean colours
-# explain as much or a little more, and so do the clusters of the same model **before** its training. So these clusters are no
-# evidence that training taught the model anything about tissue. On the whole slide, by the table above, nine tenths of the
-# variance between the trained model's clusters is the difference between cluster 0 and the rest. Always compare with the
-# plainest feature, and with the model as it was made.
+# explain as much or a little more, and so do the clusters of the same model **before** its training. So these clusters are
+# no evidence that training taught the model anything about tissue. On the whole slide, by the table above, nine tenths of
+# the variance between the trained model's clusters is the difference between cluster 0 and the rest. Always compare with
+# the plainest feature, and with the model as it was made.
 
 # %% [markdown]
 # ## What is refused
@@ -1070,7 +1072,7 @@ check.decoded_from_visible(decoded_from_visible)
 #   all tokens of the trained encoder than from pixels or from the untrained encoder. But between tasks a smaller error on
 #   the pixels need not mean better features.
 # - Compare a trained encoder with copies that were changed as much, at random: in our run they had two thirds of the gain on the
-#   mean token. Only the rest was learned.
+#   mean token. Only the rest is shown to be learned.
 # - Compare with the plainest thing: an untrained encoder, a soap film, a mean colour. Sometimes it wins.
 
 # %% [markdown]

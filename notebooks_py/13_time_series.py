@@ -351,8 +351,8 @@ for name, forecast in baselines("validation").items():
 
 
 # %% [markdown]
-# In training each line is the best one by the loss that it was fitted to, as it has to be. On validation the L1 line
-# errs **more**, by the very error that it was fitted to. So least squares did not put the line at a disadvantage here.
+# In training each line is the best one by the loss that it was fitted to, as it has to be. On validation the L1 line errs
+# **more**, measured by the very error that it was fitted to. So least squares did not put the line at a disadvantage here.
 # (The months p and q were chosen with least squares, and for the L1 line they were not chosen again.) Both stay in the
 # comparison.
 #
@@ -451,9 +451,9 @@ course.assert_same_module(MyCrossAttention(8), MultiHeadAttention(8, 1), *inputs
 # ## The forecaster
 #
 # What are the queries, and what the keys? Of a future month only its **time** is known, so queries are times: vectors of
-# position as in notebook 04. A key is the time of a month of the past. To this time the signal of that month may be
-# added, times a learned vector; this is the **mark**, by which a key tells not only *when* it was, but also **what** the
-# sea was like. The values carry the signal in any case.
+# position as in notebook 04. A key is the time of a month of the past. A key may also say what the sea was like in its
+# month $j$: to its time $t_j$ a **mark** is added, the sea's value $s_j$ times a learned vector $m$. So $k_j = W_K(t_j +
+# s_j\,m)$, or $W_K t_j$ without marks. The values carry the signal in any case.
 #
 # Beside it, a line reads CO₂'s own past.
 
@@ -612,11 +612,11 @@ same = [after - before for before, after in zip(errors("own", "validation"), wit
 course.verdict("own: the largest change, which has no sea", max(map(abs, same)), below=1e-6)
 
 # %% [markdown]
-# Both arms with the sea read it; with a wrong one they even do worse than *own*, which has none. So the growth, about
-# 0.07 ppm, is not what the sea is worth. Beside *own*, which was trained without it, that is 0.04 to 0.05 ppm, on
-# validation.
+# Both arms with the sea read it; with a wrong one they even do worse than *own*, which has none. So the growth, about 0.07
+# ppm, is not what the sea is worth. For that, look at *own*, which was trained without the sea: on validation its error is
+# 0.04 to 0.05 ppm higher.
 #
-# ## The test, once
+# ## The test
 #
 # All choices are made. 1991 to 2001:
 
@@ -740,11 +740,12 @@ for part in ("validation", "test"):
 
 
 # %% [markdown]
-# On the test, the ban on negative coefficients costs the line 0.05 ppm, and then it errs as much as *when*. So what
-# *when* lacks, on these years, is the difference between one month of the sea and another. Two heads whose factors have
-# opposite signs could subtract; that was not tried. (On validation the ban costs next to nothing, and *when* is level
-# with both lines; the line that validation chose has 24 + 12 months. None of this says why *when and what*, which can
-# express more, was no better.)
+# On the test, the ban on negative coefficients costs the line 0.05 ppm, and then it errs as much as *when*. So what *when*
+# lacks on these years may well be the difference between one month of the sea and another: a sum alone is no help here,
+# since the lines on CO₂ alone err no more. (For 0.05 ppm, ten years are few, as above.) Two heads whose factors have
+# opposite signs could subtract; that was not tried. (On validation the ban costs next to nothing, and *when* is level with
+# both lines; the line that validation chose has 24 + 12 months. None of this says why *when and what*, which can express
+# more, was no better.)
 #
 # Zeng et al. 2022 ([arXiv:2205.13504](https://arxiv.org/abs/2205.13504)) found lines ahead of
 # [transformers](../docs/glossary.md#t) on nine common benchmarks.
@@ -878,10 +879,10 @@ plotting.show(
 
 
 # %% [markdown]
-# Both have large errors between 1991 and 1995. In June 1991 Pinatubo had erupted, which may have changed more than the
-# sea. After the El Niño of 1997 growth falls again. There the line follows, while the error of *when* is large for most
-# of a year: to tell a falling sea from a high one, one has to subtract months. In the right picture the line leads most
-# in the first months ahead; towards the twelfth the two come closer.
+# Both have large errors between 1991 and 1995. In June 1991 Pinatubo had erupted, which may have changed more than the sea.
+# After the El Niño of 1997 growth falls again. There the line follows, while the error of *when* is large for most of a
+# year. A falling sea differs from a high one in that its months differ, and *when* cannot subtract them. In the right
+# picture the line leads most in the first months ahead; towards the twelfth the two come closer.
 
 # %% [markdown]
 # ## Exercises
@@ -1009,11 +1010,10 @@ check.cross_lags(cross_lags)
 #
 # - Cross-attention: queries from one place, here the times of the months to forecast; keys and values from another, the months of
 #   the sea. The weights need not be square.
-# - Cut in time first. With a random split, a training window that reaches over the cut, or a mean over everything, later months reach the training;
-#   how much that flatters has to be measured, and is not always much.
-# - Windows and differences reach back over a cut. A gap as long as the months that a window looks at and the difference together keeps the two sides apart.
-# - On this signal a line with both signals had the lowest error, whichever loss it was fitted to, but ten years do not decide. One
-#   head with fixed weights cannot subtract one month from another; a line that may not either errs as much. Attention has its strength where the data decide which moment of the past matters, as in the copying task.
+# - Cut in time first. Later months reach the training by a random split, by a training window that reaches over the cut, and by a mean over
+#   everything. How much that flatters has to be measured; it is not always much.
+# - Windows and differences reach back over a cut. A gap of $C + 12$ months, those that a window looks at and those of the difference, keeps the two sides apart.
+# - On this signal a line with both signals had the lowest error, whichever loss it was fitted to, but ten years do not decide. One head with fixed weights cannot subtract one month from another. A line that is forbidden to do so errs as much, on these years. Attention has its strength where the data decide which moment of the past matters, as in the copying task.
 
 # %% [markdown]
 # ## Check yourself
