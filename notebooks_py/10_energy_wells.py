@@ -293,9 +293,10 @@ plotting.heads(weights, rows=words, columns=words, titles=list(forms), panel_wid
 plotting.show("Three maps of weights, six words by six, with their numbers: the stated form, the field form, and softmax(E).")
 
 # %% [markdown]
-# In the field form, *cat* looks at itself, then at *mat*, its neighbour. In the stated form, it looks at *on*, the
-# farthest, more than at *mat*. The form of the paper's code keeps the order of the field, with less contrast. (Far away,
-# $E$ rounds to 0 and `energy.log()` is −∞; the package computes $\log E$ by its own formula.)
+# The stated form has the least. In the field form, *cat* looks at itself, then at *mat*, its neighbour. In the stated
+# form, it looks at *on*, the farthest, more than at *mat*. The form of the paper's code keeps the order of the field,
+# with less contrast. (Far away, $E$ rounds to 0 and `energy.log()` is −∞; the package computes $\log E$ by its own
+# formula.)
 #
 # ### The three forms side by side
 #
@@ -324,8 +325,8 @@ plotting.show("Three maps of weights, six words by six, with their numbers: the 
 # - Inverse square: $w/(2\sqrt\varepsilon)$, at the radius $\sqrt\varepsilon$. But far beyond this moat only about $w/d$ is left.
 # - Softmax-exponential: no such bound, but the shares of a row add up to 1. Among many keys that are about equally far away each share is small, and $d\,E$ with it.
 #
-# Now random tokens in 32 dimensions: how many times the smallest weight of a row is the largest? **Predict** for which
-# wells the stated form will hardly tell such tokens apart.
+# Now random tokens in 32 dimensions, and in each row the largest weight over the smallest. **Predict** for which wells
+# the stated form will hardly tell such tokens apart.
 
 # %%
 FORMS = {"stated": "gradient", "field": "field"}  # our name -> the package's
@@ -447,7 +448,8 @@ for form, given in (("stated", None), ("stated", causal), ("field", None)):
 
 # %% [markdown]
 # The field needs no mask in its score: the softmax cancels the divisor.
-#
+
+# %% [markdown]
 # ## A comparison of nothing
 #
 # Prediction 3. The mechanism is built, so what is its evidence? The paper has a comparison on MNIST: 88 to 89.4 % for
@@ -582,8 +584,8 @@ course.verdict("images that get the commonest answer of their batch", alike, abo
 # ## Clusters
 #
 # Now the claims about where such attention looks. Tokens stand in four clusters; in two of them each token has
-# importance 4, in the others 1. Who attends to whom, at α = 4 (for the inverse square, ε = 1/4)? Predict: does an
-# important token get more weight in both forms?
+# importance 4, in the others 1. Who attends to whom, at α = 4 (for the inverse square, ε = 1/4)? Predict,
+# from the table of the three forms: what will the columns of the important tokens look like in each?
 
 # %%
 points, labels, importance = clustered_tokens(50, seed=0)  # (N, L, 2), (N, L), (N, L): 50 sets of 32 tokens
@@ -653,9 +655,10 @@ explore(
 #
 # A gain is measured several times, here on 50 sets of clusters, later with several [seeds](../docs/glossary.md#s). The
 # claim is **shown** if the 95 % interval of the mean gain lies above 0. It is **refuted** if the interval lies below δ,
-# the smallest gain that matters: one point of accuracy or of attention, 0.03 of a loss. Else, or with fewer than five
+# the smallest gain that matters: one point of accuracy or of attention, or 0.03 of loss. Else, or with fewer than five
 # measurements, it is **undecided**. A small gain can be surely above 0 and surely below δ; it is then called *shown but
-# smaller than δ*. (Notebook 16 has the reasons for this rule.)
+# smaller than δ*. Where a claim makes several comparisons, each has to pass a stricter test, which is folded away further
+# down. (Notebook 16 has the reasons for these rules.)
 #
 # ### Claim: a higher α localises
 #
