@@ -205,9 +205,10 @@ new = ~torch.isin(runs(validation, 5), runs(tokens, 5))
 print(f"{new.float().mean():.0%} of the fives in the validation text never occur in the training text")
 
 # %% [markdown]
-# Your first prediction, first half: whoever counts pairs is torn between 12 characters, not 65. Fours do better still. Of the fives, one in ten is
-# new; there a table has nothing to say. It would also have $65^5$ entries, more than a billion. So we stop here, and a model has to beat these
-# numbers, **fours** included. To know one character lowers the loss of the next from 3.35 to 2.48, but of the one after it only to 2.92.
+# Your first prediction, first half: whoever counts pairs is torn between 12 characters, not 65. Fours do better still. Of the fives, one in ten is new;
+# there a table has nothing to say. It would also have $65^5$ entries, more than a billion. So we stop at fours, and a model has to beat these numbers,
+# **fours** included. (Fives that fall back on fours where they are new might do a little better.) To know one character lowers the loss of the next
+# from 3.35 to 2.48, but of the one after it only to 2.92.
 #
 # Here is the table of pairs as a picture, for the small letters and the space; the other 38 characters are left out, so a row need not sum to 1. Look
 # for the brightest cells: what follows a *q*, and what may follow an *h*?
@@ -223,11 +224,12 @@ plotting.show("A row for each letter read, a column for the letter that comes ne
 # %% [markdown]
 # ## The model
 #
-# You know its parts. An [embedding](../docs/glossary.md#e) gives each character a vector; positions are added, because attention alone has no order; causal blocks follow,
-# as notebook 05 built them, with the norm in front of each of the two branches (attention and feed-forward network); one more norm; and a linear
-# [**read-out**](../docs/glossary.md#r) with a logit for every character. One thing is new: the read-out uses the embedding's table once more, so that
-# a character is read and predicted by one and the same vector. These are [**tied embeddings**](../docs/glossary.md#t) ([Press and Wolf 2017](https://arxiv.org/abs/1608.05859)). That saves a second
-# table, of 65 rows here and of 50,257 in GPT-2. In the drawing the length of the text and the number of features are both 64.
+# You know its parts. An [embedding](../docs/glossary.md#e) gives each character a vector; positions are added, because attention alone has no order;
+# causal blocks follow, as notebook 05 built them, with the norm in front of each of the two branches (attention and feed-forward network); one more
+# norm; and a linear [**read-out**](../docs/glossary.md#r) with a logit for every character. One thing is new: the read-out uses the embedding's table
+# once more, so that a character is read and predicted by one and the same vector. These are [**tied embeddings**](../docs/glossary.md#t) ([Press and
+# Wolf 2017](https://arxiv.org/abs/1608.05859)). That saves a second table, of 65 rows here and of 50,257 in GPT-2. In the drawing the length of the
+# text and the number of features are both 64.
 
 # %%
 setting = experiments.SHAKESPEARE_LADDER["quick"]["plain"]
@@ -247,8 +249,8 @@ plotting.show("Boxes in a row: embedding, positions, causal blocks, norm, read-o
 # `**block` are options for every `TransformerBlock(embed_dim, num_heads, bias=False, **block)`, which later sections need. Call a block with
 # `is_causal=True`; it returns the tokens and the attention weights. The last norm is an `nn.LayerNorm` without a bias; the read-out, an `nn.Linear`,
 # has none either. Name the attributes `embedding`, `positions`, `blocks` (an `nn.ModuleList`), `norm` and `read_out`, as in the package, so that the
-# package's weights (its **state dict**, a dictionary by name) fit your model. Tie the read-out to the embedding: both layers hold the same `weight`. Return the logits, not probabilities. What you write here is trained below; until
-# it is right, the notebook goes on with the solution.
+# package's weights (its **state dict**, a dictionary by name) fit your model. Tie the read-out to the embedding: both layers hold the same `weight`.
+# Return the logits, not probabilities. What you write here is trained below; until it is right, the notebook goes on with the solution.
 
 # %%
 class GPT(nn.Module):
@@ -719,8 +721,7 @@ turn = check.turn.use(turn)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# First the angles, (L, D/2): a column of positions times a row of speeds. The speeds are
-# `10_000.0 ** (-torch.arange(0, D, 2) / D)`.
+# First the angles, (L, D/2): a column of positions times a row of speeds. The speeds are `10_000.0 ** (-torch.arange(0, D, 2) / D)`.
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -764,9 +765,9 @@ plotting.show("A square of 24 by 24 scores, a row for each position of the query
 # diagonal. Which stripe is highest (the darkest red) depends on the two vectors. They are random here, and the darkest stripe happens to lie at keys
 # that come after the query, which a causal mask would hide.
 #
-# In the model your function becomes a score: the scaled dot product of turned queries and keys. The block is given this class and calls it;
-# `**mask` hands the causal mask on. The learned positions go. (The keys always begin at position 0; a query may begin later, at `query_offset`,
-# when old keys are kept, as on the second evening.) The plain model's loss was 2.40. Which will the turned one have, and does the change pass $\delta$?
+# In the model your function becomes a score: the scaled dot product of turned queries and keys. The block is given this class and calls it; `**mask`
+# hands the causal mask on. The learned positions go. (Keys begin at position 0; queries may begin later, at `query_offset`. Leave it at 0 until the
+# second evening needs it.) The plain model's loss was 2.40. Which will the turned one have, and does the change pass $\delta$?
 
 # %% tags=["nbval-ignore-output"]
 class Rotary(DotProductScore):
@@ -958,16 +959,16 @@ course.verdict("strength of the gradient in that direction", strength, below=1e-
 # directions stay behind, and 0 stays 0.
 #
 # And the missing direction? LayerNorm subtracts the mean of the 64 features, so that they add up to 0, and then multiplies each by its weight $w_i$.
-# Hence every input $h$ has $\sum_i h_i / w_i = 0$: it is perpendicular to the vector of all $1 / w_i$. The gradient of a matrix is built from its inputs, so
-# it has nothing to say about this direction, whatever the batch.
+# Hence every input $h$ has $\sum_i h_i / w_i = 0$: it is perpendicular to the vector of all $1 / w_i$. The gradient of a matrix is built from its
+# inputs, so it has nothing to say about this direction, whatever the batch.
 
 # %% [markdown]
 # The optimiser around it is short. It keeps a running average of the gradients, the **momentum** $m \leftarrow 0.95\, m + 0.05\, g$. It makes $0.95\, m
-# + 0.05\, g$ nearly orthogonal. Then it scales. In an orthogonal matrix with $n$ rows and $m$ columns the squares of all $n \cdot m$ entries add up to the
-# smaller of $n$ and $m$. With $k$ for the larger one, their root mean square is $1/\sqrt k$. Times $0.2\sqrt k$ it becomes 0.2, about the size of AdamW's
-# step in the print above. (Liu et al. 2025 chose this factor so that AdamW's learning rate could be kept. Ours is larger.) Muon is for the matrices
-# inside the blocks. The embedding, whose rows belong to single characters, stays with AdamW, at the same rate as Muon. Each step still shrinks the
-# weights by $1 - \eta\lambda$ with $\lambda = 0.1$; as $\eta$ rises from 0.003 to 0.008, this decay rises, too.
+# + 0.05\, g$ nearly orthogonal. Then it scales. Of an orthogonal matrix with $r$ rows and $c$ columns, all $r \cdot c$ squares add up to the smaller of
+# $r$ and $c$. So with $k$ for the larger one the root mean square of its entries is $1/\sqrt k$. Times $0.2\sqrt k$ it becomes 0.2, about the size of
+# AdamW's step in the print above. (Liu et al. 2025 chose this factor so that AdamW's learning rate could be kept. Ours is larger.) Muon is for the
+# matrices inside the blocks. The embedding, whose rows belong to single characters, stays with AdamW, at the same rate as Muon. Each step still shrinks
+# the weights by $1 - \eta\lambda$ with $\lambda = 0.1$; as $\eta$ rises from 0.003 to 0.008, this decay rises, too.
 
 # %%
 class Muon(torch.optim.Optimizer):
@@ -1111,7 +1112,8 @@ plotting.show("Five changes with their intervals, one row each, beside 0 and a g
 # %% [markdown]
 # The rotary positions gain most, then Muon with its rate, then token shift and squared ReLU; no two of these intervals overlap. QK-norm, in this form
 # with a fixed scale, loses by less than $\delta$. All rungs together take the model from the table of pairs past that of threes, in the same 500 steps.
-# Fours are still ahead. (They have an advantage: a table looks back over the beginning of a chunk, where your model has nothing to read.)
+# Fours are still ahead. (They have an advantage: at the beginning of a chunk your model has nothing to read, while a table still sees the characters
+# before it.)
 
 # %% [markdown]
 # > **What this ladder cannot say**
@@ -1162,9 +1164,10 @@ ends = [run["metrics"]["validation loss"] for run in core]
 print(f"torn between {math.exp(sum(ends) / 3):.1f} characters; the highest of three losses is {max(ends):.3f}")
 
 # %% [markdown]
-# All three runs end below 1.4697. That is the second half of your first prediction: this model is torn between about four characters instead of 65.
-# For comparison, Shannon concluded in 1951 from the guesses of people that English has between 0.6 and 1.3 bits a letter. (Bits are the same loss with the logarithm to base 2, and
-# the perplexity is $2^\text{bits}$.) So people were torn between 1.5 and 2.5 letters, but his text was ordinary prose in only 27 signs.
+# All three runs end below 1.4697. That is the second half of your first prediction: this model is torn between about four characters instead of 65. For
+# comparison, Shannon concluded in 1951 from the guesses of people that English has between 0.6 and 1.3 bits a letter. (Bits are the same loss with the
+# logarithm to base 2, and the perplexity is $2^\text{bits}$.) So people were torn between 1.5 and 2.5 letters, but his text was ordinary prose in only
+# 27 signs.
 
 # %% [markdown]
 # ## Can it write?
@@ -1209,9 +1212,9 @@ course.verdict("share of real words in the last text", shares[last], above=0.8)
 
 
 # %% [markdown]
-# Nearly all words of the last text are real. Nobody gave it a list of words or a rule of grammar. And yet there are speakers who take turns, and
-# words that are words. (A copy of training text would score 1; we did not check for copying.) Compare also the threes with Muon. Muon's model has the
-# lower loss. Has it more real words than the table of threes? The error bars overlap, so that one draw of each cannot say.
+# Nearly all words of the last text are real. Nobody gave it a list of words or a rule of grammar. And yet there are speakers who take turns, and words
+# that are words. (A copy of training text would score 1; we did not check for copying.) Compare also the threes with Muon. Muon's model has the lower
+# loss. Has it more real words than the table of threes? Here are one text of each, written with the same random numbers. That is too little to say.
 #
 # <details><summary>How can a lower loss go without more real words?</summary>
 #
@@ -1294,13 +1297,12 @@ for name, model in (("plain", plain), ("token shift", best)):
 
 
 # %% [markdown]
-# In the plain model every layer gets something else: each character has another position now. In the best model the first layer gets what it got,
-# since nothing is added to the characters. Inside it only the oldest remaining character gets another key and value: the token shift had mixed in
-# the one that fell out. The other keys of the first layer can stay as they were turned. If the next character takes position 64, and not 63 again, all
+# In the plain model every layer gets something else: each character has another position now. In the best model the first layer gets what it got, since
+# nothing is added to the characters. Inside it only the oldest remaining character gets another key and value: the token shift had mixed in the one
+# that fell out. The other keys of the first layer can stay as they were turned. If the next character takes position 64, and not 63 again, all
 # differences of positions are right, and a turned score sees nothing else. But from the second layer on the states have taken up something from the
-# lost character, and have to be computed anew.
-# **When the window slides, the cache is no longer valid.** The package's `generate` then throws it away, reads the last half of the window afresh,
-# and fills a new one.
+# lost character, and have to be computed anew. **When the window slides, the cache is no longer valid.** The package's `generate` then throws it away,
+# reads the last half of the window afresh, and fills a new one.
 #
 # ### What it saves
 #
@@ -1359,8 +1361,9 @@ course.verdict("time of the last characters, no cache over cache", fastest["no c
 
 
 # %% [markdown]
-# Without a cache the time rises with the length of the text, with it hardly. (Bends in a line are other work of the machine.) But for the last character
-# the clock shows much less than the count. Why?
+# Without a cache the time rises with the length of the text, with it hardly. (The line has large bends: other programs ran beside it
+# when this page was made, so don't take the times too exactly.) But for the last character the clock shows much less than the count.
+# Why?
 #
 # <details><summary>Answer</summary>
 #
@@ -1486,8 +1489,8 @@ plotting.show("Training and validation loss of three seeds against the step, wit
 # %% [markdown]
 # At the later lines all three training curves fall in steps. The table compares the 50 steps before each dashed line with the 50 after it, as the mean
 # of three seeds and for the seed with the least fall. As a control it does the same half an epoch earlier, where nothing begins. Its last two columns
-# are the gap between validation and training, with the training loss before the line and after it, and the validation loss that was measured 10 to 50
-# steps after the line.
+# are gaps: a validation loss minus the training loss before the line (*gap before*) or after it (*gap after*). The validation loss was measured 10 to
+# 50 steps after the line.
 
 # %%
 print("epoch ends   training falls by   at least   in mid-epoch   gap before   gap after")
@@ -1508,8 +1511,9 @@ print(f"{len(new) / len(said):.0%} of the speeches in the validation text are by
 
 # %% [markdown]
 # Just before the first line the gap is 0.15, and nothing has been read twice yet. In the last 50 steps of the training it is 0.29. So about half of the
-# final gap was there without any memory of passages. It probably comes from the text: the validation text has other scenes and people, while each
-# training chunk comes from a scene of which the model has read other chunks.
+# final gap was there without any memory of passages. (A little more than half: the validation loss of the first line was measured some steps later,
+# when it had fallen further.) It probably comes from the text: the validation text has other scenes and people, while each training chunk comes from a
+# scene of which the model has read other chunks.
 #
 # The steps look like memory. At the first line the training loss falls hardly faster than in mid-epoch. At the last three it falls by 0.04 to 0.06
 # within 50 steps, in every seed by 0.03 or more, and in mid-epoch hardly at all. Text, learning rate and model are nearly the same on the two sides of
@@ -1518,7 +1522,7 @@ print(f"{len(new) / len(said):.0%} of the speeches in the validation text are by
 
 # %% [markdown]
 # Whether *all* of the gap's growth is memory is not shown: a better model may also profit more from scenes and people that it knows. The validation
-# loss falls to the end, so the gap does no visible harm here. nanoGPT reads each character about 80 times ([5,000 steps of 64 chunks of 256
+# loss falls to the end, so the gap does no harm that could be seen here. nanoGPT reads each character about 80 times ([5,000 steps of 64 chunks of 256
 # characters](https://github.com/karpathy/nanoGPT/blob/master/config/train_shakespeare_char.py)), and it trains with
 # [**dropout**](../docs/glossary.md#d): in every step a fifth of the features, chosen at random, is set to 0, so that the model cannot rely on any
 # single one.
@@ -1526,10 +1530,10 @@ print(f"{len(new) / len(said):.0%} of the speeches in the validation text are by
 # %% [markdown]
 # ### The same recipe where text is scarce
 #
-# On the first evening our ingredients came out ahead. Now give ours, with the bias of notebook 07 added, nanoGPT's large size, dropout and 5,000
-# steps: seven times the parameters of the one-core model, and every character 80 times instead of five. On a data-centre GPU each recipe was run once,
-# with a look at the whole validation text every 1,000 steps. Before you look: which ends lower, ours with Muon and token shift, or nanoGPT's own,
-# GPT-2's architecture with AdamW?
+# On the first evening our recipe had the lower loss, if the comparison was rough. Now give ours, with the bias of notebook 07 added, nanoGPT's large
+# size, dropout and 5,000 steps: seven times the parameters of the one-core model, and every character 80 times instead of five. On a data-centre GPU
+# each recipe was run once, with a look at the whole validation text every 1,000 steps. Before you look: which ends lower, ours with Muon and token
+# shift, or nanoGPT's own, GPT-2's architecture with AdamW?
 
 # %%
 full = records.load_record("nanogpt", "full")
@@ -1555,10 +1559,10 @@ plotting.show(
 #
 # So its 1.450 is a fairer rival for the one-core model's 1.400 than 1.4697: both are losses on the whole validation text after the last step.
 #
-# One run each gives no interval, and so no verdict by our rule. But in the recorded runs of smaller models three seeds of a recipe lie within 0.03 of
+# One run each gives no interval, and so no verdict by our rule. But in the recorded runs of smaller models three seeds of a recipe end within 0.03 of
 # each other, and here the ends are 0.45 apart. We tuned ours on small models that read the text a few times. There steps are scarce, and a recipe that
-# gets more out of each is worth the most. Here steps are plenty and text is scarce, and ours should have ended earlier. Would weight decay have helped?
-# On your small model this was measured.
+# gets more out of each is worth the most. Here steps are plenty and text is scarce, and ours would have done better to end earlier (1.463 in place of
+# 1.9). Would weight decay have helped? On your small model this was measured.
 
 # %% [markdown]
 # ### Weight decay, where text is plenty and where it is scarce
@@ -1572,8 +1576,8 @@ plotting.show(
 #
 # <details><summary>Answers</summary>
 #
-# The learning rate rises to 0.008 and falls to 0 along a line, so the 500 rates add up to about $0.008 \cdot 250 = 2$. What is left is about $e^{-2\lambda}$:
-# 0.82 for $\lambda = 0.1$, and 0.14 for $\lambda = 1$.
+# The learning rate rises to 0.008 and falls to 0 along a line, so the 500 rates add up to about $0.008 \cdot 250 = 2$. What is left is about
+# $e^{-2\lambda}$: 0.82 for $\lambda = 0.1$, and 0.14 for $\lambda = 1$.
 #
 # Nothing changes: QK-norm divides the size of queries and keys out.
 #
@@ -1615,10 +1619,11 @@ ax.axvspan(-delta, delta, color="0.9", zorder=0)
 plotting.show("Two rows, for no decay and decay 1, each with two changes and their intervals: text read once, and 13 times.")
 
 # %% [markdown]
-# Where the text is read once, the last rung does not need its decay: without it the loss changes by less than 0.003 in either direction, far inside
-# $\pm\delta$. Ten times the decay is a loss of about $\delta$. Where the text is read 13 times, decay does what it is meant to do. Without it the loss
-# rises, again by about $\delta$; with ten times as much it falls by more than five $\delta$, a gain. In both cases ten times the decay makes the model
-# fit its training text worse, and only where that text was being memorised the validation loss falls.
+# Where the text is read once, the last rung does not need its decay: without it the loss changes by no more than 0.003 in either direction, far inside
+# $\pm\delta$. Ten times the decay makes the loss rise by about $\delta$; whether by more or less is not decided. Where the text is read 13 times, decay
+# does what it is meant to do. Without it the loss rises, again by about $\delta$ and undecided in the same way; with ten times as much it falls by more
+# than five $\delta$, a gain. In both cases ten times the decay makes the model fit its training text worse, and only where that text was being
+# memorised the validation loss falls.
 #
 # So 0.1, which the ladder took over from nanoGPT, is not needed on the last rung, and is not enough where text is scarce. This does not say *why* a
 # strong decay helps there: decay acts on the size of the weights and on the effective learning rate at once. Nor is 1 the best decay: it was set before
@@ -1649,8 +1654,7 @@ plotting.show("Two rows, for no decay and decay 1, each with two changes and the
 #   then token shift and squared ReLU. QK-norm was a loss smaller than $\delta$.
 # - In the one-core training, about half of the final gap between training and validation was there before anything had been read twice. Later the
 #   training loss fell in steps as epochs began, which looks like memory; how much of the other half it explains is open.
-# - Where 500 steps read little text 13 times, ten times the weight decay was a gain of more than five $\delta$; where they read each text once, no decay
-#   made no difference that matters.
+# - Where 500 steps read little text 13 times, ten times the weight decay was a gain of more than five $\delta$; where they read each text once, training without decay made no difference that matters.
 
 # %% [markdown]
 # ## Check yourself
@@ -1683,7 +1687,8 @@ plotting.show("Two rows, for no decay and decay 1, each with two changes and the
 # Wolf 2017](https://arxiv.org/abs/1608.05859): tied embeddings.
 #
 # **Next.** Much was replaced in this notebook: positions, activation, optimiser, even the tokens that a block reads. One thing never was: a score is
-# still the dot product of a query and a key. *Is the dot product the only way to look?* [Notebook 09](09_additive_attention.ipynb) goes back to the first attention there was.
+# still the dot product of a query and a key. *Is the dot product the only way to look?* [Notebook 09](09_additive_attention.ipynb) goes back to the
+# first attention there was.
 
 # %% [markdown]
 # ## Optional: where a letter looks
@@ -1807,15 +1812,17 @@ plotting.show("Validation loss against the length of a chunk, which doubles alon
 
 
 # %% [markdown]
-# Under each kind stands its change from 64 to 512. Only the price on distance gets no worse; its change is a gain smaller than $\delta$. All others lose,
-# with whole intervals beyond $\delta$. Rotary positions start lowest; at eight times the length they are worse than no positions at all.
+# Under each kind stands its change from 64 to 512. Only the price on distance gets no worse; its change is a gain smaller than $\delta$. All others
+# lose, with whole intervals beyond $\delta$. Rotary positions start lowest; at eight times the length they are worse than no positions at all.
 #
-# Why? Learned positions have rows that no training ever touched. Sines and turns come in combinations that are new. A price on distance just goes on.
+# Why? Learned positions have rows that no training ever touched. Sines and turns come in combinations that are new. A price on distance just
+# goes on. Even *none* gets worse, perhaps because it never took a mean over so many tokens.
 # (That a line falls proves little: in longer chunks fewer characters stand near the beginning, where there is little to look at. This alone lowers the
 # mean, and can hide that late characters fare worse.)
 #
 # That eight times the length makes the loss no worse was claimed by Press, Smith and Lewis for ALiBi, and it is shown here. The table of [what was
-# measured](../docs/measured.md) asks the same of the others, and it is refuted: a rise smaller than $\delta$ is excluded.
+# measured](../docs/measured.md) asks the same of the other kinds. For each of them "no worse" is refuted: its whole interval is a rise of more than
+# $\delta$.
 #
 # At 64 learned positions are hardly better than none, so rung 1 may have had a weak opponent.
 
@@ -1954,13 +1961,12 @@ check.read_piece(read_piece)
 #
 # ### Exercise 8 · hard · 12 minutes
 #
-# Write the *test* of exercise 6, one that no broken sampler passes. `nucleus(logits, temperature, top_p)` is somebody's version of it.
-# From logits (B, V), a temperature T > 0 and 0 < top_p < 1 it gives the probabilities to draw from, (B, V): those of the
-# likeliest characters at this temperature, as few as together reach `top_p`, over their sum in each row; the others
-# have 0. Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong; another error that a wrong version causes counts as well.
-# Your test has to accept every right version and reject each of 31 faulty ones; you are told which survive. Make the
-# logits float32, no two of a row equal, and take care that no sum comes within $10^{-4}$ of `top_p`: there right versions may differ by rounding.
-# No version changes its input.
+# Write the *test* of exercise 6, one that no broken sampler passes. `nucleus(logits, temperature, top_p)` is somebody's version of it. From logits (B,
+# V), a temperature T > 0 and 0 < top_p < 1 it gives the probabilities to draw from, (B, V): those of the likeliest characters at this temperature, as
+# few as together reach `top_p`, over their sum in each row; the others have 0. Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got,
+# expected)`) where the version is wrong; another error that a wrong version causes counts as well. Your test has to accept every right version and
+# reject each of 31 faulty ones; you are told which survive. Make the logits float32, no two of a row equal, and take care that no sum comes within
+# $10^{-4}$ of `top_p`: there right versions may differ by rounding. No version changes its input.
 
 # %%
 def test_nucleus(nucleus):  # a version to be tested
