@@ -879,7 +879,8 @@ for task in gained:
 # unsteady there to say more. A well takes one and a half times to nearly twice as long, and on pixels about three times.
 # Nothing above the line is to the left of 1 but the separable score on digits; and of its lead on pixels, drawn here from
 # the record with one rate for all, nothing was left.
-#
+
+# %% [markdown]
 # Is the separable score faster, then? Claim 19 of the table below says so of patches, pixels and text, and the rule calls
 # it undecided: patches show it, pixels have three seeds, and on text the interval of the difference is wide. Claims about
 # time leave out the look-up, whose nine tokens leave nothing to be saved. Readers should know what is left out: there it

@@ -19,7 +19,7 @@ _LOSS = "The loss"
 _BREAK = "Break it: targets that are not shifted"
 _TEMPERATURE = "Temperature"
 _TOP_K = "Only the likeliest"
-_ONE_PASS = "One pass, all predictions"
+_ONE_PASS = "One forward pass, all predictions"
 _CACHE = "A cache: never read twice"
 
 

@@ -23,7 +23,7 @@ _WRITING = "Writing is a loop"
 _TEMPERATURE = "Temperature"
 _ROTARY = "Rung 1: rotary positions"
 _SHIFT = "Rung 5: token shift"
-_ONE_PASS = "One pass, all predictions"
+_ONE_PASS = "One forward pass, all predictions"
 
 
 class GPT(nn.Module):
