@@ -581,7 +581,7 @@ for name, (_, _, loss) in trained.items():
     positions, score = name.split(", ")
     rows.setdefault(positions, {})[score] = loss
 _, ax = plt.subplots(figsize=(9, 3), layout="constrained")
-for n, (row, marks) in enumerate(rows.items()):
+for n, marks in enumerate(rows.values()):
     ax.plot(list(marks.values()), [n] * len(marks), "o", color=plotting.COLORS[n])
     for name, loss in marks.items():
         ax.annotate(f"{name} {loss:.2f}", (loss, n), xytext=(-2, 7), textcoords="offset points", rotation=25)
