@@ -224,10 +224,9 @@ def _copied(values: Any) -> Any:
 def _loops(program: ast.Module) -> Iterator[tuple[list[ast.stmt], int, ast.For | ast.While]]:
     """Every loop, an outer one before those in it, with its place in its block."""
     for node in ast.walk(program):
-        for block in (getattr(node, "body", None), getattr(node, "orelse", None)):
-            for n, statement in enumerate(block if isinstance(block, list) else ()):
-                if isinstance(statement, ast.For | ast.While):
-                    yield block, n, statement
+        for block in (getattr(node, name, None) for name in ("body", "orelse")):
+            if isinstance(block, list):
+                yield from ((block, n, one) for n, one in enumerate(block) if isinstance(one, ast.For | ast.While))
 
 
 def _places_written(node: ast.AST) -> list[ast.Subscript]:
