@@ -190,22 +190,23 @@ def read_from_a_copy(answer: Callable[..., Any], is_right: Callable[[Callable[..
     except UNREADABLE:
         return None
     for block, n, loop in _loops(program):
-        line, before = ast.unparse(loop).splitlines()[0], [*block]
-        written = [target for node in ast.walk(loop) for target in _places_written(node)]
-        for name in sorted({_base(target).id for target in written}) if len(line) <= LONGEST_LINE else ():
-            own = {id(_base(target)) for target in written}
-            read = [node for node in ast.walk(loop) if isinstance(node, ast.Name) and node.id == name]
-            read = [node for node in read if isinstance(node.ctx, ast.Load) and id(node) not in own]
+        line = ast.unparse(loop).splitlines()[0]
+        written = [_base(target) for node in ast.walk(loop) for target in _places_written(node)]
+        names = [node for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+        for name in sorted({base.id for base in written}):
+            read = [node for node in names if node.id == name and node not in written]
+            if not read or len(line) > LONGEST_LINE:
+                continue
             for node in read:
                 node.id = _COPY
             block.insert(n, ast.parse(f"{_COPY} = {_COPIES}({name})").body[0])
             text = ast.unparse(program)
-            block[:] = before
+            del block[n]
             for node in read:
                 node.id = name
             with suppress(Exception):
                 candidate = made(text, answer.__name__, scope | {_COPIES: _copied})
-                if read and is_right(candidate):
+                if is_right(candidate):
                     return Change(line, line, candidate, copied=name)
     return None
 
