@@ -1025,7 +1025,7 @@ print("shared:", first.score.weight is second.score.weight)
 #
 # Like torch's layer, most GPTs make queries, keys and values with one matrix. `packed` is (B, L, 3·E), and its last
 # axis holds $E$ features for the queries, then $E$ for the keys, then $E$ for the values. Split all three into
-# `num_heads` heads (this number divides E), and return them in this order, (B, H, L, D) each.
+# `num_heads` heads (this number, $H$, divides $E$), and return them in this order, (B, H, L, D) each with D = E/H.
 
 # %%
 def split_packed(packed, num_heads):  # (B, L, 3·E)

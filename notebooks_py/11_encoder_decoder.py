@@ -921,8 +921,8 @@ course.verdict("another picture: mean probability of a letter with a choice", me
 # ### Exercise 1 · easy · 6 minutes
 #
 # The loss of a batch under [teacher forcing](../docs/glossary.md#t): the mean of $-\log p$ of each next token, over
-# all tokens of the batch, the end included, that are not padding. `logits[:, t]` predict `target[:, t + 1]`, so there is no logit after
-# the last token.
+# all tokens of the batch, the end included, that are not padding. `pad` is the number of the padding token. `logits[:, t]` predict
+# `target[:, t + 1]`, so there is no logit after the last token.
 
 # %%
 def answer_loss(logits, target, pad):  # (B, L, V), (B, L + 1) with start, end and padding, a token

@@ -2,13 +2,14 @@
 
 import copy
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
 
 from sciformer.check.borrowing import borrowed
 from sciformer.check.limits import TimeUp, limited
-from sciformer.check.repairing import one_move
+from sciformer.check.repairing import Change, one_move
 
 
 def wrong_on_purpose(x, scale):
@@ -164,9 +165,18 @@ def begun_without_a_weight(x, scale):
 def test_lines_that_a_change_leaves_without_use_are_told():
     change = borrowed(begun_without_a_weight, [right], CALLS, is_right)
     assert change.new == "return scale * x.softmax(dim=0)"
-    assert change.idle == ("total = x[0].exp()", "for entry in x:")
+    assert change.idle == ("total = x[0].exp()", "for entry in x:", "total = total + entry.exp()")
     told = " ".join(change.told().split())
-    assert told.endswith("without your lines `total = x[0].exp()`, `for entry in x:`, so the mistake may be there.")
+    assert told.endswith(
+        "Then your lines `total = x[0].exp()`, `for entry in x:`, `total = total + entry.exp()` are no longer needed."
+    )
+
+
+def test_of_many_lines_without_use_a_few_are_quoted():
+    one = Change("a", "b", right, idle=("c",))
+    assert one.told().endswith("Then your line `c` is no longer needed.")
+    many = " ".join(replace(one, idle=tuple("cdefgh")).told().split())
+    assert many.endswith("Then your lines `c`, `d`, `e`, `f` and 2 more are no longer needed.")
 
 
 def test_tracing_ends_with_the_search():

@@ -14,7 +14,14 @@ from sciformer import check
 from sciformer.check.closer_look import _quotes_another
 from sciformer.check.exercise import LONGEST
 from sciformer.check.programs import made
-from sciformer.check.repairing import Change, drops_axes, in_vain, loop_that_ends_at_once, one_change
+from sciformer.check.repairing import (
+    Change,
+    drops_axes,
+    in_vain,
+    loop_that_ends_at_once,
+    one_change,
+    read_from_a_copy,
+)
 from sciformer.check.telling import Diagnosis
 
 
@@ -729,6 +736,103 @@ def test_a_step_that_drops_too_many_axes_is_told():
     assert drops_axes(squeezed)
     assert drops_axes(flattened) is None
     assert "drops every axis of size 1" in message(check.merge_heads, joined_and_squeezed)
+
+
+def split_and_squeezed(x):
+    heads = x.split(1, dim=1)
+    return torch.cat(heads, dim=-1).squeeze()
+
+
+def test_such_a_step_says_more_than_a_line_of_another_way():
+    text = message(check.merge_heads, split_and_squeezed)
+    assert "drops every axis of size 1" in text
+    assert "With one change" not in text
+
+
+def smoothed_in_place(x):
+    new = x.clone()
+    for i in range(1, len(new)):
+        new[i] = (new[i - 1] + new[i]) / 2
+    return new
+
+
+def smoothed_twice_in_place(x):
+    new = [float(v) for v in x]
+    for _ in range(2):
+        for i in range(1, len(new)):
+            new[i] = (new[i - 1] + new[i]) / 2
+    return torch.tensor(new)
+
+
+def smoothed_in_a_list_of_lists(x):
+    new, i = [[v] for v in x.tolist()], 1
+    while i < len(new):
+        new[i][0] = (new[i - 1][0] + new[i][0]) / 2
+        i += 1
+    return torch.tensor(new)[:, 0]
+
+
+def smoothed(x):
+    return torch.cat([x[:1], (x[:-1] + x[1:]) / 2])
+
+
+def summed_up(x):
+    total = x.clone()
+    for i in range(1, len(total)):
+        total[i] += total[i - 1]
+    return total
+
+
+def written_only(x):
+    new = x.clone()
+    for i in range(1, len(x)):
+        new[i] = x[i - 1]
+    return new
+
+
+@pytest.mark.parametrize(
+    ("answer", "wanted", "line"),
+    [
+        (smoothed_in_place, smoothed, "for i in range(1, len(new)):"),
+        (smoothed_twice_in_place, lambda x: smoothed(smoothed(x)), "for i in range(1, len(new)):"),
+        (smoothed_in_a_list_of_lists, smoothed, "while i < len(new):"),
+        (summed_up, lambda x: torch.cat([x[:1], x[:-1] + x[1:]]), "for i in range(1, len(total)):"),
+    ],
+)
+def test_a_loop_that_reads_what_it_has_written_is_told(answer, wanted, line):
+    x = torch.tensor([1.0, 5.0, 2.0, 7.0])
+    change = read_from_a_copy(answer, lambda candidate: torch.allclose(candidate(x), wanted(x)))
+    assert change.old == line
+    told = " ".join(change.told().split())
+    assert told.startswith(f"Your loop `{line}` writes into `{change.copied}` and reads from it again, so later steps")
+    assert told.endswith("Keep a copy from before the loop, and read from that.")
+
+
+@pytest.mark.parametrize("answer", [smoothed_in_place, summed_up, written_only, first_only, len])
+def test_nothing_is_said_of_a_loop_that_may_read_what_it_has_written(answer):
+    x = torch.tensor([1.0, 5.0, 2.0, 7.0])
+    assert read_from_a_copy(answer, lambda candidate: torch.equal(candidate(x), x.cumsum(0))) is None
+
+
+def test_nothing_is_tried_where_a_loop_only_writes():
+    tried = []
+    assert read_from_a_copy(written_only, tried.append) is None
+    assert not tried
+
+
+def filtered_in_place(signal, place_width, content_width):
+    result, places = signal.clone(), torch.arange(len(signal))
+    for i in range(len(signal)):
+        exponent = ((places - i) / place_width) ** 2 + ((result - result[i]) / content_width) ** 2
+        result[i] = (-exponent / 2).softmax(dim=0) @ result
+    return result
+
+
+def test_a_message_speaks_of_such_a_loop_alone():
+    text = message(check.bilateral_filter, filtered_in_place)
+    assert "Your loop `for i in range(len(signal)):` writes into `result`" in text
+    assert "recognize" not in text
+    assert "With one change" not in text
 
 
 def side_of_the_bare_index(query, key, strength, query_offset=0):

@@ -205,18 +205,18 @@ def borrowed(
 
 
 def _idle(text: str, own: _Program, is_right: Callable[[Callable[..., Any]], bool]) -> tuple[str, ...]:
-    """The first lines of the statements that a right program does not need."""
-    tree, found = ast.parse(text), []
+    """The lines that a right program does not need, those in a loop or under a condition included."""
+    tree, found = ast.parse(text), list[str]()
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]:
         for statement in function.body[:-1][::-1]:
             whole = function.body[:]
             function.body.remove(statement)
             with suppress(Exception):
                 if is_right(made(ast.unparse(tree), own.name, own.scope)):
-                    found.append(ast.unparse(statement).splitlines()[0])
+                    found[:0] = map(str.strip, ast.unparse(statement).splitlines())
                     continue
             function.body[:] = whole
-    return tuple(found[::-1])
+    return tuple(found)
 
 
 def _exchanges(own: _Program, others: list[_Program]) -> Iterator[tuple[tuple[int, int], list[_Part], ast.expr]]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from sciformer.check.borrowing import borrowed
 from sciformer.check.limits import PATIENCE, TimeUp, limited
 from sciformer.check.observing import Case
-from sciformer.check.repairing import Change, one_change, one_move
+from sciformer.check.repairing import Change, one_change, one_move, read_from_a_copy
 from sciformer.check.values import same
 
 if TYPE_CHECKING:
@@ -23,13 +23,14 @@ _SECONDS = 0.5
 
 
 def small_change(exercise: "Exercise", answer: Any, cases: list[Case], seed: int, *, known: bool) -> Change | None:
-    """The one change of the student's own program that makes it right, if any.
+    """The one change of the student's own program that makes it right, if any: a copy that it should read, or a line.
 
     Args:
         known: whether the mistake has its name already, which a line that may be right must not contradict.
     """
     is_right = _rightness(exercise, cases, seed)
-    change = exercise.safely(lambda: one_change(answer, is_right, in_one_line=known))
+    change = None if known else exercise.safely(lambda: read_from_a_copy(answer, is_right))
+    change = change or exercise.safely(lambda: one_change(answer, is_right, in_one_line=known))
     if change is None:
         return None
     return replace(change, is_stable=next(where_unstable(exercise, change.answer, cases, seed), None) is None)

@@ -153,6 +153,9 @@ def _located(
     change: Change | None,
 ) -> Diagnosis:
     """The same diagnosis with what only further calls of the answer can tell: a smaller input, and a line."""
+    dropped = drops_axes(answer) if "axis of size 1 too few" in diagnosis.says else None
+    if dropped and change and change.idle:  # what another way does says less than the step that is wrong
+        change = None
     if change and _is_a_guess(diagnosis):  # what was guessed from the numbers speaks of another program
         kind = "wrong numbers" if diagnosis.kind == "known mistake" else diagnosis.kind
         diagnosis = replace(diagnosis, kind=kind, message=diagnosis.symptom, faults=())
@@ -180,8 +183,7 @@ def _located(
     line = loop_that_ends_at_once(answer) if change is None or change.where else None
     if change is None and line is None:
         line = _first_wrong_line(exercise, answer, cases, seed, known=known)
-    dropped = drops_axes(answer) if "axis of size 1 too few" in diagnosis.says and change is None else None
-    told = [sentence for sentence in (look.probe, line, dropped) if sentence]
+    told = [sentence for sentence in (look.probe, line, None if change else dropped) if sentence]
     sentences = "".join(f"\n{fill(s, 96, initial_indent='  ', subsequent_indent='  ')}" for s in told)
 
     def inserted(message: str, more: str) -> str:

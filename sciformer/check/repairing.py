@@ -5,6 +5,7 @@ programs are repaired automatically (Le Goues, Pradel & Roychoudhury 2019, "Auto
 """
 
 import ast
+import copy
 import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -13,12 +14,16 @@ from itertools import pairwise, zip_longest
 from textwrap import fill, indent
 from typing import Any
 
+from torch import Tensor
+
 from sciformer.check.mutants import UNREADABLE
 from sciformer.check.programs import made, program_of, scope_of
 from sciformer.check.repairs import EQUATION, compares, repairs
 
 #: A line that is longer says too much at once.
 LONGEST_LINE = 110
+#: So many lines of which a change makes no use are quoted.
+_QUOTED = 4
 #: What follows a condition is not repaired by never doing it, unless the answer returns there.
 _NO_REPAIR = ("if True", "if False", "elif True", "elif False")
 _NO_BRANCH = "if False:"
@@ -43,6 +48,7 @@ class Change:
         is_stable: whether that is right for extreme inputs as well.
         part: what is exchanged in a line that would become too long to be shown, and for what.
         idle: the lines of the student's that the changed program does not need any more.
+        copied: of a loop, what it should read from a copy made before it.
     """
 
     old: str
@@ -52,9 +58,14 @@ class Change:
     where: tuple[str, str] | None = None
     part: tuple[str, str] | None = None
     idle: tuple[str, ...] = ()
+    copied: str = ""
 
     def told(self) -> str:
         """The change, indented as a message is."""
+        if self.copied:
+            both = f"Your loop `{self.old}` writes into `{self.copied}` and reads from it again"
+            later = "so later steps see what earlier ones have written"
+            return "\n" + _filled(f"{both}, {later}. Keep a copy from before the loop, and read from that.")
         right = "it would be right" if self.is_stable else "it would be right, though not for very large numbers"
         if self.where:
             side, other = self.where
@@ -70,10 +81,16 @@ class Change:
             one, other = self.part
             how = f"In your {lines}\n{old}\n  write ({other}) in place of {one}."
         if self.idle:
-            names = ", ".join(f"`{line}`" for line in self.idle[:3])
-            says = f"It then does without your {'lines' if len(self.idle) > 1 else 'line'} {names}, "
-            how += "\n" + fill(f"{says}so the mistake may be there.", 96, initial_indent="  ", subsequent_indent="  ")
+            more = len(self.idle) - _QUOTED
+            which = ", ".join(f"`{line}`" for line in self.idle[:_QUOTED]) + (f" and {more} more" if more > 0 else "")
+            says = f"lines {which} are" if len(self.idle) > 1 else f"line {which} is"
+            how += "\n" + _filled(f"Then your {says} no longer needed.")
         return f"\n  With one change {right}. {how}"
+
+
+def _filled(says: str) -> str:
+    """A sentence in a message, indented as one."""
+    return fill(says, 96, initial_indent="  ", subsequent_indent="  ")
 
 
 def one_change(
@@ -164,6 +181,65 @@ def _moves(program: ast.Module) -> Iterator[tuple[str, ast.stmt, str, ast.stmt]]
             if after:
                 whole = block, [*before, loop, *after[1:]]
                 yield text(whole, (inner, [*inner, after[0]])), after[0], "into the loop, to its end:", loop
+
+
+def read_from_a_copy(answer: Callable[..., Any], is_right: Callable[[Callable[..., Any]], bool]) -> Change | None:
+    """The loop that writes into what it reads, if it should read what was there before it; None where none should."""
+    try:
+        program, scope = program_of(answer), scope_of(answer)
+    except UNREADABLE:
+        return None
+    for block, n, loop in _loops(program):
+        line = ast.unparse(loop).splitlines()[0]
+        written = [_base(target) for node in ast.walk(loop) for target in _places_written(node)]
+        names = [node for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+        for name in sorted({base.id for base in written}):
+            read = [node for node in names if node.id == name and node not in written]
+            if not read or len(line) > LONGEST_LINE:
+                continue
+            for node in read:
+                node.id = _COPY
+            block.insert(n, ast.parse(f"{_COPY} = {_COPIES}({name})").body[0])
+            text = ast.unparse(program)
+            del block[n]
+            for node in read:
+                node.id = name
+            with suppress(Exception):
+                candidate = made(text, answer.__name__, scope | {_COPIES: _copied})
+                if is_right(candidate):
+                    return Change(line, line, candidate, copied=name)
+    return None
+
+
+#: How a copy and the function that makes it are called in a changed program.
+_COPY, _COPIES = "_before_the_loop", "_copy_of"
+
+
+def _copied(values: Any) -> Any:
+    """A tensor or a list, in which nothing is the same any more when something is written into the old one."""
+    if isinstance(values, list | tuple):
+        return type(values)(map(_copied, values))
+    return values.clone() if isinstance(values, Tensor) else copy.copy(values)
+
+
+def _loops(program: ast.Module) -> Iterator[tuple[list[ast.stmt], int, ast.For | ast.While]]:
+    """Every loop, an outer one before those in it, with its place in its block."""
+    for node in ast.walk(program):
+        for block in (getattr(node, name, None) for name in ("body", "orelse")):
+            if isinstance(block, list):
+                yield from ((block, n, one) for n, one in enumerate(block) if isinstance(one, ast.For | ast.While))
+
+
+def _places_written(node: ast.AST) -> list[ast.Subscript]:
+    """What an assignment writes into at a place, as `x[i]` or `x[i][j]`, where x is a name."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    parts = [part for one in targets if one for part in (one.elts if isinstance(one, ast.Tuple) else [one])]
+    return [part for part in parts if isinstance(part, ast.Subscript) and isinstance(_base(part), ast.Name)]
+
+
+def _base(node: ast.expr) -> Any:
+    """What stands before all the brackets: the x of `x[i][j]`."""
+    return _base(node.value) if isinstance(node, ast.Subscript) else node
 
 
 def loop_that_ends_at_once(answer: Callable[..., Any]) -> str | None:

@@ -144,9 +144,9 @@ class WrittenTest(Exercise):
         if len(rejected) < len(self.right):
             return _TOO_EXACT
         if len(survivors) == 1:
-            return "Only this faulty version passes, so what your test expects has its mistake."
+            return "Your test accepts this faulty version alone, so the result that it expects has the same mistake."
         if 1 < len(survivors) <= IN_FULL + 1:
-            return "Only these faulty versions pass, so what your test expects has their mistake."
+            return "Your test accepts these faulty versions alone, so the result that it expects has their mistake."
         return _WRONG_OR_TOO_EXACT
 
     def _explain(self, error: BaseException, case: Case) -> Problem:

@@ -195,6 +195,12 @@ _PAIRED_GAIN_FAULTS = (
         error=lambda d, ours, theirs: d.std() / len(d),
     ),
     Fault(
+        "divided by √(n − 1)",
+        "Your deviation is divided by √(n − 1), although the variance has its n − 1 already. It should be divided by "
+        "√n: the mean is over n differences.",
+        error=lambda d, ours, theirs: d.std() / math.sqrt(len(d) - 1),
+    ),
+    Fault(
         "n in the variance",
         "The variance divides by n. Of n differences n − 1 are free: divide by n − 1, as torch's `std` does.",
         error=lambda d, ours, theirs: d.std(correction=0) / math.sqrt(len(d)),
@@ -362,8 +368,8 @@ _HOLM_FAULTS = (
     ),
     Fault(
         "stops at 0.05",
-        "It stops at the first corrected p-value above 0.05, and gives all later ones a 1. That is how Holm decides; "
-        "the corrected p-values go on.",
+        "Your corrected p-values are 1 from the first one above 0.05 on. They should go on as before: it is Holm's "
+        "decision that stops there.",
         run=lambda x: torch.where((x.cummax(0).values > 0.05).cumsum(0) > 1, 1.0, x.cummax(0).values),
     ),
 )
@@ -466,7 +472,8 @@ _VERDICT_RULE_FAULTS = (
     ),
     Fault(
         "shown from δ on",
-        "Shown is only what lies wholly above δ. The claim is that there is a gain: compare with 0.",
+        "Your rule shows a gain only where its whole interval lies above δ. It should compare with 0: the claim is "
+        "that there is a gain.",
         shown=lambda low, mean, high, delta: low > delta,
     ),
     Fault(
@@ -524,7 +531,7 @@ _VERDICT_RULE_FAULTS = (
     ),
     Fault(
         "share of the decided",
-        "The share is of those that were decided. It is of all comparisons.",
+        "Your share is that of the decided comparisons. It should be that of all comparisons.",
         alarms=lambda verdicts: (verdicts == 1).double().sum() / (verdicts != 0).sum().clamp(min=1),
     ),
     Fault(

@@ -387,7 +387,8 @@ _NUCLEUS_FAULTS = (
     ),
     Lack(
         "temperature 1",
-        "The temperature is always 1, and then it does not matter where it stands, or whether it does.",
+        "Your test's temperature is always 1, and with 1 a version passes that forgets it. It should be another one "
+        "in some call.",
         every=lambda temperature, **_: temperature == 1,
         settings=((1.0, 0.7), (1.0, 0.5)),
     ),

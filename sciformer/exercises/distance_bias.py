@@ -178,7 +178,8 @@ _DISTANCE_SCORES_FAULTS = (
     ),
     Fault(
         "softmax inside",
-        "These are weights. A score ends before the softmax, which the layer takes itself.",
+        "Your result has been through a softmax, so it holds weights. It should hold the scores: the layer takes the "
+        "softmax itself.",
         finish=lambda scores, head_dim: scores.softmax(dim=-1),
     ),
     Fault(
@@ -421,7 +422,8 @@ _TWO_SIDED_SCORE_FAULTS = (
     ),
     Fault(
         "absolute slopes",
-        "The prices lose their sign. Training may turn one negative, so that its side favours what is far.",
+        "Your prices lose their sign. They should keep it: training may make a price negative, and that side then "
+        "favours what is far.",
         see="Optional: can a price learn to look far?",
         slopes=lambda strength: (strength[:, 0].abs(), strength[:, 1].abs()),
     ),
@@ -584,7 +586,8 @@ _TWO_SIDED_SCORE_FAULTS = (
     ),
     Fault(
         "softmax inside",
-        "These are weights. A score ends before the softmax, which the layer takes itself.",
+        "Your result has been through a softmax, so it holds weights. It should hold the scores: the layer takes the "
+        "softmax itself.",
         see=_CLASS,
         finish=lambda scores, head_dim: scores.softmax(dim=-1),
     ),
@@ -812,7 +815,8 @@ _GRID_SCORES_FAULTS = (
     ),
     Fault(
         "softmax inside",
-        "These are weights. A score ends before the softmax, which the layer takes itself.",
+        "Your result has been through a softmax, so it holds weights. It should hold the scores: the layer takes the "
+        "softmax itself.",
         see=_CLASS,
         finish=lambda scores, head_dim: scores.softmax(dim=-1),
     ),

@@ -455,8 +455,8 @@ _WIDEN_AND_KEEP_FAULTS = (
     ),
     Fault(
         "pad forbidden",
-        "A target that has not ended may not go on with `pad`. It may take any token; only one that has ended is bound "
-        "to `pad`.",
+        "Your step forbids `pad` to the targets that have not ended. It should allow them every token, and only bind "
+        "those that have ended to `pad`.",
         freeze=_freeze_and_forbid,
     ),
     Fault(

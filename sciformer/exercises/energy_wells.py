@@ -529,13 +529,14 @@ _FAIR_SHARES_FAULTS = (
     ),
     Fault(
         "exponential taken",
-        "These are exp(−d · E). A score ends before the softmax, which the layer takes itself.",
+        "Your result is exp(−d · E). It should be the score, −d · E: the layer takes the softmax itself.",
         see=_STATED,
         finish=lambda scores, mask: scores.exp(),
     ),
     Fault(
         "softmax inside",
-        "These are weights. A score ends before the softmax, which the layer takes itself.",
+        "Your result has been through a softmax, so it holds weights. It should hold the scores: the layer takes the "
+        "softmax itself.",
         see=_STATED,
         finish=lambda scores, mask: scores.masked_fill(~mask, -math.inf).softmax(dim=-1),
     ),

@@ -120,8 +120,8 @@ _TWO_SLOPES_MOD_FAULTS = (
     ),
     Fault(
         "a factor",
-        "The score is multiplied by e to the minus penalty. That is what happens to the weight when the penalty "
-        "is subtracted from the score.",
+        "Your result is the score times e^(−penalty). It should be the score minus the penalty: the softmax makes "
+        "that factor of it.",
         join=lambda score, penalty: score * (-penalty).exp(),
     ),
     Fault(

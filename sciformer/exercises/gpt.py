@@ -307,6 +307,12 @@ _WRITE_ON_FAULTS = (
         window=lambda tokens, prompt, longest: tokens[:, max(0, prompt.shape[1] - longest) :],
     ),
     Fault(
+        "window from the start",
+        "The window starts with the prompt and moves on by one character a step, so it need not reach the end of the "
+        "text. It should hold the last `longest` characters.",
+        window=lambda tokens, prompt, longest: tokens[:, (n := tokens.shape[1] - prompt.shape[1]) : n + longest],
+    ),
+    Fault(
         "probabilities to the power 1/T",
         "The probabilities are raised to the power 1/T after the softmax, and no longer sum to 1. Divide the logits by "
         "T before it, or divide the powers by their sum.",

@@ -82,12 +82,14 @@ _CUT_INTO_PATCHES_FAULTS = (
     ),
     Fault(
         "only reshaped",
-        "The image is reshaped and not cut: a patch's pixels are neighbours in memory, not in the image.",
+        "Your image is reshaped and not cut, so a patch holds pixels that are neighbours in memory. It should hold a "
+        "square of the image.",
         cut=partial(_patches, order="CRhSw"),
     ),
     Fault(
         "channels only reshaped",
-        "Each channel is reshaped and not cut: a patch's pixels are neighbours in memory, not in the image.",
+        "Your channels are reshaped and not cut, so a patch holds pixels that are neighbours in memory. It should "
+        "hold a square of the image.",
         cut=lambda image, p: image.reshape(len(image), -1, p * p).transpose(0, 1).flatten(1),
     ),
     Fault(
@@ -726,6 +728,12 @@ def order_matters(
     return answer(decide(differ(before, model(shuffle(images, patch_size, move))) for _ in range(10)))
 
 
+def _rows_shuffled(images: Tensor, p: int, move: Callable[[Tensor], Tensor], dim: int) -> Tensor:
+    """The rows of patches in another order, or the columns of patches."""
+    rows = images.split(p, dim)
+    return torch.cat([rows[n] for n in torch.randperm(len(rows))], dim)
+
+
 #: Of the images in `order_matters`: three by three patches of three by three pixels.
 _PATCH = 3
 
@@ -868,6 +876,12 @@ _ORDER_MATTERS_FAULTS = (
         "gives, and rows times columns where a `reshape` cuts the height as (rows, P) and the width as (columns, P).",
         see=_CUT,
         move=lambda patches: patches[:, torch.randperm(patches.shape[1])],
+    ),
+    Fault(
+        "whole rows",
+        "It moves whole rows or columns of patches, so the order inside them stays. Shuffle all patches.",
+        shuffle=partial(_rows_shuffled, dim=2),
+        also=({"shuffle": partial(_rows_shuffled, dim=3)},),
     ),
     Fault(
         "images exchanged",

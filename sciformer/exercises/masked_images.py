@@ -236,8 +236,8 @@ _CHOOSE_VISIBLE_FAULTS = (
     ),
     Fault(
         "threshold",
-        "Noise is compared with a threshold, which leaves the right number visible on average only. "
-        "Every image has to show as many: rank it.",
+        "Your mask compares the noise with a threshold, so the number of visible patches is right on average only. It "
+        "should be the same in every image: rank the noise.",
         keep=lambda rank, num_visible, noise, share: noise < 1 - share,
     ),
     Fault(
@@ -284,7 +284,8 @@ _CHOOSE_VISIBLE_FAULTS = (
     ),
     Fault(
         "all hidden where none is",
-        "Where no patch is to be hidden, all are: index -0 is index 0, the first and not the last.",
+        "Your mask hides every patch where it should hide none. The index -0 is 0: it is the first place, and not the "
+        "end.",
         keep=lambda rank, num_visible, noise, share: rank < num_visible % noise.shape[1],
     ),
     Fault(

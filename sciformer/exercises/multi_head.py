@@ -559,7 +559,8 @@ _TEMPERED_SCORE_FAULTS = (
     ),
     Fault(
         "softmax inside",
-        "These are weights. A score ends before the softmax, which the layer takes itself.",
+        "Your result has been through a softmax, so it holds weights. It should hold the scores: the layer takes the "
+        "softmax itself.",
         finish=lambda scores: scores.softmax(dim=-1),
     ),
     Fault(
@@ -588,7 +589,7 @@ def grouped_attention(
     scale: Callable[..., float] = lambda query, key, head_dim: head_dim**-0.5,
     normalize: Callable[..., Tensor] = lambda scores: scores.softmax(dim=-1),
     mix: Callable[..., Tensor] = lambda weights, k, v: weights @ v,
-    merge: Callable[..., Tensor] = lambda output: output.transpose(1, 2).flatten(-2),
+    merge: Callable[..., Tensor] = lambda output, shared: output.transpose(1, 2).flatten(-2),
     project: Callable[..., Tensor] = lambda merged, w_o, num_heads: merged @ w_o,
 ) -> Tensor:
     """Multi-head attention whose query heads share key heads in groups of neighbours, (B, L, E).
@@ -600,7 +601,7 @@ def grouped_attention(
     shared = num_heads // k.shape[1]
     k, v = share_keys(k, shared), share_values(v, shared)  # (B, H, S, D)
     scores = q @ k.transpose(-2, -1) * scale(query, key, head_dim)  # (B, H, L, S)
-    return project(merge(mix(normalize(scores), k, v)), w_o, num_heads)
+    return project(merge(mix(normalize(scores), k, v), shared), w_o, num_heads)
 
 
 def _by_key_heads(x: Tensor, shared: int) -> Tensor:
@@ -629,14 +630,21 @@ _GROUPED_ATTENTION_FAULTS = (
         "To join the heads, they are reshaped to (B, L, E) as they stand, which mixes up tokens. First "
         "transpose(1, 2), so that a token's heads stand together.",
         see=_VIEW,
-        merge=lambda output: output.reshape(len(output), output.shape[2], -1),
+        merge=lambda output, shared: output.reshape(len(output), output.shape[2], -1),
     ),
     Fault(
         "merge interleaved",
         "In the joined heads, the heads' features alternate: (…, D, H) was flattened. Flatten (…, H, D), head beside "
         "head.",
         see=_BATCHED,
-        merge=lambda output: output.permute(0, 2, 3, 1).flatten(-2),
+        merge=lambda output, shared: output.permute(0, 2, 3, 1).flatten(-2),
+    ),
+    Fault(
+        "joined in turn",
+        "Your joined heads are the first of each group, then the second of each. They should stand in the order of the "
+        "query heads.",
+        see=_BATCHED,
+        merge=lambda output, shared: output.unflatten(1, (-1, shared)).permute(0, 3, 2, 1, 4).flatten(2),
     ),
     Fault(
         "shared in turn",
@@ -740,14 +748,14 @@ _GROUPED_ATTENTION_FAULTS = (
         "heads averaged",
         "The heads are averaged into D features per token. Lay them side by side, H·D = E; w_o mixes them.",
         see=_FORMULA,
-        merge=lambda output: output.mean(dim=1),
+        merge=lambda output, shared: output.mean(dim=1),
         project=lambda merged, w_o, num_heads: merged,
     ),
     Fault(
         "heads added",
         "The heads are added up into D features per token. Lay them side by side, H·D = E; w_o mixes them.",
         see=_FORMULA,
-        merge=lambda output: output.sum(dim=1),
+        merge=lambda output, shared: output.sum(dim=1),
         project=lambda merged, w_o, num_heads: merged,
     ),
     Fault(

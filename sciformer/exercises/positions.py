@@ -239,6 +239,11 @@ _SINUSOIDAL_TABLE_FAULTS = (
         wave=lambda angle, odd: angle.sin(),
     ),
     Fault(
+        "by rows",
+        "Your sines and cosines take turns from row to row. They should take turns from column to column.",
+        wave=lambda angle, odd: torch.where(torch.arange(len(angle))[:, None] % 2 == 1, angle.cos(), angle.sin()),
+    ),
+    Fault(
         "halves side by side",
         "All sines come first, then all cosines. Here they take turns: sin, cos, sin, cos.",
         layout=lambda table: torch.cat([table[:, 0::2], table[:, 1::2]], dim=-1),
@@ -533,14 +538,14 @@ _ROTARY_SCORES_FAULTS = (
     ),
     Fault(
         "distance without its sign",
-        "Above the diagonal the turn goes the wrong way: where the key stands behind the query, t − u is negative, and "
-        "the matrix is that of turning back.",
+        "Your turn goes forward above the diagonal, too. It should go back there, where t − u is negative: take the "
+        "transposed matrix.",
         dots=_relative(lambda steps, length: steps.abs()),
     ),
     Fault(
         "negative index",
-        "Above the diagonal t − u is negative, and Python counts a negative index from the end of `turns`. Turning "
-        "back is the transposed matrix of u − t.",
+        "Your index t − u is negative above the diagonal, and Python counts it from the end of `turns`. It should be "
+        "u − t there, and the matrix transposed, so that it turns back.",
         dots=_relative(lambda steps, length: steps % length),
     ),
     Fault(

@@ -98,7 +98,8 @@ _LOG_UNIFORM_FAULTS = (
     ),
     Fault(
         "not the difference",
-        "The step is u times the logarithm of the upper end. It is u times the difference of the two logarithms.",
+        "Your step is u times the logarithm of the upper end. It should be u times the difference of the two "
+        "logarithms.",
         between=lambda u, a, b: a + u * b,
     ),
     Fault(
@@ -136,17 +137,16 @@ _LOG_UNIFORM_FAULTS = (
     ),
     Fault(
         "bent alike for every range",
-        "It bends u by an exponential that is the same for every range, and goes evenly from `low` to `high` with "
-        "that. The logarithm of the result has to be even: go evenly from log `low` to log `high`, then take the "
-        "exponential.",
+        "Your draw bends u by an exponential that is the same for every range, and then goes evenly from `low` to "
+        "`high`. It should go evenly from log `low` to log `high`, and then take the exponential.",
         log=lambda x: x,
         between=lambda u, a, b: a + (b - a) * u.expm1() / math.expm1(1),
         back=lambda x: x,
     ),
     Fault(
         "bent by powers of 10",
-        "It bends u by powers of 10, whatever the range, and goes evenly from `low` to `high` with that. The logarithm "
-        "of the result has to be even: go evenly from log `low` to log `high`, then take the exponential.",
+        "Your draw bends u by powers of 10, whatever the range, and then goes evenly from `low` to `high`. It should "
+        "go evenly from log `low` to log `high`, and then take the exponential.",
         log=lambda x: x,
         between=lambda u, a, b: a + (b - a) * (10**u - 1) / 9,
         back=lambda x: x,
@@ -442,6 +442,12 @@ _EXPECTED_BEST_FAULTS = (
         "to sum to 1. Where several draws are the i-th that counts them several times. The best is at most the i-th "
         "with probability (i / N)^n: subtract ((i − 1) / N)^n from it.",
         probability=lambda i, n, N: (i / N) ** (n - 1) / ((i / N) ** (n - 1)).sum(dim=-1, keepdim=True),
+    ),
+    Fault(
+        "made to sum to 1",
+        "Your weights are (i / N)^n, made to sum to 1. They should be the differences (i / N)^n − ((i − 1) / N)^n, "
+        "which sum to 1 already: (i / N)^n counts the smaller values as well.",
+        probability=lambda i, n, N: (i / N) ** n / ((i / N) ** n).sum(dim=-1, keepdim=True),
     ),
     Fault(
         "ranks from 0",

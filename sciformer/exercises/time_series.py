@@ -514,7 +514,8 @@ _CROSS_LAGS_FAULTS = (
     ),
     Fault(
         "past counted from its beginning",
-        "Your lag grows towards the newest month, which stands last among the keys. From i to j, i + S − j is right.",
+        "Your lag grows towards the newest month, which stands last among the keys. It should shrink there: from i to "
+        "j it is i + S − j.",
         lag=lambda i, j, L, S: i + j + 1,
     ),
     Fault(

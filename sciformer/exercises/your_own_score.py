@@ -187,7 +187,8 @@ _LOW_RANK_SCORES_FAULTS = (
     ),
     Fault(
         "softmax too soon",
-        "These are weights. A score ends before the softmax; attention takes it after the mask.",
+        "Your result has been through a softmax, so it holds weights. It should hold the scores: attention takes the "
+        "softmax, after the mask.",
         see="The module",
         finish=lambda scores: scores.softmax(dim=-1),
     ),
@@ -371,9 +372,8 @@ _IS_PAIRWISE_FAULTS = (
     ),
     Fault(
         "left where it stands",
-        "It only looks at what the other queries and keys do to a pair, which keeps its position, and their number "
-        "stays. So a score passes that depends on positions, as one with a distance bias, or on how many keys there "
-        "are. Take one query and one key out, and ask again.",
+        "Your function only changes the other queries and keys, so a score passes that depends on positions or on how "
+        "many keys there are. It should take one query and one key out, and ask again.",
         compared=_with_others_around,
     ),
     Fault(
