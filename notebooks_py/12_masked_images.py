@@ -538,13 +538,13 @@ for profile in experiments.MASKED_IMAGES:
 # First the price. Forward and back on 128 digits, on one core, again in turns:
 
 # %% tags=["nbval-ignore-output"]
-def step_seconds(share, network=copy.deepcopy(untrained).cpu()):
-    seen, began = random_visible(128, network.num_tokens, hidden_share=share), time.process_time()
-    F.mse_loss(network(images[:128], seen), network.hidden_pixels(images[:128], seen)).backward()
+def step_seconds(share):
+    seen, began = random_visible(128, on_cpu.num_tokens, hidden_share=share), time.process_time()
+    F.mse_loss(on_cpu(images[:128], seen), on_cpu.hidden_pixels(images[:128], seen)).backward()
     return time.process_time() - began
 
 
-shares = (0.25, 0.5, 0.75, 0.9)
+shares, on_cpu = (0.25, 0.5, 0.75, 0.9), copy.deepcopy(untrained).cpu()
 torch.set_num_threads(1)
 turns = [[step_seconds(share) for share in shares] for _ in range(5)]
 torch.set_num_threads(threads)
