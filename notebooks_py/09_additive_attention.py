@@ -189,8 +189,8 @@ course.verdict("numbers kept at 512 tokens, additive over dot product", ratios[-
 # ## Blocks of queries
 #
 # A row of weights needs no other row. So take a few queries at a time and keep only their output. In the backward pass
-# compute each block **once more**; torch's `checkpoint` does that. This is [gradient checkpointing](../docs/glossary.md#g) (Chen et al. 2016,
-# [arXiv:1604.06174](https://arxiv.org/abs/1604.06174)):
+# compute each block **once more**; torch's `checkpoint` does that. This is [gradient checkpointing](../docs/glossary.md#g)
+# (Chen et al. 2016, [arXiv:1604.06174](https://arxiv.org/abs/1604.06174)):
 
 # %%
 def in_blocks(score, query, key, value, rows=64):
@@ -465,10 +465,11 @@ plotting.show("Milliseconds against tokens on logarithmic axes: one line for the
 course.verdict("time at 2048 tokens, readable over running mean", timed["readable"][-1] / timed["running mean"][-1], above=3)
 
 # %% [markdown]
-# The matrix grows with the square of the length: when the length doubles, its time should grow fourfold. It can grow by
-# more, probably where the matrices, 34 MB each at 2,048 tokens, no longer fit the cache. The running mean takes operations
-# in proportion to the length; in short texts most of its time is what each call costs, however little it computes. The
-# models below read 64 characters in the quick profile, where linear time can hardly help.
+# The matrix grows with the square of the length: when the length doubles, its time should grow fourfold. Where the matrices
+# outgrow one of the caches between processor and memory, it can grow by more. The running mean takes operations in
+# proportion to the length; in short texts most of its time is what each call costs, however little it computes. The two
+# lines cross between 256 and 512 tokens; other programs ran when this page was made, so look at the order and not at single
+# points. The models below read 64 characters in the quick profile, where linear time can hardly help.
 #
 # ## A memory of one token
 #
@@ -507,7 +508,7 @@ print("after 300 tokens: state", sum(x.numel() for x in state.past), "numbers ·
 # %% [markdown]
 # ## Why does it still learn?
 #
-# The repository's models learned to write, though their queries had no effect. From what? Name three sources.
+# Two of the repository's four models learned to write although their queries had no effect. From what? Name three sources.
 #
 # <details><summary>Answer</summary>
 #
@@ -521,8 +522,8 @@ print("after 300 tokens: state", sum(x.numel() for x in state.past), "numbers ·
 # product and with the separable score. In the quick [profile](../docs/glossary.md#p) they have four layers of width 128
 # with four heads. They train for a twelfth of notebook 08's 2,000 steps with [Muon](../docs/glossary.md#m), which in few
 # steps gets further than [AdamW](../docs/glossary.md#a). The [embeddings](../docs/glossary.md#e) start with features as
-# large as the sinusoids', about ±1, as in Vaswani et al. 2017
-# ([arXiv:1706.03762](https://arxiv.org/abs/1706.03762), section 3.4).
+# large as the sinusoids', about ±1, as in Vaswani et al. 2017 ([arXiv:1706.03762](https://arxiv.org/abs/1706.03762),
+# section 3.4).
 #
 # As in notebook 08, the numbers to beat come from counting: how often did each character follow the one before it
 # (pairs), or the two before it (threes)?
@@ -624,7 +625,7 @@ course.verdict("loss of learned minus sinusoidal, mean of both scores", statisti
 #
 # - **±** is the standard error of a mean over seeds. A difference of two arms is taken seed by seed, since runs of one
 #   seed read the same batches, and given with its 95 % interval, such as *0.02 (0.01 to 0.03)*.
-# - The smallest difference in loss that matters is **0.03 nats**.
+# - The smallest difference that matters is **0.03 nats** of loss, and one point of accuracy.
 # - *Keeps up with* allows 0.03 more loss, *equally well* 0.03 either way. The claim is **shown** if the whole interval lies
 #   within what is allowed, **refuted** if the whole interval lies outside, and otherwise **undecided**. With fewer than
 #   five seeds it is always undecided.
@@ -650,13 +651,14 @@ for profile in ("quick", "full"):
 
 
 # %% [markdown]
-# All six arms end far below counting threes. How much of that is owed to their weights stays open, since no arm has equal
-# weights. Of each separable arm's parameters 8,192 belong to query projections, which can do nothing. And the seconds do
-# not show it to be faster: beside the dot product it took longer with sinusoids, and less time with learned positions.
+# All six arms end below counting threes, which is 2.05 on the whole validation text, by 0.11 or more. How much of that is
+# owed to their weights stays open, since no arm has equal weights. Of each separable arm's parameters 8,192 belong to query
+# projections, which can do nothing. And the seconds do not show it to be faster: beside the dot product it took longer with
+# sinusoids, and less time with learned positions.
 #
 # Is the separable score's gap the price of a query without effect? Bahdanau's score has a tanh as well, but uses its
 # query. **Guess** how much of the gap it closes. Beside the record stands the text of notebook 16 (*tuned*): sinusoids, a
-# third fewer steps, and learning rate and start chosen for each score.
+# third fewer steps, and learning rate and start (how long queries and keys are before training) chosen for each score.
 
 # %%
 def difference(one, other):
@@ -688,10 +690,11 @@ plotting.show("Three differences between scores in three settings, each a dot wi
 # **undecided**. In the tuned runs it has 0.045 more (0.036 to 0.054): **refuted** again.
 #
 # **Is it the query?** Bahdanau's score has 0.027 less loss than the separable one with sinusoids, 0.031 with learned
-# positions. But these arms had the dot product's rate. Tuned, it has 0.012 less, and the interval, −0.001 to 0.025,
-# contains 0: what a query is worth on text we cannot tell from nothing. Most of the gap is left, 0.032 (0.020 to 0.045),
-# between two scores that both use the query. Where the task *is* to ask, nothing is in doubt. The look-up again, with ten
-# seeds, the best of three learning rates and the better of two starts:
+# positions. By these arms, which had the dot product's rate, the query explains two fifths of the gap with sinusoids and
+# about three quarters of it with learned positions. The tuned runs say less: 0.012, with an interval from −0.001 to 0.025,
+# which contains 0. There most of the gap, 0.032 (0.020 to 0.045), stands between two scores that both use the query. So the
+# settings disagree, and what a query is worth on text stays open. Where the task *is* to ask, nothing is in doubt. The
+# look-up again, with ten seeds, the best of three learning rates and the better of two starts:
 
 # %%
 for score in colors:
@@ -701,23 +704,24 @@ for score in colors:
 # By the look-up, too, the claim is **refuted**. (On images, notebook 16 finds it shown for patches and undecided for
 # pixels.)
 #
-# **What did the repository see?** The lowest validation losses, as far as one can read them off its plots:
+# **What did the repository see?** These are the lowest validation losses, as far as one can read them off its plots:
 #
 # | | dot product | separable | difference |
 # |---|---|---|---|
 # | sinusoidal | 1.481 | 1.504 | 0.023 |
 # | learned | 1.486 | 1.532 | 0.046 |
 #
-# The order is that of our record. Of the two differences 0.023 is too small to matter, which favours the claim, and 0.046
-# is not; one run each decides nothing. Those models are larger and train for 5,000 steps: our full profile, which nobody
-# has recorded yet. What is refuted here is refuted at our size.
+# In both rows the dot product is ahead, as in our record. But there the gap is larger with learned positions, here with
+# sinusoids. Of the two differences 0.023 is too small to matter, which favours the claim, and 0.046 is not; one run each
+# decides nothing. Those models are larger and train for 5,000 steps: our full profile, which nobody has recorded yet. What
+# is refuted here is refuted at our size.
 
 # %% [markdown]
 # ### Which model memorises
 #
-# **Third claim: only the dot product overfits.** In the published plots its loss rises in the end, to about 1.58, and
-# that of the separable score does not. Those runs read their text 82 times. Here is a 25th of it, read 40 times, without
-# [dropout](../docs/glossary.md#d). **Predict**: whose validation loss rises in the end, and whose rises most?
+# **Third claim: only the dot product overfits.** In the published plots the dot product's loss rises in the end, to about
+# 1.58, and that of the separable score does not. Those runs read their text 82 times. Here is a 25th of it, read 40 times,
+# without [dropout](../docs/glossary.md#d). **Predict**: whose validation loss rises in the end, and whose rises most?
 
 # %%
 record = records.load_record("additive-2x2-little-text", "quick")
@@ -740,8 +744,8 @@ course.verdict("the least that a separable model's loss rises", least, above=0.2
 # the separable form rises as far as the dot product, with learned positions twice as far. There the dot product reaches
 # its lowest validation loss late and ends with the highest training loss, so perhaps it is only behind.
 #
-# So here the separable score does overfit, with every seed. The claim stays **undecided** all the same: three seeds
-# decide nothing, and at the published size, with dropout, it may turn out otherwise.
+# So here the separable score does overfit, with every seed. By the rule the claim stays **undecided** all the same, since
+# three seeds decide nothing. (And as with the first claim: at the published size, with dropout, it may turn out otherwise.)
 #
 # ## Look: which keys have large weights
 #
@@ -772,10 +776,11 @@ course.verdict("share of the last quarter, mean of the layers", statistics.mean(
 
 # %% [markdown]
 # No query asks for what is near, and yet in nearly all heads of this model the weights rise steeply towards the end of the
-# chunk. In the quick profile the last quarter has more than half of the weight in every layer; equal weights would give
-# it a quarter. So the last character favours what is near, as under the causal [distance
-# bias](../docs/glossary.md#d) of notebook 07. Not all heads agree: one in layer 0 is highest in the middle. A character
-# in the middle of the chunk sees the same curves, cut off behind it and rescaled. Other seeds were not tried.
+# chunk. In the quick profile the last quarter has more than half of the weight in every layer; equal weights would give it
+# a quarter. So the last character favours what is near, somewhat as under the causal [distance bias](../docs/glossary.md#d)
+# of notebook 07. Not all heads agree: some are highest earlier, one in layer 0 in the middle. In each chunk a character in
+# the middle has the same weights, without those of the keys behind it, and rescaled to sum to 1. Other seeds were not
+# tried.
 
 # %% [markdown]
 # ## Optional: sinusoidal and learned positions
@@ -952,7 +957,8 @@ check.read_token(read_token)
 #   needs less memory at a time.
 # - Take the sum out of the tanh, and the softmax cancels the query. What is left is a running mean: linear time, and a
 #   state of one token.
-# - A model can learn much about language although its queries have no effect; equal weights alone go far. On the look-up,
+# - Your third prediction: on text, a model whose queries have no effect is some 0.05 nats behind the dot product. It can learn much
+#   about language; equal weights alone go far. On the look-up,
 #   whose task is to ask for the right key, it does no better than one who names a frequent value.
 
 # %% [markdown]
