@@ -322,7 +322,7 @@ plotting.show("Three maps of weights, six words by six, with their numbers: the 
 # stated form $d\,E$ is between 0 and its largest value, which is reached in the moat:
 #
 # - Gaussian: $1/\sqrt{2\alpha e}$, which is 0.43 for $\alpha = 1$. So in the first map no weight is more than $e^{0.43} = 1.54$ times another in its row. The smaller α is, the more weights can differ. (The Lorentzian is left to Exercise 1.)
-# - Inverse square: $w/(2\sqrt\varepsilon)$, at the radius $\sqrt\varepsilon$. But far beyond this moat only about $w/d$ is left.
+# - Inverse square: $w/(2\sqrt\varepsilon)$, at the radius $\sqrt\varepsilon$. But far beyond this moat $d\,E$ is only about $w/d$.
 # - Softmax-exponential: no such bound, but the shares of a row add up to 1. Among many keys that are about equally far away each share is small, and $d\,E$ with it.
 #
 # Now random tokens in 32 dimensions, and in each row the largest weight over the smallest. **Predict** for which wells
@@ -472,12 +472,12 @@ for name, score in SCORES.items():
 
 # %% [markdown]
 # A softmax over one key is 1, whatever the score. So with one token no scores can be compared: with every score,
-# attention is the same linear map. What is left of
-# the models? The wells in the paper's code have no matrices to learn. One key has the weight 1, so attention hands the
-# image on as it is, and a linear layer reads it: a linear [classifier](../docs/glossary.md#c). A transformer keeps more,
-# its feed-forward layers. **Predict**: what does each of the two reach on the small MNIST, the 10,000 training and 2,000
-# test digits that the package carries? The classifier trains as in the paper's code, with Adam at a rate of 0.01. The
-# transformer is that of our comparison further down, trained alike, but its one patch is the whole image.
+# attention is the same linear map. What is left of the models? The wells in the paper's code have no matrices to learn.
+# One key has the weight 1, so attention hands the image on as it is, and a linear layer reads it: a linear
+# [classifier](../docs/glossary.md#c). A transformer keeps more, its feed-forward layers. **Predict**: what does each of
+# the two reach on the small MNIST, the 10,000 training and 2,000 test digits that the package carries? The classifier
+# trains as in the paper's code, with Adam at a rate of 0.01. The transformer is the one that section *Train: a sound
+# comparison* uses, trained as there, but its one patch is the whole image.
 #
 # Beside each result stand its [records](../docs/glossary.md#r): trainings that were kept, most with several seeds, and
 # judged on all 10,000 test digits of MNIST. Their [profile](../docs/glossary.md#p) says how large they are: quick for
@@ -515,9 +515,9 @@ print_records("linear", "transformer")
 # The linear classifier reaches 88.4 % on the small MNIST and 89.6 % in the one run as long as the published ones, a
 # little above the best published well. So 88 to 89 % are what a **linear classifier** reaches, and no evidence for a
 # well. The transformer never looks at a second token either, and is nearly seven points better: its feed-forward layers
-# see all pixels of the image at once. It is even about a point ahead of the transformer further down that looks from
-# patch to patch, but it has 118,026 parameters to the other's 71,946. So all we learn is that 95 % of the digits can be
-# read without attention.
+# see all pixels of the image at once. It is even about a point ahead of the same transformer with many patches, which you
+# will train further down; but it has 118,026 parameters to the other's 71,946. So all we learn is that 95 % of the digits
+# can be read without attention.
 #
 # ### A riddle: who attends to whom?
 #
@@ -555,13 +555,13 @@ for batch_first in (False, True):
 print_records("exchanged", "exchanged, rate 0.001", "in order")
 
 # %% [markdown]
-# The two together reproduce the published number: 10.3 ± 0.3 % over five seeds, and 11.0 % in the one run that is as long as
-# published. Neither does so alone. With the axes exchanged at a tenth of the rate the model reads 37 ± 3 % of the
-# digits, far more than a guess. With the large rate and the axes in order it is nearly as good as the linear
-# classifier, 87.1 ± 0.4 %: with one key, attention is a linear map.
+# The two together reproduce the published number: 10.3 ± 0.3 % over five seeds, and 11.0 % in the one run that is as long
+# as published. Neither does so alone, in the quick profile. With the axes exchanged at a tenth of the rate the model
+# reads 37 ± 3 % of the digits, far more than a guess. With the large rate and the axes in order it is nearly as good as
+# the linear classifier, 87.1 ± 0.4 %: with one key, attention is a linear map.
 #
-# What does the failure look like? Here is a model with both mistakes after 100 steps. For each of five test batches, how often
-# does it answer 0, 1, 2, …, 9? (Of 64 right answers the commonest would be about a sixth.)
+# What does the failure look like? Here is a model with both mistakes after 100 steps. For each of five test batches, how
+# often does it answer 0, 1, 2, …, 9? (Of 64 right answers the commonest would be about a sixth.)
 
 # %% tags=["nbval-ignore-output"]
 exchanged = train_on_one_token("exchanged", 100).eval()
@@ -574,11 +574,11 @@ alike = torch.cat([answer == answer.mode().values for answer in answers]).float(
 course.verdict("images that get the commonest answer of their batch", alike, above=0.9)
 
 # %% [markdown]
-# Nearly all images of a batch get the same answer. With ten classes of about the same size, such an answer is right for about every
-# tenth image, whichever it is. The five recorded runs end at the accuracy that such answers give; the answers themselves
-# were not kept. So 10.7 % is what **a guess** would reach, which says nothing about attention. The two mistakes are a
-# missing `batch_first=True` and too large a learning rate. A baseline that is no better than a guess is a sign of a
-# mistake: before a comparison, ask whether the baseline reaches what is known of it.
+# Nearly all images of a batch get the same answer. With ten classes of about the same size, such an answer is right for
+# about every tenth image, whichever it is. The five recorded runs end at the accuracy that such answers give; the answers
+# themselves were not kept. So 10.7 % is what **a guess** would reach, which says nothing about attention. The two
+# mistakes are a missing `batch_first=True` and too large a learning rate. A baseline that is no better than a guess is a
+# sign of a mistake: before a comparison, ask whether the baseline reaches what is known of it.
 
 # %% [markdown]
 # ## Clusters
@@ -706,15 +706,16 @@ course.verdict("stated, gaussian: concentration at α = 100 minus at 0.01", chan
 # %% [markdown]
 # Prediction 2, does a higher α make attention more local? In the field form, yes. In the stated form, Gaussian and
 # Lorentzian do the **opposite**. At a small α the moat is so wide that all clusters are on this side of it, and the
-# nearest gets most. At a large α all tokens are far beyond a narrow moat, and have nearly the same weight. In between
-# the curve dips below the dotted line: the own cluster is then in the moat, or it is beyond, and the others are farther.
-# The Gaussian's crosses the line between α = 0.3 and 1, where the slider's blocks turn blue. The stated softmax-exponential stays nearly uniform, and the
-# inverse square rises at first and then falls below the line.
+# nearest gets most. At a large α all tokens are far beyond a narrow moat, and have nearly the same weight. In between the
+# curve dips below the dotted line: the own cluster is in the moat, or just beyond it, while the other clusters are
+# farther out, where the weights have recovered. The Gaussian's crosses the line between α = 0.3 and 1, where the slider's
+# blocks turn blue. The stated softmax-exponential stays nearly uniform, and the inverse square rises at first and then
+# falls below the line.
 #
-# The form of the paper's code does a third thing. Its two wells, the Gaussian and $e^{-\alpha d}$, become more local up to
-# an α between 1 and 3, and then less and less: in the end only the token itself has any energy left, and no weight can
-# be more than $e$ times another. Its Gaussian keeps about 43 % at best. (The energy of the inverse square, which we
-# added, goes up to $4\alpha$ here, so that it has no such limit.)
+# The form of the paper's code does a third thing. Its two wells, the Gaussian and $e^{-\alpha d}$, become more local up
+# to an α between 1 and 3, and then less and less: in the end only the token itself has any energy left, and no weight can
+# be more than $e$ times another. Its Gaussian keeps about 43 % at the best of these α. (The energy of the inverse square,
+# which we added, goes up to $4\alpha$ here, so that it has no such limit.)
 
 # %% [markdown]
 # The table of claims compares α = 10 with 0.1, for the three wells that have an α. The claim is **refuted** for all three
@@ -775,12 +776,13 @@ course.verdict("stated, gaussian, α = 10: weight lost", cut["stated", 10.0], ab
 # form can be cut at neither α, because far tokens weigh as much as near ones; a cut-off would make another mechanism
 # of it.
 #
-# And what does it save? The page of the paper's code expects it to be efficient on long sequences, "with limited interactions based on
-# distance". Here are the Gaussian field and three ways to cut it, forward and backward. Two [masks](../docs/glossary.md#m)
-# hide what is far, once by the distance between query and key, and once by that between their positions. The package's
-# `WindowedScore` cuts by position as well, but goes through the sequence in blocks, and never computes what a mask would
-# hide. With a reach of 32 positions, 6 % of the pairs are left at 1,024 tokens. **Predict**: by which factor does each
-# way change the time? The first contestant runs twice, and shows how much two equal times differ here.
+# And what does it save? The page of the paper's code expects it to be efficient on long sequences, "with limited
+# interactions based on distance". Here are the Gaussian field and three ways to cut it, forward and backward. Two
+# [masks](../docs/glossary.md#m) hide what is far, once by the distance between query and key, and once by that between
+# their positions. The package's `WindowedScore` cuts by position as well, but goes through the sequence in blocks, and
+# never computes what a mask would hide. With a reach of 32 positions, 6 % of the pairs are left at 1,024 tokens.
+# **Predict**: by which factor does each way change the time? The first contestant runs twice, and shows how much two
+# equal times differ here.
 
 # %% tags=["nbval-ignore-output"]
 def ways_to_cut(length, reach=32):
@@ -822,7 +824,7 @@ for name, order in (("cluster by cluster", torch.arange(32)), ("shuffled", torch
 # same everywhere, and only the score is exchanged; each such model is an **arm** of the experiment. A well adds its α
 # and, if it has an importance, the vector $u$; the dot product has no number of its own to learn. `uniform` has all
 # weights equal, and shows what can be had without choosing. Which of the five arms will stay near it? (*How far apart
-# can weights be?* has a hint.) These runs take 150 of the 400 steps of the records, and use the
+# can weights be?* has a hint.) These runs take 150 steps, where the records on images take 400, and use the
 # [optimiser](../docs/glossary.md#o) [Muon](../docs/glossary.md#m) (notebook 08).
 
 # %%
@@ -856,10 +858,11 @@ plotting.curves(losses, ylabel="training loss", smooth=20, title="images, means 
 plotting.show("Training loss against the step, a curve for each of the five scores.")
 
 # %% [markdown]
-# In this run the Gaussian, as a field and as stated, where it started on this side of its moat, ends near the dot product:
-# see the accuracies above. Equal weights fall behind, and so does the stated softmax-exponential, whose weights differed
-# least among the random tokens. On our machine it ends even below `uniform`; in the longer records it is just above. One seed and few steps can neither rank arms that end so close together nor show that they are equal; the
-# records below have more.
+# In this run the Gaussian, as a field and as stated, where it started on this side of its moat, ends near the dot
+# product: see the accuracies above. Equal weights fall behind, and so does the stated softmax-exponential, whose weights
+# differed least among the random tokens. On our machine it ends even below `uniform`; in the longer records it is just
+# above. One seed and few steps can neither rank arms that end so close together nor show that they are equal; the records
+# below have more.
 #
 # Characters, two arms, beside counting pairs of characters (notebook 08):
 
@@ -887,7 +890,8 @@ short_of_pairs = min(on_text.values()) - loss_of_pairs
 course.verdict("the lower of the two losses minus that of counting pairs", short_of_pairs, above=0.03, measured="quick")
 
 # %% [markdown]
-# After 150 steps neither model is as good as counting pairs, and one seed of so short a run cannot tell the two scores apart.
+# After 150 steps neither model is as good as counting pairs, and one seed of so short a run cannot tell the two scores
+# apart.
 #
 # ### The recorded runs
 #
@@ -932,7 +936,8 @@ for name, metric in recorded.items():
     plotting.show(f"Ten arms side by side, a dot for each seed: {metric} in {name}, quick profile.")
 
 # %% [markdown]
-# `uniform` says how much the dot product won by choosing where to look: on images 6 points, on text only 0.028.
+# `uniform` says how much the dot product won by choosing where to look: on images 6 points, on text only 0.028. That is
+# less than δ: in such short runs on text hardly any lead can matter, and only one arm's mean is above 0.03.
 #
 # **On images** all four **fields** are ahead of the dot product, by 0.3 to 0.5 points. Each lead is **shown, but smaller
 # than δ**, one point. Of the forms **as stated** two are ahead, the Gaussian by 0.40 points and the Lorentzian by 0.17.
@@ -962,9 +967,9 @@ for name, metric in recorded.items():
 
 # %% [markdown]
 # **On text** six wells have a lower loss than the dot product, by 0.016 to 0.034, and each of these six leads is
-# **shown** (the smallest as smaller than δ). Only the stated inverse square and the stated softmax-exponential are behind. The lowest loss is that of a
-# *stated* well: the Lorentzian reaches 2.348, and its field 2.367. The stated Gaussian has about the same loss as its
-# field.
+# **shown** (the smallest as smaller than δ). Only the stated inverse square and the stated softmax-exponential are
+# behind. The lowest loss is that of a *stated* well: the Lorentzian reaches 2.348, and its field 2.367. The stated
+# Gaussian has about the same loss as its field.
 #
 # How can a form with a moat do so well? A reason that fits: the stated Gaussian and Lorentzian start with a moat so wide
 # that random tokens are on this side of it, and there the nearer token gets more weight, as in a field. The stated
@@ -973,13 +978,13 @@ for name, metric in recorded.items():
 #
 # And how far do these verdicts reach? All ten arms, from 2.35 to 2.41, are better than counting pairs, 2.48 on the whole
 # validation text, and worse than counting threes, 2.05 (notebook 08). So the verdicts are about short trainings, of 500
-# steps with one rate and one start for all. In the bake-off (notebook 16) models learn past the threes, and each score chooses its own rate
-# and start. There no well is ahead of the dot product on text.
+# steps with one rate and one start for all. In the bake-off (notebook 16) models learn past the threes, and each score
+# chooses its own rate and start. There no well is ahead of the dot product on text.
 
 # %% [markdown]
-# And when nothing is scarce? The long profile trains on all 60,000 digits, 16 times over, with patches of 7×7 pixels
-# and a [read-out](../docs/glossary.md#r) by learned queries (an optional section of notebook 06 builds one). How far apart will the ten arms
-# be, from the dot product to `uniform`?
+# And when nothing is scarce? The long profile trains on all 60,000 digits, 16 times over, with patches of 7×7 pixels and
+# a [read-out](../docs/glossary.md#r) by learned queries (an optional section of notebook 06 builds one). How far apart
+# will the ten arms be, from the dot product to `uniform`?
 
 # %%
 long = {run["arm"]: run["metrics"]["test accuracy"] for run in records.load_record("energy-wells", "long")["runs"]}
@@ -1028,11 +1033,11 @@ course.verdict("lowest time of a stated form, over the dot product's", cheapest,
 # training, with wells in their stated form. There the claim that they cost less is **refuted** on patches and on text;
 # on pixels each well took longer, too, but three seeds do not decide.
 #
-# Only the Gaussian's field comes near. Up to a term of the query, which cancels, $-\alpha\|q - k\|^2$ is the
-# product $2\alpha\,q \cdot k$ minus $\alpha\|k\|^2$. Make the second term one more feature of each key, and give each
-# query a 1 there (the trick of notebook 07). Then all is a dot product, which torch's
-# [fused kernels](../docs/glossary.md#f) compute without a matrix of weights. (These kernels are programs, and have
-# nothing to do with kernel attention.)
+# Only the Gaussian's field comes near on this sequence. (In the training on text above it took longer, beside the dot
+# product.) Up to a term of the query, which cancels, $-\alpha\|q - k\|^2$ is the product $2\alpha\,q \cdot k$ minus
+# $\alpha\|k\|^2$. Make the second term one more feature of each key, and give each query a 1 there (the trick of notebook
+# 07). Then all is a dot product, which torch's [fused kernels](../docs/glossary.md#f) compute without a matrix of
+# weights. (These kernels are programs, and have nothing to do with kernel attention.)
 #
 # How many numbers are kept for the [backward pass](../docs/glossary.md#b) by the readable path, which makes this matrix,
 # and how many by the fused one?
@@ -1076,8 +1081,9 @@ plotting.show("Ten digits that only one of the two models reads, each with its c
 # %% [markdown]
 # Of the $n$ digits that only one model reads, a fair coin would give each model $n/2$, with a standard deviation of
 # $\sqrt n / 2$. On our machine the counts are 66 and 73, and half of the sum is 69.5 ± 5.9: less than one standard
-# deviation away, so they do not tell the two models apart. Are yours farther off than twice that? Even then, two seeds
-# of one score may differ as much, which was not measured. The ten digits above are there to look at: would you read them all?
+# deviation away, so they do not tell the two models apart. Are yours farther off than twice that? Even then, two seeds of
+# one score may differ as much, which was not measured. The ten digits above are there to look at: would you read them
+# all?
 
 # %% [markdown]
 # ## Exercises
@@ -1201,8 +1207,7 @@ check.fair_shares(fair_shares)
 # - As stated, softmax(−d · E) has a moat: far tokens get their weight back, a narrower Gaussian or Lorentzian well is *less*
 #   local, and an important token is avoided. As a field, softmax(log E), it is kernel attention, and local. In the paper's code,
 #   softmax(E), weights can hardly differ, and a Gaussian is at its most local at a middle α.
-# - On images, with ten seeds, all four fields are shown to be ahead of the dot product, by less than matters. No stated form
-#   is shown to be, and two are behind. In short trainings on text, with five seeds, all four fields are ahead, and two
+# - On images, with ten seeds, all four fields are shown to be ahead of the dot product, by less than matters. No stated form is shown to be, though the Gaussian's lead is as large in either form; two are behind. In short trainings on text, with five seeds, all four fields are ahead, and two
 #   of the stated forms. Of softmax(E) no trained model was measured.
 # - A score that sums over keys can [leak](../docs/glossary.md#l) the future; a root at 0 can fill a model with NaN.
 # - A cut-off saves time only where what it hides is never computed.
@@ -1321,7 +1326,7 @@ for form, bounds in (("field", {"above": 0.99}), ("stated", {"below": 0.1})):
 # %% [markdown]
 # Read so, the map of the plain dot product is at the ceiling of this measure, and so are the fields without an
 # importance. The ceiling is low, though: at α = 0.1 the Gaussian's field keeps only 0.30 inside, and is read without a
-# mistake. An importance spoils the reading: at a small α, tokens of an unimportant cluster give an important cluster
-# more weight than their own. The stated maps at α = 10, and the Gaussian's at α = 1 already, are read *wrong* for nearly
-# every token: the own cluster lies in the moat, and gets less than any other. The difference may be too small to see:
-# for the stated Gaussian at α = 1 it is 0.24 against an average of 0.25.
+# mistake. An importance spoils the reading: at a small α, tokens of an unimportant cluster give an important cluster more
+# weight than their own. The stated maps at α = 10, and the Gaussian's at α = 1 already, are read *wrong* for nearly every
+# token: the own cluster lies in or near the moat, and some other cluster gets more. The difference may be too small to
+# see: for the stated Gaussian at α = 1 it is 0.24 against an average of 0.25.
