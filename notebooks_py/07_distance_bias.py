@@ -1213,8 +1213,8 @@ course.verdict("growth of the middle column from 512 tokens to 1,024", numbers_k
 #
 # Events at uneven times $t_1 < t_2 < \dots$, seen causally: $q_i \cdot k_j/\sqrt D - \lambda_h (t_i - t_j)$. Return queries and keys with more features, as
 # many as you need, so that `F.scaled_dot_product_attention(query, key, value, is_causal=True)` computes it, **without** `scale=`: torch then divides by the
-# root of the size of the queries that it gets, not by $\sqrt D$. Only the attention's output is compared, so whatever is the same for all scores of a row
-# is free.
+# root of the last dimension of the queries that it gets, not by $\sqrt D$. `strength` holds $\lambda_h$, one for each head. Only the attention's output is
+# compared, so whatever is the same for all scores of a row is free.
 
 # %%
 def with_time(query, key, times, strength):  # (B, H, L, D) twice, (L,), (H,)

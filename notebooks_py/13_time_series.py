@@ -879,10 +879,10 @@ plotting.show(
 
 
 # %% [markdown]
-# Both have large errors between 1991 and 1995. In June 1991 Pinatubo had erupted, which may have changed more than the sea.
-# After the El Niño of 1997 growth falls again. There the line follows, while the error of *when* is large for most of a
-# year. A falling sea differs from a high one in that its months differ, and *when* cannot subtract them. In the right
-# picture the line leads most in the first months ahead; towards the twelfth the two come closer.
+# Both have large errors between 1991 and 1995. In June 1991 Pinatubo had erupted, which may have changed more than the
+# sea. After the El Niño of 1997 growth falls again. There the line follows, while the error of *when* is large for most
+# of a year. A falling sea differs from a high one in that its months differ, and *when* cannot subtract them. In the
+# right picture the line leads most in the first months ahead; towards the twelfth the two come closer.
 
 # %% [markdown]
 # ## Exercises
@@ -969,8 +969,9 @@ check.honest_windows(honest_windows)
 # ### Exercise 3 · hard · 15 minutes
 #
 # One head of [cross-attention](../docs/glossary.md#c) from months ahead to months back, scaled by $1/\sqrt D$, and how
-# far it looks: the mean weight at each lag, over all windows and all pairs of months that many steps apart. Both run
-# from the oldest month to the newest: the last key is one step before the first query.
+# far it looks: the mean weight at each lag, over all windows and all pairs of months that many steps apart. (From query
+# $i$ to key $j$, both counted from 0, the lag is $i + S - j$.) Both run from the oldest month to the newest: the last key
+# is one step before the first query.
 
 # %%
 def cross_lags(future, past, w_query, w_key):  # (B, L, E), (B, S, E), (E, D), (E, D)

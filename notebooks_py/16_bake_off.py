@@ -88,8 +88,8 @@ print("the package's:", "{:.3f} ± {:.3f}".format(*metrics.mean_and_error(values
 #
 # ### Exercise 1 · easy · 4 minutes
 #
-# Mean and standard error of each score over its $R$ seeds. The seeds are a sample, so the variance divides by $R - 1$.
-# The notebook goes on with your function.
+# For each of the A scores: mean and standard error over its $R$ seeds. The seeds are a sample, so the variance divides by
+# $R - 1$. The notebook goes on with your function.
 #
 # Write the answer in place of `raise NotImplementedError` and run the cell. The first wrong run shows what is wrong
 # with the result, the second names the mistake; the numbers are fresh each time. Hints and a solution are folded away
