@@ -1153,7 +1153,7 @@ check.grouped_attention(grouped_attention)
 # H/G query heads share the first key and value head, the next H/G the second, and so on; the scores are scaled by
 # $1/\sqrt D$; the result is `heads @ w_o`; there is no mask. Raise an AssertionError (`assert …`, or
 # `torch.testing.assert_close(got, expected)`) where the version is wrong. Your test has to accept every right version
-# and reject each of 26 faulty ones; you are told which survive. (If a faulty version stops with an error of its own, it
+# and reject each of 27 faulty ones; you are told which survive. (If a faulty version stops with an error of its own, it
 # counts as rejected.) Right versions round differently: take inputs from `torch.randn`, and compare with a tolerance.
 
 # %%
