@@ -92,10 +92,11 @@ def made(program: str, name: str, scope: dict[str, Any]) -> Callable[..., Any]:
         ValueError: where it puts a list into itself; ``torch.tensor`` follows such a list until the process ends.
         Exception: whatever its definitions raise, or that it is no program.
     """
-    if _puts_a_list_into_itself(ast.parse(program)):
+    tree = ast.parse(program)
+    if _puts_a_list_into_itself(tree):
         raise ValueError("a list must not be put into itself")
     own = dict(scope)
-    exec(compile(program, f"<mutant of {name}>", "exec"), own)
+    exec(compile(tree, f"<mutant of {name}>", "exec"), own)
     answer: Callable[..., Any] = own[name]
     return answer
 
