@@ -248,16 +248,6 @@ def test_clocks_point_up_at_angle_zero_and_turn_clockwise():
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["start", "later"]
 
 
-def test_landscapes_put_tokens_on_the_surface():
-    side = torch.linspace(-1, 1, 5)
-    heights = torch.stack([side.expand(5, 5), side[:, None].expand(5, 5)])  # the first is x, the second is y
-    figure = plotting.landscapes(heights, side, torch.tensor([[0.5, -1.0], [-0.4, 0.1]]), titles=["x", "y"])
-    assert [ax.get_title() for ax in figure.axes] == ["x", "y"]
-    for ax, expected in zip(figure.axes, ([0.5, -0.5], [-1.0, 0.0]), strict=True):
-        assert ax.collections[1]._offsets3d[2].tolist() == expected
-    plt.close(figure)
-
-
 def test_clusters_have_a_colour_each_and_sizes_by_importance():
     labels, importance = torch.tensor([0, 0, 1]), torch.tensor([4.0, 4.0, 1.0])
     ax = plotting.clusters(torch.tensor([[0.0, 1.0], [1.0, 1.0], [2.0, 0.0]]), labels, importance)

@@ -19,7 +19,7 @@ from sciformer.teach.plotting.lines import (
 from sciformer.teach.plotting.matrices import attention_on_image, confusion, heads, heatmap, images, letters_on_picture
 from sciformer.teach.plotting.searches import parallel_coordinates, slices, trials
 from sciformer.teach.plotting.showing import animate, show
-from sciformer.teach.plotting.spaces import clocks, clusters, convex_hull, landscapes, plane, regions
+from sciformer.teach.plotting.spaces import clocks, clusters, convex_hull, plane, regions
 from sciformer.teach.plotting.style import COLORS, figure_of
 
 __all__ = [
@@ -40,7 +40,6 @@ __all__ = [
     "heads",
     "heatmap",
     "images",
-    "landscapes",
     "letters_on_picture",
     "mistakes",
     "parallel_coordinates",

@@ -1,4 +1,4 @@
-"""Pictures of vectors in a plane: inputs and outputs, clusters, clocks, energy landscapes, regions of an image."""
+"""Pictures of vectors in a plane: inputs and outputs, clusters, clocks, regions of an image."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -108,46 +108,6 @@ def clocks(hands: Mapping[str, Float[Tensor, "E"]], *, titles: Sequence[str] | N
         ax.set_title(titles[n] if titles is not None else f"pair {n}", fontsize=9)
     lines, names = axes.flat[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside lower center", ncols=len(names), frameon=False)
-    return figure
-
-
-def landscapes(
-    heights: Float[Tensor, "N G G"],
-    side: Float[Tensor, "G"],
-    tokens: Float[Tensor, "T 2"],
-    *,
-    titles: Sequence[str],
-    zlabel: str = "height",
-) -> Figure:
-    """Surfaces over a square of the plane, side by side, with tokens as dots in them.
-
-    Args:
-        heights: of each surface, row by row: ``heights[n, a, b]`` stands at x = side[b], y = side[a].
-        side: the grid's coordinates on either axis, evenly spaced.
-        tokens: where the tokens are. Each is drawn at the height of the nearest point of the grid.
-    """
-    heights, side, tokens = (x.detach().float().cpu() for x in (heights, side, tokens))
-    x, y = torch.meshgrid(side, side, indexing="xy")
-    column, row = ((tokens - side[0]) / (side[1] - side[0])).round().long().unbind(dim=1)
-    figure, axes = plt.subplots(
-        1, len(heights), figsize=(min(10.0, 3.0 * len(heights)), 3.1), squeeze=False, subplot_kw={"projection": "3d"}
-    )
-    figure.subplots_adjust(left=0.0, right=0.96, bottom=0.04, top=0.92, wspace=0.04)
-    for ax, height, title in zip(axes[0], heights, titles, strict=True):
-        ax.computed_zorder = False  # or the surface would hide the dots
-        ax.plot_surface(
-            x.numpy(), y.numpy(), height.numpy(), cmap="viridis", rcount=60, ccount=60, linewidth=0, zorder=1
-        )
-        ax.scatter(*tokens.T.numpy(), height[row, column].numpy(), color=COLORS[1], s=16, depthshade=False, zorder=2)
-        ax.view_init(elev=38, azim=-60)
-        ax.set_box_aspect(None, zoom=0.85)  # room for the numbers at the side
-        ax.patch.set_visible(False)  # or it would cover the numbers of the surface to its left
-        ax.locator_params(axis="z", nbins=4)
-        ax.set(title=title, xticks=[], yticks=[])
-        ax.set_xlabel("first feature", labelpad=-14, fontsize=8)
-        ax.set_ylabel("second feature", labelpad=-14, fontsize=8)
-        ax.tick_params(axis="z", labelsize=7, pad=0)
-    axes[0, -1].set_zlabel(zlabel, labelpad=-2, fontsize=8)
     return figure
 
 
