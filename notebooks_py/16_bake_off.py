@@ -610,7 +610,7 @@ course.verdict("separable: the rows differ by", change["separable"], below=1e-6)
 course.verdict("dot: the rows differ by", change["dot"], above=1e-3)
 
 # %% [markdown]
-# So the eight do look at different things. Does it make them better? That takes more care, and more seeds.
+# So most of the eight look at different things. Are some better for it? That takes more care, and more seeds.
 #
 # ## Equal but for the score
 #
@@ -906,11 +906,11 @@ Markdown("\n".join(lines))
 
 # %% [markdown]
 # **Claim 26** gets eight times yes to the first question: **shown**. For five of the eight the second gets yes, too: gains
-# surely *smaller than δ*. The inverse square on text is none of them: its interval, 0.015 to 0.028, ends below δ, 0.03, but
-# as one of eight it has a corrected p-value of 3.5 %.
+# surely *smaller than δ*. The inverse square on text is none of them: its interval ends below δ, and its p-value is 1.2 %,
+# but as one of eight it is corrected to 3.5 %.
 #
-# **Claim 25** is **refuted**, by six of its eight conditions. One of them is odd, the Gaussian on images. Its interval, 0.11
-# to 0.69 points, lies above 0 and below δ; by itself it would be *shown, but smaller than δ*. But its p-value for *above 0*,
+# **Claim 25** is **refuted**, by six of its eight conditions. One of them is odd, the Gaussian on images. Its interval, about
+# 0.1 to 0.7 δ, lies above 0 and below δ; by itself it would be *shown, but smaller than δ*. But its p-value for *above 0*,
 # 0.65 %, is the third smallest of eight, so it is multiplied by six, and 3.9 % is more than 2.5 %. Now *above 0* is no
 # longer certain, and *below δ* still is: refuted. A stricter correction has made a verdict harsher and not milder, which
 # one may well dislike in this rule.
@@ -987,12 +987,12 @@ print(Counter(stricter))
 # are surely below δ and no longer surely above 0. We keep to the rule as it was fixed, within each claim. It promises a
 # false verdict in at most 5 % of such claims, on average, and not none.
 #
-# Verdicts say what is certain. Which score to take depends on one more thing.
+# The verdicts are in. Which score to take depends on one thing more: its cost.
 #
 # ## Which score should you choose?
 #
-# It depends on what a score costs. **Predict**: which is the slowest, and is one quicker than the dot product? Each dot below
-# is a score, with its mean gain and the time of a step as a multiple of the dot product's (the two took turns):
+# **Predict**: which score is the slowest, and is one quicker than the dot product? Each dot below is a score, with its mean
+# gain and the time of a step as a multiple of the dot product's (the two took turns):
 
 # %% tags=["nbval-ignore-output"]
 figure, axes = plt.subplots(2, 2, figsize=(10, 6.4), layout="constrained")
@@ -1033,7 +1033,7 @@ for task in gained:
 #
 # What to choose, then, at sizes like these?
 #
-# - **On text** the dot product with the distance bias: the only gain that is shown and matters (but see its dagger).
+# - **On text** the dot product with the distance bias: the only gain that is shown and matters (but see its rival's dagger).
 # - **On digits** no score is ahead by as much as matters, so the cost decides: the dot product, or the separable score
 #   where there are many tokens.
 # - **Where one token has to ask for another**, as in the look-up, never the separable score.
@@ -1101,7 +1101,7 @@ for (name, test), p in sorted(zip(tests.items(), corrected, strict=True), key=la
 # A score whose attention is sharper before training is ahead at first. One would like a control, then, in which all
 # eight start equally sharp. Call **sharpness** the largest weight of a row over the average one, as notebook 17 does:
 # it is 1 where all keys have the same weight, and 49 where one of the 49 patches has all of it. **Predict**: how sharp
-# can each score be made by longer queries and keys?
+# can each score be made by longer queries and keys? (In the code, `gain` is the factor of their length.)
 
 # %% tags=["nbval-ignore-output"]
 arms, digits, times = experiments.EXPERIMENTS["bake-off-patches"].arms("quick"), mnist("train")[0][:20], [2**n for n in range(7)]
