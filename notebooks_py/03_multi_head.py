@@ -110,8 +110,8 @@ for scores in ((5, 5), (5, 4)):
 #
 # Is a third noun? Give every noun its own channel, keep the shares 0.72 and 0.26, and go through all pairs of a subject and
 # an object. For each answer, a **linear read-out** multiplies every channel by a factor, adds a constant, and should give 1
-# for the right noun and 0 for the others. **Least squares** finds the factors with the smallest mean squared error. An error
-# of 1 is that of knowing nothing, the best constant. How large are the errors with two nouns, with three, with 100?
+# for the right noun and 0 for the others. **Least squares** finds the factors with the smallest mean squared error. We divide
+# them by the errors of the best constant, so 1 means knowing nothing. How large are the errors with two nouns, with three, with 100?
 
 # %%
 def best_error(y, answer):  # of the best linear read-out of y
@@ -172,8 +172,8 @@ plotting.show(
 # </details>
 #
 # In a shared channel, *who* is answered best by a row of weights with a 1 at the subject, and *whom* by one with a 1 at
-# the object. A head has one row, and a later factor can only multiply it. What are the errors of two
-# heads, with one row each?
+# the object. A head has one row, and a later factor can only multiply it. What are the errors of two heads,
+# with one row each?
 
 # %%
 two_heads = torch.cat([s, o], dim=1)  # one row of weights with a 1 at the subject, one with a 1 at the object
@@ -524,7 +524,7 @@ for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
 
 # %% [markdown]
 # The bias of `k_proj`, a vector $c$, adds $q_i \cdot c/\sqrt D$ to **every** score of row $i$, and the softmax divides out what
-# is added to a whole row. So the bias does nothing, and its gradient is 0. Notebook 09 meets this again.
+# is added to a whole row. So the bias does nothing, and its gradient is 0, apart from rounding. Notebook 09 meets this again.
 
 # %% [markdown]
 # ## Train: two questions at once
@@ -626,11 +626,11 @@ plotting.show("Errors of five seeds for layers of 1, 2, 4 and 8 heads, with line
 
 # %% [markdown]
 # You predicted a number of heads: **two** did best. Each of their five runs is better than any run of the others. (One run of
-# four heads fell far behind; below we find out why.)
+# four heads fell far behind; we come back to it.)
 #
 # The single head stays at about 0.5, although it has room for both answers: the theorem holds here, too. The value matrix $V$
-# treats all items alike, whether asked for as *who* or as *whom*. So $t V s + (1 - t) V o = V (t s + (1 - t) o)$ arrives: all
-# 16 channels depend on the average alone.
+# treats all items alike, whether asked for as *who* or as *whom*. With the share $t$ at *who*,
+# $t V s + (1 - t) V o = V (t s + (1 - t) o)$ arrives: all 16 channels depend on the average alone.
 #
 # Are the differences more than chance? Runs with the same seed share the training data and, at equal width, the initial
 # weights, so we subtract their errors pair by pair. The **95 % interval** (by Student's t, see notebook 16) is computed so
@@ -695,8 +695,7 @@ course.verdict("8 heads of 8 minus 2 heads of 8, upper end of the interval", dif
 #
 # Why could size matter? Because of *comparing*: a head of 2 features has 2 numbers to tell 8 keys apart, and the scores of many
 # queries with these keys form a matrix of rank 2 at most (two linearly independent rows), a
-# [**low-rank bottleneck**](../docs/glossary.md#l)
-# ([Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028)). Or because of *carrying*: a head of 2 hands over only 2 numbers.
+# [**low-rank bottleneck**](../docs/glossary.md#l) ([Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028)). Or because of *carrying*: a head of 2 hands over only 2 numbers.
 # But eight of them hand over 16, as many as the two answers need. Which of the two is it?
 
 # %% [markdown]
@@ -742,7 +741,7 @@ for (num_heads, size), runs in models.items():
 # %% [markdown]
 # With 8 features or more, the largest weight practically always stands on the head's own item. Below that, the smaller the
 # heads, the more often it stands on an item that nobody asked for: in about a fifth of the cases with 4 features, in nearly
-# half with 2. It is smaller, too. So small heads **compare badly** here, after 300 steps.
+# half with 2. The largest weight is smaller, too. So small heads **compare badly** here, after 300 steps.
 #
 # Do they also carry too little? In the run of four heads that fell behind, the third, three heads took *who* and only one
 # *whom*; in the first run of eight heads, five and three. A control: set all of a head's weight on its own item by hand, and
