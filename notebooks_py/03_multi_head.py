@@ -1121,7 +1121,7 @@ check.TemperedScore(TemperedScore)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `KeyBiasScore` in the optional section has all the parts: a number that an optimiser finds, of a shape that meets the heads.
+# `KeyBiasScore` above has all the parts: a number that an optimiser finds, of a shape that meets the heads.
 #
 # </details>
 # <details><summary>Hint 2</summary>
