@@ -19,7 +19,6 @@ _FORMULA = "The formula and its shapes"
 _BATCHED = "All heads at once"
 _VIEW = "Break it: a view without the transpose"
 _TORCH = "Equal to torch's"
-_PROJECTION = "Break it: no output projection"
 _TRAP = "Break it: the head-size trap"
 _BIAS = "Optional: a bias from the activations"
 
@@ -291,7 +290,7 @@ _MULTI_HEAD_FAULTS = (
     Fault(
         "no output projection",
         "The output projection is missing: the heads are joined, but out_proj never mixes them.",
-        see=_PROJECTION,
+        see=_BATCHED,
         project=lambda out_proj, joined: joined,
     ),
     Fault(
@@ -767,7 +766,7 @@ _GROUPED_ATTENTION_FAULTS = (
     Fault(
         "no output projection",
         "The output projection is missing: the heads are joined, but w_o never mixes them.",
-        see=_PROJECTION,
+        see=_BATCHED,
         project=lambda merged, w_o, num_heads: merged,
     ),
     Fault(
