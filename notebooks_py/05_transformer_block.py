@@ -7,14 +7,14 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) **05** · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
-# Needs: notebook 03 · runs in about 60 s on two CPU cores · about 3 hours of study
+# Needs: notebook 03 (after 02), and of 04 how positions are added · runs in about 60 s on two CPU cores · about 3½ hours of study
 
 # %% [markdown]
 # In 2014 the best networks for images had about twenty layers. More layers should have done better. They did worse: a
-# plain network of 56, one after the other, made more mistakes than one of 20, *even on the pictures it was trained on*
-# ([He et al. 2015](https://arxiv.org/abs/1512.03385), figure 1). So the deep network had not memorised too much. It was
-# harder to train. In the same paper, one small change, a shortcut around every few layers, made a network of 152 layers
-# trainable, and with it the authors won the ImageNet competition of 2015.
+# **plain** network, in which one layer simply follows the other, made more mistakes with 56 layers than with 20, *even on
+# the pictures it was trained on* ([He et al. 2015](https://arxiv.org/abs/1512.03385), figure 1). So the deep network had
+# not memorised too much. It was harder to train. In the same paper, one small change, a shortcut around every few layers,
+# made a network of 152 layers trainable. An ensemble of several networks that included it won the ImageNet competition of 2015.
 #
 # Large language models are deep, too: GPT-3 has 96 blocks ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), table
 # 2.1). Attention makes up only a part of each block. This notebook builds the rest: the [residual
@@ -115,14 +115,17 @@ def variation(x):  # (..., L, E): one number for each sequence
 
 # %% [markdown]
 # Now twelve layers of real attention with four heads each and random weights. Biases are left out, so that no vector is
-# added to all tokens. The value and output matrices are there. They treat all tokens alike; they might stretch the differences
-# between tokens. They also make the tokens
-# smaller, and small tokens get nearly equal weights, so `rescaled` brings the size back after each layer. The tokens are random
-# numbers of double precision, about 16 digits. (`course.verdict` prints a measurement and its bound, and stops outside it.)
+# added to all tokens. The value and output matrices are there; they might stretch the differences between tokens. They also
+# make the tokens smaller, and small tokens get nearly equal weights, so `rescaled` brings the size back after each layer.
+# The tokens are random numbers of double precision, about 16 digits. (`course.verdict` prints a measurement and its bound, and stops outside it.)
 
 # %%
+def size(x):  # root mean square
+    return x.square().mean().sqrt().item()
+
+
 def rescaled(x):
-    return x / x.square().mean().sqrt()
+    return x / size(x)
 
 
 def through(step, x):
@@ -150,9 +153,9 @@ course.verdict("variation left after 12 layers", variation(attention_only[-1]).i
 #
 # Once they are small, about what cubing does, and a little more: 0.2 cubed is 0.008, and 0.002 cubed is 8e-9.
 # [Dong et al. 2021](https://arxiv.org/abs/2103.03404) proved such a cubic bound, up to a factor, and
-# call the decay *doubly exponential*. Why three factors? Here the weights depend on the tokens, too. Two tokens get different averages only if their rows of weights
-# differ, and those differ only as far as their *queries* differ (one factor) and the *keys* they meet (a second); and what
-# a different row changes is small, since the *values* differ little, too (a third).
+# call the decay *doubly exponential*. Why three factors? Two tokens get different averages only if their rows of weights
+# differ. These rows differ only as far as the *queries* differ (one factor) and the *keys* (a second). And different weights
+# change an average only as far as the *values* differ (a third).
 #
 # </details>
 #
@@ -163,10 +166,9 @@ course.verdict("variation left after 12 layers", variation(attention_only[-1]).i
 #
 # $$y = x + f(x)$$
 #
-# This is the **residual connection**. Watch the same twelve layers with it and without it.
-# Each dot is the direction of a word, so all lie inside a circle of radius 1. The picture shows the two directions of the 32-dimensional space
-# in which the words differ most at the start, so dots that meet here need not be equal (the numbers above say
-# that they are). The labels stand where the words begin, not where they end; the lines show the way.
+# This is the **residual connection**. Watch the same twelve layers without it, rescaled after each layer as above, and with
+# it, not rescaled. Each dot is a word, its vector divided by its length. The plane of the picture is the one in which the
+# words differ most at the start, two dimensions of 32. The labels stand where the words begin; the lines show the way.
 
 # %%
 with_residual = through(lambda layer, x: x + layer(x)[0], x)
@@ -181,7 +183,7 @@ def words_after(depth):
         paths = F.normalize(torch.cat(states[: depth + 1]), dim=-1) @ plane.T  # (depth + 1, L, 2)
         for path, word in zip(paths.unbind(dim=1), words, strict=True):  # (depth + 1, 2)
             ax.plot(*path.T, "o-", color=color, alpha=0.6, markevery=[-1])
-            ax.annotate(word, path[0], xytext=(0, 6), textcoords="offset points", ha="center")
+            ax.annotate(word, path[0], xytext=F.normalize(path[0], dim=0) * 14, textcoords="offset points", ha="center", va="center")
         ax.set(title=f"{title}, after {depth} layers", xlabel="first direction", ylabel="second direction")
         ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), xticks=(-1, 0, 1), yticks=(-1, 0, 1))
     return figure
@@ -189,14 +191,16 @@ def words_after(depth):
 
 plotting.animate(
     words_after,
-    range(13),
+    (0, 1, 2, 3, 4, 6, 8, 10, 12),
     alt="Six words as dots in two panels, layer by layer, with lines from where they began. Without the residual"
     " connection all lines run into one point within two layers; with it the dots wander and stay apart.",
 )
 course.verdict("variation after 12 layers with the residual", variation(with_residual[-1]).item(), above=0.5)
 
 # %% [markdown]
-# These layers are fresh, and what they add is small; the next section makes it larger.
+# On the left all words are one point from the second layer on (the numbers above exclude that they differ in the other 30
+# dimensions). This point jumps, since each layer multiplies it by other random matrices; that it ends near *the* is chance.
+# On the right, what the layers add is small, because they are **fresh**, that is, untrained. The next section makes it larger.
 #
 # The sum does something for training, too. By the sum rule the gradient of $y$ with respect to $x$ is $1 + f'(x)$, and
 # by the chain rule a stack of twelve layers multiplies twelve such factors. Without the residual connection the factors
@@ -217,14 +221,14 @@ print(f"with   : {torch.autograd.grad(with_sum, start)[0].item():.2f}, which is 
 # ## Layer norm
 #
 # Nothing holds the size of a sum. Here is the size of the features, their root mean square, after the twelve layers:
-# with fresh weights, and with branches that are four times as strong, as training may make them. (The variation is printed, too: does it
-# last where the branches are strong?)
+# with fresh weights, and with branches that are four times as strong, as training may make them. Does the variation last
+# where the branches are strong?
 
 # %%
 stronger = through(lambda layer, x: x + 4 * layer(x)[0], x)
 for name, states in (("fresh weights", with_residual), ("four times as strong", stronger)):
-    sizes = [states[n].square().mean().sqrt().item() for n in (0, 4, 8, 12)]
-    print(f"{name:20} size after 0, 4, 8 and 12 layers:", *(f"{size:.2f}" for size in sizes), f"  variation at the end {variation(states[-1]).item():.2f}")
+    sizes = [f"{size(states[n]):.2f}" for n in (0, 4, 8, 12)]
+    print(f"{name:20} size after 0, 4, 8 and 12 layers:", *sizes, f"  variation at the end {variation(states[-1]).item():.2f}")
 
 # %% [markdown]
 # **Question** (middle, 3 minutes). With strong branches $r$ has fallen to 0.02. Are the differences between the tokens lost?
@@ -319,15 +323,19 @@ course.assert_same_module(LayerNorm(32), nn.LayerNorm(32), x)
 # %%
 norm = LayerNorm(32).double().requires_grad_(False)
 calmed = through(lambda layer, x: x + 4 * layer(norm(x))[0], with_residual[0])
-print(f"size after 12 layers {calmed[-1].square().mean().sqrt():.2f}, variation {variation(calmed[-1]).item():.2f}")
+print(f"size after 12 layers {size(calmed[-1]):.2f}, variation {variation(calmed[-1]).item():.2f}")
+for name, states in (("without norm", stronger), ("with norm", calmed)):
+    print(f"{name:12} size of what layers 1, 6 and 12 add:", *(f"{size(states[n] - states[n - 1]):.2f}" for n in (1, 6, 12)))
 
 # %%
 course.verdict("variation after 12 strong layers, with the norm over without", (variation(calmed[-1]) / variation(stronger[-1])).item(), above=2)
 
 
 # %% [markdown]
-# The sum grows far less, and the differences, again about 1 in size, stay a quarter of it. A branch that reads a normed input adds about as much in the last layer as in the
-# first. Without the norm it adds more and more, since its input grows.
+# The sum grows far less, and the differences, again about 1 in size, stay a quarter of it. Without the norm a branch adds
+# more and more, since its input grows: almost eighty times as much in the last layer as in the first. With the norm it adds
+# less than twice as much. That it grows at all is no matter of size: the more alike the tokens are, the less cancels in
+# their average.
 #
 # ### Break it: the wrong axis
 #
@@ -350,8 +358,7 @@ plotting.show("Ticks where a feature of a token has changed. On the left only th
 # %% [markdown]
 # On the right every token knows that the last one has changed. In a language model that would leak the future past
 # every causal mask. (He et al. used **batch norm**, of [Ioffe and Szegedy 2015](https://arxiv.org/abs/1502.03167): its
-# mean and variance run over the batch, as with `dim=0`, and in images also over the positions. A token would then
-# depend on the other sentences of its batch.)
+# mean and variance run over the batch. A token would then depend on the other sentences of its batch.)
 #
 # ## The feed-forward
 #
@@ -359,8 +366,7 @@ plotting.show("Ticks where a feature of a token has changed. On the left only th
 # attention layer is a linear map (biases aside), and linear maps in a row are one linear map: no number of them can ask
 # a question such as "is this feature above zero?". Something has to *compute* with what has been gathered.
 # That is the job of the [**feed-forward**](../docs/glossary.md#f) **network**, which works on each token alone: widen it to
-# the features of a **hidden layer**, bend it, narrow it. (All stacks below have one, so its worth is not measured
-# here.)
+# the features of a **hidden layer**, bend it, narrow it.
 #
 # $$y = \phi(x W_1 + b_1) W_2 + b_2$$
 #
@@ -514,7 +520,6 @@ class PostNormBlock(Block):
 course.assert_same_module(Block(32, 4), TransformerBlock(32, 4), x)
 course.assert_same_module(PostNormBlock(32, 4), TransformerBlock(32, 4, norm_first=False), x)
 
-
 # %% [markdown]
 # ### The residual stream
 #
@@ -527,10 +532,6 @@ course.assert_same_module(PostNormBlock(32, 4), TransformerBlock(32, 4, norm_fir
 # In post-norm every norm rescales all that came before. The sizes are measured in your two blocks, with fresh weights.
 
 # %%
-def size(x):  # root mean square
-    return x.square().mean().sqrt().item()
-
-
 pre, post = Block(32, 4).requires_grad_(False), PostNormBlock(32, 4).requires_grad_(False)
 pre_middle = x + pre.attention(pre.attention_norm(x))[0]
 post_middle = post.attention_norm(x + post.attention(x)[0])
@@ -543,10 +544,10 @@ plotting.show(
 
 
 # %% [markdown]
-# In post-norm the stream has size 1 after each norm (the sums are not labelled). In pre-norm nothing holds the size,
-# though it hardly grows in this one block (*Quieter branches* below measures 24). So a pre-norm model usually has **one
-# more norm after its last block**, before the **read-out**, the linear map that turns tokens into an answer. Your stack
-# below has it for all kinds of block.
+# In post-norm the stream has size 1 after each norm as long as $g$ is 1 and $b$ is 0. (The sums before them
+# have no label.) In pre-norm nothing holds the size, though it hardly grows in this one block (*Quieter branches* below
+# measures 24). So a pre-norm model usually has **one more norm after its last block**, before the **read-out**, the linear
+# map that turns tokens into an answer. Your stack below has it for all kinds of block.
 #
 # ## Break it: where the `x +` goes
 #
@@ -599,6 +600,95 @@ plotting.heads(torch.stack(gaps), titles=titles, signed=True, xlabel="feature", 
 plotting.show(
     "Three maps of y minus x, six tokens by 16 features: the first is blank, the others are coloured almost everywhere."
 )
+
+
+# %% [markdown]
+# **Question** (easy, 2 minutes). One of the maps is exactly $-x$. Which one, and why?
+#
+# <details><summary>Answer</summary>
+#
+# That of the missing residual connection. With silent branches this block returns 0, and $0 - x = -x$.
+#
+# </details>
+#
+# ### Exercise 4 · middle · 6 minutes
+#
+# Does a block that passes the silence test have to be right? Hunt the bugs in this one. `x` has shape (L, E), and the five
+# parts are functions: `attention` from (L, E) to (L, E), `norm_1` before it, `norm_2` before the feed-forward network, and
+# `up` and `down`, its two linear maps.
+#
+# ```python
+# def suspect(x, attention, norm_1, up, down, norm_2):
+#     y = norm_1(x)
+#     y = y + attention(y)
+#     return x + down(F.gelu(up(norm_2(y))))
+# ```
+#
+# It runs, its shapes fit, and if `attention` and `down` return 0, it returns `x`. Still it is wrong in two ways. (A
+# published model had one of them, and its author noticed after the weights were out:
+# [issue 3 of faster-trajectory-transformer](https://github.com/Howuhh/faster-trajectory-transformer/issues/3), in the
+# [museum of bugs](../docs/museum.md).) Think of a probe that shows each slip. Then write `pre_norm_block` as it should
+# be, with the same parts and the same `F.gelu`.
+
+# %%
+def pre_norm_block(x, attention, norm_1, up, down, norm_2):  # (L, E), then five functions
+    raise NotImplementedError  # (L, E)
+
+
+pre_norm_block = check.pre_norm_block.use(pre_norm_block)
+
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Make the silence test finer: silence `down` alone. A pre-norm block then has to return x + attention(norm_1(x)). What
+# does this one return?
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# Twice the same, x + f(norm(x)). The first x is the block's input; the second is what the first sum gave, both inside
+# the norm and before the plus.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def pre_norm_block(x, attention, norm_1, up, down, norm_2):
+#     x = x + attention(norm_1(x))
+#     return x + down(F.gelu(up(norm_2(x))))
+# ```
+#
+# </details>
+#
+# Two probes, one for each slip. With `down` silent, is attention *added* to the stream? With `attention` silent, does
+# `norm_2` read the stream? (`norm` has a **gain**, its $g$, that is not 1 everywhere: a second fresh norm would hardly
+# change what the first has normed.)
+
+# %%
+def suspect(x, attention, norm_1, up, down, norm_2):
+    y = norm_1(x)
+    y = y + attention(y)
+    return x + down(F.gelu(up(norm_2(y))))
+
+
+def norm(x):
+    return torch.linspace(0.5, 2, x.shape[-1]) * F.layer_norm(x, x.shape[-1:])
+
+
+def average(x):  # attention with equal weights
+    return x.mean(dim=0, keepdim=True).expand_as(x)
+
+
+def two_probes(block, x):
+    read = []
+    block(x, torch.zeros_like, norm, torch.sin, torch.sin, lambda y: read.append(y) or norm(y))
+    added = block(x, average, norm, torch.sin, torch.zeros_like, norm) - x
+    return torch.allclose(added, average(norm(x)), atol=1e-5), torch.equal(read[0], x)
+
+
+for block in (suspect, pre_norm_block):
+    print("{:14} attention is added: {!s:5}  norm_2 reads the stream: {}".format(block.__name__, *two_probes(block, probe[0])))
 
 # %% [markdown]
 # ## A stack of blocks
@@ -668,9 +758,15 @@ def between_tokens(x):  # (B, L, E)
 
 
 left = {kind: torch.tensor([after_each_block(between_tokens, build(kind, 12, n)) for n in range(4)]) for kind in blocks}
-ax = plotting.bands(left, x=range(13), xlabel="after block", ylabel="variation left", title="16 tokens", styles=styles)
-ax.legend(frameon=False, loc="center right", bbox_to_anchor=(1, 0.3))
-plotting.show("The variation left after each of twelve blocks: four lines, one for each kind of block, with bands over four seeds.")
+plotting.bands(left, x=range(13), logy=True, xlabel="after block", ylabel="variation left", title="16 tokens", styles=styles)
+plotting.show(
+    "The variation left after each of twelve blocks, on a logarithmic axis: four lines, one for each kind of block, with"
+    " bands over four seeds."
+)
+print(f"{'after block':11}", *(f"{n:>8}" for n in (0, 1, 2, 3, 4, 12)))
+for kind, runs in left.items():
+    means = [runs[:, n].mean().item() for n in (0, 1, 2, 3, 4, 12)]
+    print(f"{kind:11}", *(f"{mean:8.2g}" if mean > 1e-5 else "  < 1e-5" for mean in means))
 
 # %%
 course.verdict("no residual: largest variation after 12 blocks", left["no residual"][:, -1].max().item(), below=1e-5)
@@ -679,15 +775,15 @@ for kind in ("pre-norm", "post-norm", "no norm"):
 
 
 # %% [markdown]
-# They do not save it: up to rounding, the stack without residual connections makes one vector of all 16 tokens. Norm and
-# feed-forward network work on each token alone: equal tokens go in, equal tokens come out, and nothing parts them again. With the residual connections more than half of $r$ is left
-# after twelve blocks, and the curves still fall. (Biases may have a part in that: they add one vector to all tokens.)
+# They do not save it. Attention makes the tokens alike, as above, and after four blocks all 16 are one vector, up to
+# rounding. Nothing parts them again: norm and feed-forward network work on each token alone, and so equal tokens stay equal.
+# With the residual connections more than half of $r$ is left after twelve blocks. It still falls there, and not by averaging
+# alone: biases add one vector to all tokens, which makes $r$ smaller, too.
 #
 # And the gradient? The toy above had no norms, so the blocks of a fifth stack have neither norms nor residual
-# connections (its last norm stays). We look at the length of the gradient of `down`, the last matrix of each block. It
-# depends on the gradient that arrives there, as in the toy. (The picture calls
-# it the gradient's *norm*, which is not a layer norm.) **Predict** which of the five stacks have lost their gradient,
-# by many powers of ten, when it reaches the first block.
+# connections (its last norm stays). We look at the length of the gradient of `down`, the last of the six matrices of each
+# block. (The picture calls it the gradient's *norm*, which is not a layer norm.) **Predict** which of the five stacks have
+# lost their gradient, by many powers of ten, when it reaches the first block.
 
 # %%
 class Neither(Block):
@@ -696,66 +792,78 @@ class Neither(Block):
 
 
 blocks["neither"], styles["neither"] = Neither, {"color": plotting.COLORS[2]}
+matrices = [f"attention.{name}_proj" for name in ("q", "k", "v", "out")] + ["feed_forward.up", "feed_forward.down"]
 
 
-def gradients(kind, depth, seed, matrix="feed_forward.down"):  # of this matrix in each block
+def gradients(kind, depth, seed):  # (depth, 6): their sizes, of each matrix in each block; nan where it is not in use
     model = build(kind, depth, seed)
     F.cross_entropy(model(squares[:64]), labels[:64]).backward()
-    return [block.get_submodule(matrix).weight.grad.norm().item() for block in model.blocks]
+    found = [[block.get_submodule(matrix).weight.grad for matrix in matrices] for block in model.blocks]
+    return torch.tensor([[math.nan if grad is None else grad.norm().item() for grad in row] for row in found])
 
 
-arriving = {kind: torch.tensor([gradients(kind, 12, seed) for seed in range(4)]) for kind in blocks}
-title = "gradient before training"
-plotting.bands(arriving, xlabel="block", ylabel="norm of the gradient", title=title, logy=True, styles=styles)
+arriving = {kind: torch.stack([gradients(kind, 12, seed) for seed in range(4)]) for kind in blocks}  # (4, 12, 6)
+down = {kind: values[..., -1] for kind, values in arriving.items()}
+title, dashed = "gradient of down, before training", styles | {"no norm": styles["no norm"] | {"linestyle": "--"}}
+plotting.bands(down, xlabel="block", ylabel="norm of the gradient", title=title, logy=True, styles=dashed)
 plotting.show("The norm of the gradient at each of twelve blocks, on a logarithmic axis: five lines, one for each stack.")
 
 # %%
-course.verdict("neither: largest gradient at block 1", arriving["neither"][:, 0].max().item(), below=1e-10)
-first = {kind: values[:, 0].log().mean().exp().item() for kind, values in arriving.items()}  # geometric means
+course.verdict("neither: largest gradient at block 1", down["neither"][:, 0].max().item(), below=1e-10)
+first = {kind: values[:, 0].log().mean().exp().item() for kind, values in down.items()}  # means on the axis of the picture
 course.verdict("block 1: mean of no residual over mean of post-norm", first["no residual"] / first["post-norm"], above=0.1)
 
 # %% [markdown]
 # Only `neither` has lost its gradient at block 1. The toy fits this stack: from block to block, backwards, the gradient
-# falls by about the same factor, a straight line on this axis. (The line of `no norm` covers post-norm's.) But with norms
-# alone the gradient is not small at all. A norm divides small tokens by their size, and in the backward pass it divides the gradient by that size, too:
+# falls by about the same factor, a straight line on this axis. (The dashed line of `no norm` lies on post-norm's.) But with norms
+# alone the gradient of `down` is not small at all. A norm divides small tokens by their size, and in the backward pass it divides the gradient by that size, too:
 # what the layer before has shrunk is enlarged again. So in these fresh stacks of twelve blocks the residual connection
-# alone, or the norm alone, keeps the gradient from vanishing. He et al. (section 4.1) found the same in their plain
+# alone, or the norm alone, keeps this gradient from vanishing. He et al. (section 4.1) found the same in their plain
 # networks: thanks to batch norm the gradients were healthy, and yet the deeper network had the larger training error.
 #
-# But `down` is one matrix of a block. Take another: `q_proj`, which makes the queries. In `no residual` all tokens of a digit are
-# equal after three blocks. **Predict** what that means for the gradient of `q_proj` in the blocks behind them.
+# But `down` is one of six matrices. In `no residual` the tokens of a digit are all but equal behind the third block.
+# **Predict** which of the six have lost their gradient in the fourth: those of queries, keys, values and output, `up`, `down`?
 
 # %%
-asking = {kind: torch.tensor([gradients(kind, 12, seed, "attention.q_proj") for seed in range(4)]) for kind in ("pre-norm", "no residual")}
-for kind, norms in asking.items():
-    print(f"{kind:11} gradient of q_proj", "  ".join(f"block {n}: {norms[:, n - 1].mean():.0e}" for n in (1, 2, 3, 4, 12)))
+print(f"{'mean gradient of':20}", *(f"{name.split('.')[1]:>8}" for name in matrices))
+for kind in ("pre-norm", "no residual"):
+    for n, norms in enumerate(arriving[kind].mean(dim=0).tolist(), start=1):
+        if n in (1, 2, 4, 12):
+            print(f"{kind:11} block {n:2}", *(f"{norm:8.1g}" if norm > 1e-6 else "  < 1e-6" for norm in norms))
 
 # %%
-course.verdict("no residual: largest gradient of q_proj in blocks 4 to 12", asking["no residual"][:, 3:].max().item(), below=1e-5)
+course.verdict("no residual: largest gradient of q_proj in blocks 4 to 12", arriving["no residual"][:, 3:, 0].max().item(), below=1e-5)
 
 
 # %% [markdown]
-# **Question** (hard, 4 minutes). Why is the gradient of `q_proj` zero, up to rounding, from block 4 on?
+# **Question** (hard, 4 minutes). Why are the gradients of queries and keys zero there, up to rounding?
 #
 # <details><summary>Answer</summary>
 #
 # If all values are the same vector, their weighted mean is this vector, whatever the weights. So nothing that
-# the queries or keys do changes the loss. From the fourth block on, this stack cannot learn *where to look*; what the values and the feed-forward
-# networks do it can learn, and there the gradient is healthy.
+# the queries or keys do changes the loss. From the fourth block on, this stack cannot learn *where to look*. The other four
+# matrices it can learn: there the gradient is even larger than in pre-norm.
 #
 # </details>
 #
 # ## Train it: depth, with and without
 #
+# Some of these stacks will not learn. Four suspects could be the reason, and each gets its experiment below:
+#
+# 1. *equal tokens*: what is equal cannot be told apart again;
+# 2. *a vanished gradient*: in `no residual`, that of queries and keys;
+# 3. *similar digits*: if all digits come out nearly the same, the read-out has little to tell them by;
+# 4. *the step*: the gradient tells the right way, but not as far as we step.
+#
 # The [**optimiser**](../docs/glossary.md#o) is Adam: it divides each parameter's gradient by the usual size of
 # the last ones, so that at first a parameter moves by about the [**learning rate**](../docs/glossary.md#l) in each
-# step, however large its gradient is. (Unless the gradient is far below 10⁻⁸, which Adam adds to the divisor: then the parameter hardly
-# moves. `fused=True` updates all parameters in one call: faster.)
+# step, however large its gradient is. Only a gradient far below 10⁻⁸ is too small for that: Adam adds 10⁻⁸ to the divisor,
+# and the parameter hardly moves.
 
 # %%
 def train(model, seed, steps=80, lr=3e-3):
     generator, losses = torch.Generator().manual_seed(seed), []
-    optimizer = torch.optim.Adam(model.parameters(), lr=lr, fused=True)
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr, fused=True)  # fused: one call for all parameters
     for _ in range(steps):
         batch = torch.randint(len(squares), (16,), generator=generator).to(device)
         loss = F.cross_entropy(model(squares[batch]), labels[batch])
@@ -789,7 +897,9 @@ compare(("pre-norm", 12), ("pre-norm", 2), ("no residual", 12), ("no residual", 
 
 # %%
 def curves(*names):
-    ax = plotting.bands({name: runs[name] for name in names}, smooth=10, title="training loss", styles=styles)
+    shown = {name: runs[name].nan_to_num(math.log(10)) for name in names}  # not a number: as good as a blind guess
+    ax = plotting.bands(shown, smooth=10, title="training loss", styles=styles)
+    ax.set_ylim(1.4, 2.6)
     ax.axhline(math.log(10), color="grey", linestyle=":")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     ax.figure.set_size_inches(8.4, 3.6)
@@ -804,10 +914,16 @@ plotting.show(
 
 # %% [markdown]
 # Each point is the mean of ten steps; the printed losses, one for each seed, are means of the last 20. With the same
-# seed, all stacks see the same batches, so the verdicts take the differences seed by seed. A loss above $\ln 10$ counts
-# as $\ln 10$, that of a blind guess: two stacks that learned nothing are equally bad. `low_end` is the lower end of a
-# 95 % interval for the mean difference (notebook 16 explains it), if the differences are normally distributed. A value
-# above 0 speaks against chance; with four seeds and several such verdicts it is evidence, not proof.
+# seed all stacks see the same batches, so the verdicts compare them seed by seed. Each states the lower end of an interval
+# for the mean difference: above 0 it speaks against chance.
+#
+# <details><summary>How the interval is computed</summary>
+#
+# A loss above $\ln 10$ counts as $\ln 10$, that of a blind guess: two stacks that learned nothing are equally bad.
+# `low_end` is the lower end of a 95 % interval, one computed such that 95 of 100 like it hold the true mean, if the
+# differences are normally distributed (notebook 16 explains it). With four seeds and several verdicts it is evidence, not proof.
+#
+# </details>
 
 # %%
 def low_end(values):  # of a 95 % interval for the mean, by Student's t for so many values
@@ -835,16 +951,15 @@ worse("pre-norm", than="pre-norm, 2 blocks")
 # follow, not far from each other. Twelve blocks without residual connections come last, and they alone stay near the
 # dotted line: they do not *learn*, as we shall say.
 #
-# With a norm before each branch, twelve blocks learned with residual connections and
-# did not without them. But the twelve are behind the two in *training* loss: so far, our stacks with residual connections do what the
-# plain networks of He et al. did. Whether depth *pays* after more steps, 80 do not tell.
+# Even with residual connections the twelve blocks are behind the two, in *training* loss: so far they do what the plain
+# networks of He et al. did. Whether depth *pays* after more steps, 80 do not tell.
 #
 # ### Is rank collapse the reason?
 #
-# Does the deep stack fail because its tokens become equal? The networks of He et al. had no attention, and failed all
-# the same. So take the attention out: twelve layers of norm and feed-forward network. Nothing mixes the tokens now, but
-# a layer may still make different tokens nearly equal. So we measure $r$ at the end, between the tokens of a digit and
-# between digits.
+# Suspect 1, equal tokens. The networks of He et al. had no attention, and failed all the same. So take the attention out:
+# twelve layers of norm and feed-forward network. Nothing mixes the tokens now, but a layer may still make different tokens
+# nearly equal. So we measure $r$ between the tokens of a digit, and for suspect 3 between digits. The end of the stack is
+# enough: what has become equal on the way stays equal.
 
 # %%
 class OnlyFeedForward(Block):
@@ -874,8 +989,7 @@ course.verdict("only feed-forward: smallest variation between tokens after 12 la
 course.verdict("only feed-forward: smallest variation between digits after 12 layers", min(apart["only feed-forward"]), above=0.02)
 
 # %% [markdown]
-# Some difference is left, between tokens and between digits. In `no residual` the tokens of a digit were equal up to rounding.
-# **Predict** whether this stack learns, and whether its **control** does, the stack to compare with: the same
+# Some difference is left, between tokens and between digits. **Predict** whether this stack learns, and whether its **control** does, the stack to compare with: the same
 # twelve layers *with* the residual connection.
 
 # %% tags=["nbval-ignore-output"]
@@ -892,18 +1006,22 @@ worse("only feed-forward", than="feed-forward + residual")
 
 
 # %% [markdown]
-# With every seed the control ends clearly below $\ln 10$. Without the residual connection three of four end around $\ln 10$, and the
-# fourth only a little below. So **rank collapse is not the whole reason**: here the tokens of a digit stay apart, and a stack without residual
-# connections hardly learns all the same. The residual connection helps where no attention is, too. Nor does collapse alone forbid learning: look at
-# the picture of the 16 tokens again. After *two* blocks `no residual` has lost nearly all variation, and two such blocks learn.
+# With every seed the control ends clearly below $\ln 10$. Without the residual connection three of four end around $\ln 10$,
+# and one below it (2.18). So **rank collapse is not the whole reason**: in this stack the tokens of a digit are apart at the
+# start, and it hardly learns all the same. Nor does collapse alone forbid learning: after *two* blocks
+# `no residual` has kept less than 1 % of its variation, and two such blocks learn. The residual connection helps where no
+# attention is, too.
 #
-# Perhaps the *digits* become too much alike? Before training they differ less in `no residual` and `only feed-forward` (mostly 0.1 to
-# 0.2, printed above) than in the stacks with residual connections (about 0.3 to 0.5). But one start of `no residual` has as much as those, and learns no better.
+# Suspect 3, similar digits. Before training they differ less in `no residual` and `only feed-forward` (0.1 to 0.2, with one
+# exception) than in the stacks with residual connections (about 0.3 to 0.5). Look at single starts, though. One speaks for
+# the suspect: of the four of `only feed-forward`, the second has the largest variation, 0.16, and the lowest loss, 2.18.
+# One speaks against it: the first start of `no residual`, the exception, has 0.37 and ends at 2.35. This suspect stays on
+# the list.
 #
 # ### How far can the gradient be trusted?
 #
-# The gradient of `no residual` was not small, except for that of its queries and keys. But a gradient only tells which way the loss falls from *here*. Does it
-# still tell the way after a small step? Take a fresh model, make one step of Adam with a tenth of our learning rate,
+# Suspect 4, the step. In `no residual`, four of six matrices have a large gradient. But a gradient only tells which way the
+# loss falls from *here*. Does it still tell the way after a small step? Take a fresh model, make one step of Adam with a tenth of our learning rate,
 # and compute the gradient again on the same digits. The [**cosine similarity**](../docs/glossary.md#c) of both tells
 # whether the direction was kept: 1 is the same direction, 0 a right angle, and −1 the opposite direction.
 
@@ -946,49 +1064,60 @@ for deep, other in (("no residual", "pre-norm"), ("only feed-forward", "feed-for
     course.verdict(f"cosine of {other} minus {deep}, lower end", lower, above=0.05)
 
 # %% [markdown]
-# In the two deep stacks without residual connections, the mean cosine after one small step is near 0, a right angle. Single
-# starts scatter on either side of it, from about −0.3 to 0.8. In the other four it keeps part of its direction, pre-norm in
-# some starts only a small part. And a larger part does not mean a lower loss: pre-norm keeps less than `feed-forward +
-# residual`, and ends lower. That is one size of step, on fresh weights, and proves no cause. Balduzzi et al. ([2017](https://arxiv.org/abs/1702.08591)) describe a relative of it,
-# **shattered gradients**: in deep networks without residual connections, even inputs close together have almost
-# unrelated gradients.
+# In the two deep stacks without residual connections the mean cosine after one small step is near 0, a right angle: single
+# starts scatter on either side of it, from about −0.3 to 0.8. The other four stacks have mean cosines above one half. But a
+# larger cosine does not mean a lower loss: pre-norm keeps less of its direction than `feed-forward + residual`, and ends
+# lower.
 #
-# How short must a step be for the gradient of `no residual` to keep its direction? And **predict**: with steps as short as that, and more of
-# them, does the stack learn?
+# How short must a step be for the gradient of `no residual` to keep its direction? And **predict**: with steps as short as
+# that, and more of them, does the stack learn? Choose a rate of your own, too.
 
 # %% tags=["nbval-ignore-output"]
-for kind in ("pre-norm", "no residual"):
-    means = {rate: sum(kept(kind, 12, seed, lr=rate) for seed in range(10)) / 10 for rate in (3e-3, 3e-5)}
-    print(f"{kind:11} mean cosine", "  ".join(f"at {rate:.5f}: {mean:.2f}" for rate, mean in means.items()))
+my_rate = 1e-4  # yours, from 0.00003 to 0.003
 
 
-def patient(kind, lr):  # two seeds
-    losses = final([train(build(kind, 12, seed), seed, steps=200, lr=lr) for seed in range(2)])
-    print(f"200 steps with learning rate {lr:.5f}: {kind:11}", [f"{loss:.2f}" for loss in losses])
-    return losses.max().item()
+def patient(kind, lr, seeds):
+    cosines = same[kind] if lr == 3e-4 else [kept(kind, 12, seed, lr) for seed in range(10)]
+    losses = final([train(build(kind, 12, seed), seed, steps=200, lr=lr) for seed in range(seeds)])
+    cosine = sum(cosines) / len(cosines)
+    print(f"{kind:17} rate {lr:.5f}: mean cosine {cosine:5.2f}, 200 steps", *(f"{loss:.2f}" for loss in losses))
+    return losses
 
 
-highest = {(kind, lr): patient(kind, lr) for kind, lr in (("no residual", 3e-5), ("no residual", 3e-3), ("pre-norm", 3e-5))}
+short = {("no residual", my_rate): patient("no residual", my_rate, seeds=1)}
+short |= {("no residual", lr): patient("no residual", lr, seeds) for lr, seeds in ((3e-5, 2), (3e-4, 2), (3e-3, 1))}
+for kind, lr in (("only feed-forward", my_rate), ("only feed-forward", 3e-4), ("pre-norm", my_rate)):
+    short[kind, lr] = patient(kind, lr, seeds=1)
 
 # %%
-course.verdict("no residual, 200 short steps: the higher of two final losses", highest["no residual", 3e-5], below=2.2)
+course.verdict("no residual, 200 short steps: the higher of two final losses", short["no residual", 3e-5].max().item(), below=2.2)
 
 # %% [markdown]
-# **It learns**, and it is the short steps that do it: 200 long ones change nothing. So neither its tokens, equal up to
-# rounding at the start, nor the lost gradient of its queries and keys forbade it to learn.
+# **It learns** at 0.00003 and at 0.0001. At 0.0003 it has hardly begun to, and at 0.003, the rate of our runs, 200 steps
+# change nothing. So the step has to be about thirty times shorter than ours (one or two seeds each). Strike out suspects 1
+# and 2: neither its tokens, equal up to rounding at the start, nor the lost gradient of its queries and keys forbade it to
+# learn. (Here only the mean token is read. Equal tokens cost this task less than one that wants an answer for each token.)
 #
-# What fits the pictures: its gradient shows the way, but only for a short distance. At 0.0003 and 0.00003 the gradient of pre-norm keeps more of its direction. What does
-# not fit: at 0.003, the rate of our runs, pre-norm's gradient turns after the first step as well, and pre-norm learns all the same.
+# Suspect 4 is the best one, but not convicted. For it: `no residual` learns at the rates at which its gradient keeps part of
+# its direction. Against it: at 0.0003 the mean cosine of `only feed-forward` is as close to 0, and that stack learns in 200
+# steps. All this is one step from a fresh start.
 #
-# So with this stack, and these two rates, the question was not *whether* it can learn without residual connections, but in steps of which size. Pre-norm learns at both rates; at
-# the small one, little of its lead is left (two seeds each). Li et al. ([2018](https://arxiv.org/abs/1712.09913)) draw the loss around trained
-# networks with such connections and without, smooth in the one case and rugged in the other. (The 56 layers of He et al. may be another case: three times as many steps did not help them, says
-# a footnote of their section 4.1.)
+# Short steps do not replace the residual connection: at 0.0001 pre-norm gets much further in as many steps.
+#
+# <details><summary>What others found</summary>
+#
+# Balduzzi et al. ([2017](https://arxiv.org/abs/1702.08591)) describe **shattered gradients**: in deep networks without
+# residual connections, even inputs close together have almost unrelated gradients. Li et al.
+# ([2018](https://arxiv.org/abs/1712.09913)) draw the loss as a landscape over two directions in the space of the weights:
+# smooth around trained networks with such connections, rugged around those without. The 56 layers of He et al. may be
+# another case: three times as many steps did not help them, says a footnote of their section 4.1.
+#
+# </details>
 #
 # ## What the order is worth
 #
-# So far the stacks with residual connections that we trained were pre-norm. **Predict**: does post-norm learn faster, as fast, or more
-# slowly? (Both have six seeds here.)
+# So far the norm stood before its branch. **Predict**: does post-norm learn faster than pre-norm, as fast, or more slowly?
+# (Both have six seeds here.)
 
 # %% tags=["nbval-ignore-output"]
 compare(("pre-norm", 12), seeds=range(4, 6))
@@ -1013,53 +1142,52 @@ worse("post-norm", than="pre-norm")
 # With them we have all four combinations of a residual connection and a norm in front of each branch. **Predict** which of the four learn.
 
 # %% tags=["nbval-ignore-output"]
-compare(("no norm", 12), ("neither", 12))
-print("mean of the first four seeds, ln 10 at most:")
-for name, parts in {"pre-norm": "both", "no norm": "residual alone", "no residual": "norm alone", "neither": "neither"}.items():
-    print(f"{parts:15} {ends[name][:4].nan_to_num(math.inf).clamp(max=math.log(10)).mean():.2f}")
+compare(("no norm", 12))
+compare(("neither", 12), seeds=range(2))
+
+# %%
+curves("pre-norm", "no norm", "no residual", "neither")
+plotting.show("Training loss of four stacks of twelve blocks over 80 steps, with the dotted line of ln 10.")
 
 # %%
 gap = behind("no norm", "pre-norm").min().item()
 course.verdict("no norm minus pre-norm, smallest of four seeds", gap, above=0)
 
-
 # %% [markdown]
 # What learned well in our twelve blocks is the pair: a residual connection *and* a norm before each branch. With the norm alone, or with neither,
 # no seed gets below $\ln 10$ at this rate. With the residual connection alone the seed decides how far below it gets, and a seed may end at `nan`, "not a number",
-# which counts as a blind guess. Every seed ends above pre-norm. The losses of `no norm` and post-norm overlap.
+# which counts, and is drawn, as a blind guess. (An optional part below looks into it.) Every seed ends above pre-norm. The losses of `no norm` and
+# post-norm overlap.
 #
-# Now look at the stream itself, after four steps with a larger learning rate, 0.01.
+# ### All stacks in one table
+#
+# All have twelve blocks with a feed-forward network in each. `r`, behind the last block, and the gradient of `down` in the
+# first are means before training. Then come the mean loss after 80 steps, where nothing counts above $\ln 10$, and that
+# after 200 short steps, where it was measured.
 
-# %%
-def sizes_after_training(kind, seed):
-    model = build(kind, 12, seed)
-    train(model, seed, steps=4, lr=1e-2)
-    return after_each_block(size, model)
-
-
-grown = {kind: torch.tensor([sizes_after_training(kind, n) for n in range(4)]) for kind in ("pre-norm", "no norm")}
-title = "after four steps with learning rate 0.01"
-plotting.bands(grown, x=range(13), logy=True, xlabel="after block", ylabel="size", title=title, styles=styles)
-plotting.show(
-    "Size of the stream after each block on a logarithmic axis. Without norms it rises almost in a straight line, from"
-    " about one to a thousand; with pre-norm the curve flattens and stays below ten."
-)
-grows = (grown["no norm"] / grown["pre-norm"])[:, -1]
-course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_end(grows.log())), above=1)
+# %% tags=["nbval-ignore-output"]
+parts = {"pre-norm": "yes before yes", "post-norm": "yes after yes", "no norm": "yes no yes", "no residual": "yes before no"}
+parts |= {"neither": "yes no no", "feed-forward + residual": "no before yes", "only feed-forward": "no before no"}
+print(f"{'':23} attention   norm residual        r gradient  loss  at {my_rate:.5f}")
+for kind, has in parts.items():
+    r = left[kind][:, -1] if kind in left else torch.tensor([after_each_block(between_tokens, build(kind, 12, n))[-1] for n in range(4)])
+    gradient = down[kind][:, 0] if kind in down else torch.stack([gradients(kind, 12, n)[0, -1] for n in range(4)])
+    loss = ends[kind].nan_to_num(math.inf).clamp(max=math.log(10)).mean()
+    slow = f"{short[kind, my_rate].mean():.2f}" if (kind, my_rate) in short else "–"
+    print(f"{kind:23} {'{:>9} {:>6} {:>8}'.format(*has.split())} {r.mean():8.1g} {gradient.mean():8.1g} {loss:5.2f} {slow:>11}")
 
 
 # %% [markdown]
-# **Question** (middle, 3 minutes). The axis is logarithmic. Which stack multiplies the size in each block, and why does the other not?
+# **Question** (middle, 3 minutes). Which column tells best which stacks learn at the rate of our runs?
 #
 # <details><summary>Answer</summary>
 #
-# Without norms the line is nearly straight, so each block *multiplies* what the block before it has enlarged. With
-# pre-norm every branch reads an input of size 1, however large the stream is, so a block *adds* to it, and the curve
-# flattens. Whether that is why `no norm` learns less well is not measured here.
+# *Residual*: the four stacks with it get below $\ln 10$, the three without it hardly. The two columns measured at the start
+# do not tell it. The largest gradients belong to `no residual` and `only feed-forward`, which do not learn, and `r` is
+# largest in `feed-forward + residual`, which learns less than pre-norm.
 #
 # </details>
-
-# %% [markdown]
+#
 # ## Today
 #
 # - **The residual stream** is how large models are read now: every block adds to it, and parts of it can be followed
@@ -1080,12 +1208,11 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 #   moves information between tokens.
 # - In pre-norm every block only adds to the stream, and one norm usually follows the last block; in post-norm the norms stand on the stream itself.
 # - Here, at the learning rate at which others learned, twelve blocks without residual connections hardly did, with attention or without it.
-#   The gradient was small for queries and keys only, but it kept its direction over short steps only: with attention, such a stack learned in 200 steps at a
-#   hundredth of the rate.
+# - With norms it was not for want of a gradient: before training, only that of queries and keys had vanished. But the
+#   gradient kept its direction over short steps only.
+# - With steps about thirty times shorter such stacks learned (one or two seeds), more slowly than pre-norm with the same steps.
 # - Here, at this rate and without a warm-up, twelve blocks of pre-norm learned, and faster than post-norm and than blocks without any norm. Two blocks learned faster still: depth did not pay
 #   in 80 steps.
-# - After four steps with a larger learning rate, each block without norms multiplied what the one before had enlarged;
-#   with pre-norm it added to it.
 #
 # ## Check yourself
 #
@@ -1100,7 +1227,8 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 # 2. Pre-norm and no norm: nothing stands on their stream, and both add 0. Post-norm returns the normed input, so it
 #    fails the test although it is correct. No residual returns 0.
 # 3. The labels and the loss; then the residual connections: silence the branches, and see whether each block returns its input. Then a tenth and a
-#    hundredth of the learning rate, with more steps. The size of the first gradient would not have shown it.
+#    hundredth of the learning rate, with more steps. The size of `down`'s first gradient would not have shown it; that of
+#    `q_proj` would have shown equal tokens.
 #
 # </details>
 #
@@ -1121,7 +1249,7 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 # %% [markdown]
 # ## Optional: RMS norm
 #
-# ### Exercise 4 · easy · 4 minutes
+# ### Exercise 5 · easy · 4 minutes
 #
 # RMS norm is layer norm that leaves the mean in and has no $b$ (Zhang and Sennrich 2019, section 3). Write it as a
 # function, without `F.rms_norm`: `x` has shape (B, L, E), `weight` is $g$ of shape (E,), and `eps` is a number and
@@ -1159,62 +1287,36 @@ check.root_mean_square_norm(root_mean_square_norm)
 #
 # </details>
 #
-# ## Optional: a bug hunt
+# ## Optional: why a stack without norms may end at nan
 #
-# ### Exercise 5 · middle · 6 minutes
-#
-# Here is a pre-norm block as a function. `x` has shape (L, E) and the five parts are functions: `attention` from (L, E)
-# to (L, E), `norm_1` before it, `norm_2` before the feed-forward network, and `up` and `down`, its two linear maps.
-#
-# ```python
-# def suspect(x, attention, norm_1, up, down, norm_2):
-#     y = norm_1(x)
-#     y = y + attention(y)
-#     return x + down(F.gelu(up(norm_2(y))))
-# ```
-#
-# It runs, its shapes fit, and it *passes the silence test*: if `attention` and `down` return 0, it returns `x`. Still
-# it is wrong in two ways. (A published model had one of them, and its author noticed after the weights were out:
-# [issue 3 of faster-trajectory-transformer](https://github.com/Howuhh/faster-trajectory-transformer/issues/3), in the
-# [museum of bugs](../docs/museum.md).) Think of a probe that shows each slip, then write `pre_norm_block` as it should
-# be, with the same parts and the same `F.gelu`.
+# Nothing holds the size of a stream without norms, as *Layer norm* showed with stronger branches. So look at the stream of
+# `no norm` while it trains. To see much in few steps, take large ones: four with learning rate 0.01.
 
 # %%
-def pre_norm_block(x, attention, norm_1, up, down, norm_2):  # (L, E), then five functions
-    raise NotImplementedError  # (L, E)
+def sizes_after_training(kind, seed):
+    model = build(kind, 12, seed)
+    train(model, seed, steps=4, lr=1e-2)
+    return after_each_block(size, model)
 
 
-check.pre_norm_block(pre_norm_block)
+grown = {kind: torch.tensor([sizes_after_training(kind, n) for n in range(4)]) for kind in ("pre-norm", "no norm")}
+title = "after four steps with learning rate 0.01"
+plotting.bands(grown, x=range(13), logy=True, xlabel="after block", ylabel="size", title=title, styles=styles)
+plotting.show(
+    "Size of the stream after each block on a logarithmic axis. Without norms it rises almost in a straight line, from"
+    " about one to a thousand; with pre-norm the curve flattens and stays below ten."
+)
+grows = (grown["no norm"] / grown["pre-norm"])[:, -1]
+course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_end(grows.log())), above=1)
 
 # %% [markdown]
-# <details><summary>Hint 1</summary>
+# **Question** (middle, 3 minutes). The axis is logarithmic. Which stack multiplies the size in each block, and why does the other not?
 #
-# Make the silence test finer: silence `down` alone. A pre-norm block then has to return x + attention(norm_1(x)). What
-# does this one return?
+# <details><summary>Answer</summary>
 #
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# Twice the same, x + f(norm(x)). The first x is the block's input; the second is what the first sum gave, both inside
-# the norm and before the plus.
-#
-# </details>
-# <details><summary>Solution</summary>
-#
-# ```python
-# def pre_norm_block(x, attention, norm_1, up, down, norm_2):
-#     x = x + attention(norm_1(x))
-#     return x + down(F.gelu(up(norm_2(x))))
-# ```
-#
-# </details>
-#
-# <details><summary>Two probes</summary>
-#
-# With `down` silent, `suspect` returns x: attention is never *added* to the stream, since the last line adds the block's
-# input and not the first sum. With `attention` silent, the feed-forward network should read norm_2(x); here it reads
-# norm_2(norm_1(x)), since the norm has overwritten what the first sum should carry. Two fresh layer norms would hide
-# this slip, because the second hardly changes what the first has normed: give `norm_1` a gain that is not 1 everywhere.
+# The line of `no norm` is nearly straight. Equal steps on this axis are equal factors, so each block *multiplies* what the
+# block before it has enlarged. In pre-norm every branch reads an input of size 1, however large the stream is. So a block
+# *adds* to it, and the curve flattens. (Whether this is why a seed of `no norm` ended at nan was not measured.)
 #
 # </details>
 #
@@ -1224,14 +1326,14 @@ check.pre_norm_block(pre_norm_block)
 #
 # Xiong et al. (section 3.3) derive upper bounds for the gradient of the last feed-forward network of a fresh stack: in
 # pre-norm the bound shrinks with the depth $N$ as $1/\sqrt N$, and in post-norm it does not depend on $N$. A bound is
-# only a ceiling. It becomes a prediction if we suppose that the gradients keep near it: from 3 to 48 blocks, pre-norm's
-# falls to 1/4 (the first verdict tests this to a factor of two), and post-norm's does not fall (the second one). The
-# dotted line is $1/\sqrt N$, from the first point of pre-norm on:
+# only a ceiling. Suppose that the gradients stay near it. Then from 3 to 48 blocks that of pre-norm falls to 1/4, and that of
+# post-norm does not fall. The verdicts test both to a factor of two. The dotted line is $1/\sqrt N$, from the first point of
+# pre-norm on:
 
 # %%
 depths = (3, 12, 48)
 last = {
-    kind: torch.tensor([[gradients(kind, depth, seed)[-1] for depth in depths] for seed in range(4)])
+    kind: torch.tensor([[gradients(kind, depth, seed)[-1, -1] for depth in depths] for seed in range(4)])
     for kind in ("pre-norm", "post-norm")
 }
 title = "feed-forward of the last block"
@@ -1240,6 +1342,8 @@ ax.plot(depths, [last["pre-norm"][:, 0].mean() * (3 / depth) ** 0.5 for depth in
 ax.set_xscale("log")
 ax.set_xticks(depths, labels=depths, minor=False)
 ax.set_xticks([], minor=True)
+ax.set_yticks((0.1, 0.2, 0.4), labels=("0.1", "0.2", "0.4"))
+ax.set_yticks([], minor=True)
 plotting.show(
     "Gradient of the last block against the number of blocks, both axes logarithmic. Pre-norm falls, a little more slowly"
     " than the dotted line of one over the root of the depth; post-norm rises."
@@ -1257,8 +1361,8 @@ course.verdict("post-norm, 48 blocks over 3 (predicted: no decrease)", ratio["po
 # ### Quieter branches
 #
 # A stack of $N$ blocks adds $2N$ branches to the stream. If they are independent and each has the variance $v$, the
-# variances add up: a stream that starts with variance 1 ends with $1 + 2Nv$ (with another start, $v$ is relative to it). Multiply each branch by $1/\sqrt{2N}$, the
-# variance of each falls to $v/2N$, and the stream ends with $1 + v$, however deep the stack is. In truth the branches
+# variances add up. Measured in units of the variance at the start, the stream begins with 1 and ends with $1 + 2Nv$. Multiply
+# each branch by $1/\sqrt{2N}$: the variance of each falls to $v/2N$, and the stream ends with $1 + v$, however deep the stack is. In truth the branches
 # are not quite independent, since all read the same stream; so measure. GPT-2 scales the last layer of each branch by
 # $1/\sqrt{2N}$ ([Radford et al.
 # 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), section
@@ -1284,30 +1388,28 @@ dots(quiet, colors, title="size of the stream after 24 blocks, over before", yla
 plotting.show(
     "As torch draws the weights the stream grows several times; scaled it hardly grows, and at zero not at all."
 )
-print("size before and after a first block:", *(f"{size_:.2f}" for size_ in after_each_block(size, build("pre-norm", 1, seed=0))))
-
-# %%
+for name, ratios in quiet.items():
+    print(f"{name:18}", "  ".join(f"{ratio:.2f}" for ratio in ratios))
 smallest, largest = min(quiet["as torch draws it"]), max(quiet["times 1/√(2N)"])
 course.verdict("smallest plain growth over largest with 1/√(2N)", smallest / largest, above=1.5)
 course.verdict("growth with zero, distance from 1", max(abs(ratio - 1) for ratio in quiet["zero"]), below=1e-6)
 
 
 # %% [markdown]
-# **Question** (middle, 5 minutes). Sizes are roots of variances. Read the growth with torch's weights off the picture, and compute $v$. How
+# **Question** (middle, 5 minutes). Sizes are roots of variances. Take the mean growth with torch's weights, and compute $v$. How
 # much should the scaled stack grow, and does it?
 #
 # <details><summary>Answer</summary>
 #
-# The dots lie around 3.2. From $\sqrt{1 + 48 v} = 3.2$ follows $v \approx 0.19$, and $\sqrt{1 + v} \approx 1.09$, which
-# is about where the scaled dots lie. (This does not prove that the branches are independent of one another. If they were not, $v$ would
-# contain their covariances as well, and the scaling shrinks these by the same factor. By this $v$ a first block would
-# enlarge the stream by $\sqrt{1 + 2v} = 1.17$; the printed sizes, of one start, say 1.07.)
+# It is about 3.2. From $\sqrt{1 + 48 v} = 3.2$ follows $v \approx 0.19$, and $\sqrt{1 + v} \approx 1.09$, which
+# is about what the scaled stacks do. (This does not prove that the branches are independent. If they were not, $v$ would
+# contain their covariances as well, and the scaling shrinks these by the same factor.)
 #
 # </details>
 #
 # ### Exercise 6 · hard · 12 minutes
 #
-# A branch with one gain for each feature: $x + g \odot f(\text{norm}(x))$, where $\odot$ multiplies feature by feature.
+# A branch with one gain, a learned factor, for each feature: $x + g \odot f(\text{norm}(x))$, where $\odot$ multiplies feature by feature.
 # `QuietBranch(embed_dim, function)` gets a
 # module `function` from (L, E) to (L, E), whose parameters are trained as well. It owns an `nn.LayerNorm(embed_dim)` as
 # torch has it and `self.gain`, a trained parameter of shape (embed_dim,), which is $g$. The gain starts such that the

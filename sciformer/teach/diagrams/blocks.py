@@ -31,7 +31,7 @@ def residual_streams(
         _stream(sheet, left + 0.9, 0.38, 5.2)
         _size(sheet, left, 0.62, sizes[0])
         for low, words, fill, size in (
-            (0.85, f"attention\n{tokens}", "query", sizes[1]),
+            (0.85, f"attention\n{shape[-1]} → {shape[-1]}", "query", sizes[1]),
             (3.0, f"feed-forward\n{shape[-1]} → {hidden_dim} → {shape[-1]}", "value", sizes[2]),
         ):
             (_pre_norm_branch if first else _post_norm_branch)(sheet, left, low, words, fill)
