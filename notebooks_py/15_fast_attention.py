@@ -7,12 +7,12 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) **15** [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
-# Needs: notebooks 07 and 09 · runs in about 45 s on two CPU cores · about 2 hours of study
+# Needs: notebooks 07 and 09 · runs in about 45 s on two CPU cores · about 2½ hours of study
 
 # %% [markdown]
 # Every new token of a prompt is compared with all others, so twice the tokens are four times the scores. This notebook
-# gets the same [attention](../docs/glossary.md#a) without holding all of them. What it wins is **memory**. Time is won
-# only on a GPU, or with another score, and you will measure why.
+# gets the same [attention](../docs/glossary.md#a) without holding all of them. What it wins for sure is **memory**. How
+# much time it wins depends on the machine and on the score; you will measure that on yours.
 #
 # After this notebook you can
 #
@@ -371,7 +371,9 @@ for n, one in zip(rows, took, strict=True):
 
 
 # %% [markdown]
-# @@BLOCKS The package takes as many rows as make four million scores on a CPU, 17 MB in float32.
+# In the stored run the five lie above the fit by less than a fifth: most of what small blocks cost is $b$ for each. (In
+# memory, counted and measured agree but for a little at 16 rows; at 0 rows the three gradients are left.) So few rows
+# save memory, and many blocks cost time. The package takes as many rows as make four million scores on a CPU, 17 MB in float32.
 
 # %% [markdown]
 # ## Prefix sums
@@ -513,12 +515,21 @@ fitted = [(T, a * (T / 1024) ** 2 + b * T / 128) for T in lengths if longest >= 
 print(f"query blocks, predicted from 1,024 tokens: {1000 * fitted[-1][1]:.1f} ms, slope {slope(fitted):.2f}")
 
 # %% [markdown]
-# @@SLOPES
+# The fit says below 2, and in the stored run it fails: 1.8 predicted, 2.1 measured, and twice the milliseconds. So
+# something besides $a$ and $b$ grows with the length. It is not the operations; the readable form's slope is above 2,
+# too. Larger matrices leave the caches, and other programs shared the memory when this was run; which of the two it was
+# has not been measured. Compare your own run.
+#
+# Two of the four lengths were timed once, so one dot may stand far from the others. The line of the prefix sums goes
+# through longer texts, up to 131,072 tokens. Memory is counted and not timed, so it is the same from run to run on one
+# machine, with as many threads.
 
 # %% [markdown]
 # ## How near to the limit
 #
-# Prediction 3: @@P3 Why should a form that writes and reads a whole matrix ever keep up with one that does not?
+# Prediction 3: up to 1,024 tokens SDPA and the readable form take about as long in the stored run; at 2,048 tokens SDPA is
+# faster, as the table below says in numbers. On your machine it may be otherwise. SDPA moves about a hundredth of the
+# bytes: why is it not a hundred times faster?
 #
 # A machine has two limits: how many operations it computes in a second, and how many bytes it moves. An operation of
 # torch takes at least as long as its arithmetic needs, and at least as long as its bytes need. So its **least time** is
@@ -567,7 +578,19 @@ course.verdict("operations for each byte moved, SDPA over readable", intensity["
 
 
 # %% [markdown]
-# @@ROOF
+# Not a hundred times: the arithmetic stays. SDPA's limit is even that of seven products, where the readable form has six,
+# since its backward pass computes the scores once more. So the least times differ by less than a factor of 2, although
+# SDPA moves hardly any bytes.
+#
+# The readable form computes about 6 operations a byte. In the stored run that is right of the caches' corner and left of
+# the memory's: its bytes are the limit only where its matrices come from memory. Other programs used the memory at the
+# time, which moves that corner to the right. Where both corners lie left of 6, saving bytes can win little.
+#
+# What does the roof **not** explain? All three forms took several times their least time. Bytes and recomputed scores are
+# in the least times already, so they are not the reason. For query blocks, $b$ is a fifth of the time. What keeps the
+# forms so far from their limits otherwise was not measured: the exponentials of the softmax, and getting memory for new
+# matrices, are not counted at all. (The height of a point under the roof is not its percentage: it would reach the roof
+# only if moving and computing went on side by side all the time.)
 
 # %% [markdown]
 # ## Before you run out
@@ -638,8 +661,8 @@ products = 7 * 2 * 32 * fits["SDPA"] ** 2  # two products forward, five backward
 print(f"SDPA, if this machine computed its products at its peak all the time: {products / machine.flops / 3600:.1f} hours")
 
 # %% [markdown]
-# So at this size, one head and one text, memory does not forbid a million tokens on a CPU. With SDPA their time is
-# hours; prefix sums need seconds, but for another score.
+# So for one head and one text memory does not forbid a million tokens on a CPU. With SDPA they would take hours at the
+# least; prefix sums need seconds, but for another score.
 #
 # ## What a GPU changes
 #
@@ -767,7 +790,9 @@ course.verdict("what they learned: first loss minus the mean of the last ten", t
 
 
 # %% [markdown]
-# The loss curve stays the same, up to rounding, since sums are taken in another order. @@TIME
+# The loss curve stays the same, up to rounding, since sums are taken in another order. The time did not
+# fall in the stored run: so small a model has little to share, and each step waits until gradients are sent. (How much
+# of either was not measured.)
 #
 # ### When one of them dies
 #
@@ -946,8 +971,8 @@ check.gradients_by_hand(gradients_by_hand)
 # - The output does not need the matrix of weights. A running maximum lets a softmax be taken in one pass; blocks of queries serve any
 #   score; some scores need no pairs at all.
 # - SDPA and query blocks change memory in training from T² to T. Their operations stay T², those of the separable score are T.
-# - On a CPU, saving the bytes of the matrix wins memory and little time: the readable form computes enough for each byte. On a GPU
-#   it would wait for its bytes.
+# - How much time the saved bytes win depends on the machine's corner: left of it a form waits for its bytes. On a GPU the readable
+#   form is far left of it.
 # - Counting tells beforehand how memory grows and what fits. Times have to be measured, and their slopes over a few lengths need care.
 # - Optional: several processes that share each batch equally learn the same as one, up to rounding, as long as no layer looks at the
 #   whole batch or draws random numbers.
