@@ -7,17 +7,20 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) **15** [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
-# Needs: notebooks 07 and 09 · runs in about 45 s on two CPU cores · about 2 hours of study
+# Needs: notebooks 07 and 09 · runs in about 45 s on two CPU cores · about 2½ hours of study
 
 # %% [markdown]
+# Every new token of a prompt is compared with all others, so twice the tokens are four times the scores. This notebook
+# gets the same [attention](../docs/glossary.md#a) without holding all of them. What it wins for sure is **memory**. How
+# much time it wins depends on the machine and on the score; you will measure that on yours.
+#
 # After this notebook you can
 #
-# - compute exact [attention](../docs/glossary.md#a) without ever holding its matrix, in four ways (two of them for one score
-#   only, one on a GPU only), and say when each is possible;
+# - compute exact attention without holding its matrix, and say which of five ways serves which score;
 # - measure time and memory against length, and read the slopes;
 # - read a [roofline](../docs/glossary.md#r), the limits of your machine;
 # - say beforehand whether a text fits into memory;
-# - train one model in several processes, and get the loss curve of one.
+# - train one model in several processes, and get the loss curve of one (optional).
 #
 # New against 09: the same numbers, in less memory.
 
@@ -66,8 +69,7 @@ os.environ["KINETO_LOG_LEVEL"] = "99"  # the profiler, which counts bytes here, 
 # 1. A text of 16,384 [tokens](../docs/glossary.md#t), one [head](../docs/glossary.md#h), float32. How many bytes does
 #    its matrix of weights take?
 # 2. Exact attention without that matrix: how does its memory grow with the length? And its time?
-# 3. Two processes train one model, each on its own half of every [batch](../docs/glossary.md#b). How does the loss
-#    curve change?
+# 3. On your CPU, at 2,048 tokens: is the form that never writes its matrix faster than the one that does?
 
 # %% [markdown]
 # ## What the matrix costs
@@ -88,16 +90,18 @@ q, k, v = torch.randn(3, 6, 4)  # the toy sentence: (L, D) each
 print(tuple(readable(q, k, v).shape), "from", len(words) ** 2, "weights")
 
 # %% [markdown]
-# A float32 has 4 bytes, so T tokens need $4\,T^2$ of them for **one** matrix, for each head and each text of the batch:
+# A float32 has 4 bytes, so T tokens need $4\,T^2$ of them for **one** matrix, for each head and each text of the
+# [batch](../docs/glossary.md#b). (MB are 10⁶ bytes in this notebook, and GB 10⁹.)
 
 # %%
 for T in (1_024, 4_096, 16_384, 65_536):
-    print(f"{T:6,} tokens: {4 * T * T / 2**20:8,.0f} MiB")
+    print(f"{T:6,} tokens: {4 * T * T / 1e6:8,.0f} MB")
 
 
 # %% [markdown]
-# Prediction 1: one gibibyte. And training holds more than one matrix. `peak_bytes` counts what torch has allocated at
-# most during a forward and a [backward pass](../docs/glossary.md#b):
+# Prediction 1: a little more than a gigabyte. And training holds more than one matrix. `peak_bytes` is the most that
+# torch holds at a time during a forward and a [backward pass](../docs/glossary.md#b), beyond what was there before; so
+# the inputs are not counted. **Predict**: how many T × T matrices does it hold at its peak, and which?
 
 # %%
 def training_pass(form, length, heads=1):
@@ -118,21 +122,16 @@ matrices = measuring.peak_bytes(training_pass(readable, 1024), device) / (4 * 10
 print(f"{matrices:.1f} matrices at a time")
 
 # %% [markdown]
-# **Which three?**
+# Three: the weights, kept for the backward pass, their gradient, and the gradient of the scores.
 #
-# <details><summary>Answer</summary>
+# ## Ways around it
 #
-# The weights, kept for the backward pass, their gradient, and the gradient of the scores.
-#
-# </details>
-#
-# ## Four ways around it
-#
-# A kernel is a program for the processor; a **[fused kernel](../docs/glossary.md#f)** does several operations in one.
-# The first way is torch's own, SDPA (scaled dot-product attention); the others are query blocks, prefix sums (running
-# sums, as in notebook 09) and [FlexAttention](../docs/glossary.md#f), a kernel written for the score at hand. The
-# picture has the first three beside the readable form; FlexAttention, compiled, would look like SDPA. Of 12 × 12
-# scores, black is what each holds at one moment:
+# A kernel is a program for the processor. A **[fused kernel](../docs/glossary.md#f)** does several operations in one,
+# so that what lies between them is never written to memory. Torch's own for attention is called SDPA (scaled
+# dot-product attention); we build its idea by hand, as **key blocks**. The other ways are **query blocks**, **prefix
+# sums** (running sums, as in notebook 09) and [FlexAttention](../docs/glossary.md#f), a kernel written for the score at
+# hand. Black, of 12 × 12 scores, is what a form holds at one moment; a **tile** is the scores of some queries with some
+# keys:
 
 # %%
 held = torch.zeros(4, 1, 12, 12)
@@ -147,22 +146,31 @@ plotting.show(
     "band of rows in the third, and one row in the fourth."
 )
 
-
 # %% [markdown]
-# A row needs no other row, so **query blocks** are easy. A tile is harder: a [softmax](../docs/glossary.md#s) divides
-# by the sum of its whole row.
+# A row needs no other row, so query blocks are easy. A tile is harder: a [softmax](../docs/glossary.md#s) divides by the
+# sum of its whole row.
 #
 # ## A softmax in one pass
 #
-# Read the keys one by one, and keep three things: the largest score so far, $m$; the sum of the weights, $\ell$; and
-# the weighted sum of the values, $o$. In both sums a key with score $s$ has the weight $e^{s - m}$.
+# Could one read the keys one by one, and add $e^s$ and $e^s v$ to two sums? **Predict** what float32 makes of these
+# three scores:
+
+# %%
+high = torch.tensor([90.0, 89.0, 80.0])
+print("plain sums:", (high.exp() / high.exp().sum()).tolist(), " softmax:", [f"{w:.3f}" for w in high.softmax(dim=0)])
+
+
+# %% [markdown]
+# $e^{90}$ is more than float32 can hold: infinity over infinity is not a number. `softmax` subtracts the row's largest
+# score first. Reading key by key, we do not know it yet, so we keep the largest **so far**, $m$, and two sums in which
+# a key with score $s$ has the weight $e^{s - m}$: $z$, the sum of the weights, and $o$, that of the weighted values.
 
 # %% [markdown]
 # A score $s$ with its value $v$ arrives:
 #
-# $$m' = \max(m, s), \qquad \ell' = e^{m - m'} \ell + e^{s - m'}, \qquad o' = e^{m - m'} o + e^{s - m'} v$$
+# $$m' = \max(m, s), \qquad z' = e^{m - m'} z + e^{s - m'}, \qquad o' = e^{m - m'} o + e^{s - m'} v$$
 #
-# If $m$ grows, the old sums **fade** by $e^{m - m'} \le 1$. At the end $o / \ell$ is the output. This is the *[online
+# If $m$ grows, the old sums **fade** by $e^{m - m'} \le 1$. At the end $o / z$ is the output. This is the *[online
 # softmax](../docs/glossary.md#o)* (Milakov and Gimelshein 2018, [arXiv:1805.02867](https://arxiv.org/abs/1805.02867)).
 
 # %%
@@ -185,9 +193,8 @@ torch.testing.assert_close(one_pass(scores, values)[-1], exact)
 # %% [markdown]
 # ### Break it: forget the fading
 #
-# The weights before a new maximum then have another scale than those after it. **Predict**: does the answer go wrong at
-# each key, or only at some? Below is how far it is from the softmax over the keys read so far; the grey lines are new
-# maxima.
+# The weights before a new maximum then have another scale than those after it. **Predict**: at which keys does the
+# answer go wrong, and does it come right again? Below is how far it is from the softmax over the keys read so far.
 
 # %%
 so_far = torch.stack([scores[:n].softmax(dim=0) @ values[:n] for n in range(1, 49)])  # (48, 1), exact
@@ -195,14 +202,18 @@ off = {name: (one_pass(scores, values, fading) - so_far)[:, 0].tolist() for name
 ax = plotting.curves(off, xlabel="keys read", ylabel="answer minus exact answer", title="one query, 48 keys")
 for n in range(1, 48):
     if scores[n] > scores[:n].max():
-        ax.axvline(n, color="0.8", zorder=0)
+        ax.axvline(n + 1, color="0.8", zorder=0, label="_" if len(ax.lines) > 2 else "new maximum")  # key n + 1
+ax.legend(frameon=False)
 plotting.show("How far the answer after each key is from the exact one, with fading and without; thin lines where the maximum grows.")
-print(f"after all keys, without fading, off by {off['without'][-1]:+.2f}")
+print(f"after all keys: exact {exact.item():.2f}, without fading {one_pass(scores, values, False)[-1].item():.2f}")
+print(f"the values lie between {values.min():.1f} and {values.max():.1f}")
 
 
 # %% [markdown]
-# Only where the maximum grows: there everything added before is too large by the same factor, and later keys cannot make
-# up for it soon. Fading corrects it on the spot. Now for all queries at once, a block of keys at a time:
+# It goes wrong with the first new maximum: from there on, everything added before is too large by one factor, and each
+# new maximum adds another. Between the lines the curve moves, too, since every key has its share in an answer of false
+# weights; where it crosses 0, that is chance. Fading corrects the sums on the spot. Now for all queries at once, a
+# block of keys at a time:
 
 # %%
 def key_blocks(query, key, value, size=64):  # (..., L, D), (..., S, D), (..., S, D)
@@ -236,8 +247,8 @@ same(key_blocks, readable)
 # %% [markdown]
 # ## SDPA
 #
-# Cut the queries, too, and a tile fits into the small, fast memory beside the processor: scores are never written out.
-# That is [FlashAttention](../docs/glossary.md#f) (Dao et al. 2022,
+# Cut the queries, too, and a tile fits into the small, fast memory beside the processor (on a CPU, its **caches**):
+# scores are never written out. That is [FlashAttention](../docs/glossary.md#f) (Dao et al. 2022,
 # [arXiv:2205.14135](https://arxiv.org/abs/2205.14135)), and torch has it behind one call:
 
 # %%
@@ -281,13 +292,14 @@ course.verdict("training at 1024 tokens, memory of key blocks over readable", ke
 
 
 # %% [markdown]
-# Next to nothing. For the gradients torch keeps what every block has computed, its scores and its weights, and together
-# the blocks are matrices again.
+# Next to nothing: 0.9 of three matrices are 2.7. For the gradients torch keeps the scores and the weights of every
+# block, which together are two whole matrices. It keeps the output before each block, too: 16 blocks of T × 32 numbers
+# are half a matrix more.
 #
-# The cure: keep one number a row, $t_i = m_i + \log \ell_i$, and compute each tile's weights **once more**:
-# $w_{ij} = e^{s_{ij} - t_i}$. With $\mathcal L$ the loss and $g_i$ its gradient at the output $y_i$,
+# The cure: keep one number a row, $t_i = m_i + \log z_i$, and compute each tile's weights **once more**:
+# $w_{ij} = e^{s_{ij} - t_i}$. With $g_i$ the gradient of the loss at the output $y_i$,
 #
-# $$\frac{\partial \mathcal L}{\partial s_{ij}} = w_{ij}\,(g_i \cdot v_j - g_i \cdot y_i)$$
+# $$\frac{\partial\,\text{loss}}{\partial s_{ij}} = w_{ij}\,(g_i \cdot v_j - g_i \cdot y_i)$$
 #
 # Where does this come from? The output is $y_i = \sum_j w_{ij} v_j$, so the loss changes with a weight by $g_i \cdot
 # v_j$. A score raises its own weight and lowers all others of its row: $\partial w_{ik} / \partial s_{ij}$ is $w_{ij}
@@ -301,10 +313,9 @@ course.verdict("training at 1024 tokens, memory of key blocks over readable", ke
 # %% [markdown]
 # ## Query blocks
 #
-# A fused kernel is written for one score. Blocks of queries serve **any** score, in plain torch; `checkpoint` (here a
-# way to recompute, and not the saved file of the last section) throws away what a block computed and computes it again
-# in the backward pass, as in notebook 09. (A score that knows positions must be told at which query a block begins;
-# ours, the dot product, knows none.)
+# A fused kernel is written for one score. Blocks of queries serve **any** score, in plain torch. As in notebook 09,
+# torch's `checkpoint` throws away what a block computed, and computes it again in the backward pass. (A score that knows
+# positions must be told at which query a block begins; the dot product knows none.)
 
 # %%
 def in_query_blocks(query, key, value, rows=128):
@@ -324,7 +335,7 @@ distance = DistanceBiasedScore(1, 8).double()
 same(
     lambda *inputs: query_blocks(distance, *inputs),
     lambda query, key, value: attend(distance(query, key), value)[0],
-    length=2100,  # enough for two blocks
+    length=2100,  # two blocks: 2²² scores are 1,997 rows of as many
     heads=1,
 )
 
@@ -339,18 +350,30 @@ predicted = [(3 * 4 * 1024 * n + 3 * 4 * 1024 * 32) / 1e6 for n in rows]  # thre
 lines = {"measured": blocked, "3 · 4 T bytes a row, and three gradients": predicted}
 ax = plotting.curves({name: list(zip(rows, values, strict=True)) for name, values in lines.items()}, xlabel="rows of a block", ylabel="MB")
 ax.lines[0].set(marker="o", linestyle="none")
+ax.axhline(3 * 4 * 1024 * 32 / 1e6, color="0.4", linestyle="--", label="three gradients alone")
+ax.set_xscale("log", base=2)
+ax.set(yscale="log", title="memory of a training pass, 1,024 tokens")
 ax.legend(frameon=False)
-ax.set_title("memory of a training pass, 1,024 tokens")
-plotting.show("Dots of measured memory against the rows of a block, and the predicted straight line.")
+plotting.show("Measured memory against the rows of a block, on logarithmic axes, the predicted curve, and the gradients alone.")
+
+# %% [markdown]
+# For memory, then, few rows are best. For time? The arithmetic is that of all rows, however they are cut; let it take
+# $a$. Let each block cost $b$ on top, for its calls. **Predict**: if $a + b \cdot \text{blocks}$ is fitted to 1 block
+# and to 64, how well does it meet the five between?
 
 # %% tags=["nbval-ignore-output"]
-took = measuring.median_seconds_in_turns([training_pass(lambda *x, n=n: in_query_blocks(*x, rows=n), 1024) for n in rows], 5)
-print("ms of a training pass:", "  ".join(f"{n} rows {1000 * one:.1f}" for n, one in zip(rows, took, strict=True)))
+took = measuring.fastest_seconds_in_turns([training_pass(lambda *x, n=n: in_query_blocks(*x, rows=n), 1024) for n in rows], 5)
+b = (took[0] - took[-1]) / (64 - 1)
+a = took[-1] - b
+print(f"a = {1000 * a:.1f} ms, b = {1000 * b:.1f} ms a block")
+for n, one in zip(rows, took, strict=True):
+    print(f"{1024 // n:2} blocks of {n:4} rows: {1000 * one:6.1f} ms, predicted {1000 * (a + b * 1024 / n):6.1f}")
 
 
 # %% [markdown]
-# Few rows save memory, and many blocks cost time, since each is a call of its own. The package takes as many rows as fit
-# into 16 MB on a CPU.
+# In the stored run the five lie above the fit by less than a fifth: most of what small blocks cost is $b$ for each. (In
+# memory, counted and measured agree but for a little at 16 rows; at 0 rows the three gradients are left.) So few rows
+# save memory, and many blocks cost time. The package takes as many rows as make four million scores on a CPU, 17 MB in float32.
 
 # %% [markdown]
 # ## Prefix sums
@@ -412,21 +435,24 @@ pay_nothing = measuring.peak_bytes(lambda: flex_attention(*plain), "cpu") / (4 *
 course.verdict("matrices held by flex_attention, uncompiled", pay_nothing, above=1)
 
 # %% [markdown]
-# `torch.compile(flex_attention)` writes the kernel, with tiles as above. On a CUDA GPU it joins the measurement below.
+# `torch.compile(flex_attention)` writes the kernel, with tiles as above. It needs a CUDA GPU to train; there it joins the
+# measurement below, and on a CPU none of its numbers is measured here.
 #
-# When is each way possible?
+# When is each way possible? ($T$ and $T^2$ say how the count grows.)
 #
-# | form | for which scores | training | memory | time |
+# | form | for which scores | training | memory | operations |
 # |---|---|---|---|---|
+# | key blocks, by hand | the dot product | yes, but holds the matrices again | $T$ forward, $T^2$ in training | $T^2$ |
 # | SDPA | the dot product, and a bias that is held as a matrix | yes | $T$ (with such a bias $T^2$) | $T^2$ |
 # | query blocks | any | yes, by computing the scores once more | $T$ | $T^2$ |
 # | prefix sums | the separable score alone | yes | $T$ | $T$ |
-# | FlexAttention | a function of the dot product and the two places | compiled, on a GPU | $T$ when compiled | $T^2$ |
+# | FlexAttention | a function of the dot product and the two places | compiled, on a GPU | $T$ compiled, $T^2$ if not | $T^2$ |
 #
 # ## Measure
 #
 # A forward and a backward pass each, one head of 32. The forms take turns, so that a machine that is busy with
-# something else is busy for all of them:
+# something else is busy for all of them. The quick [profile](../docs/glossary.md#p) goes to 8,192 tokens, the full one to
+# 32,768. A time is the shortest of five turns, but from 4,096 tokens on a form has a single turn:
 
 # %%
 forms = {"readable": readable, "SDPA": fused, "query blocks": in_query_blocks, "prefix sums": prefix_sums}
@@ -438,7 +464,7 @@ seconds, memory = {name: [] for name in forms}, {name: [] for name in forms}
 for T in lengths:
     able = forms if longest >= T else ["prefix sums"]
     passes = [training_pass(forms[name], T) for name in able]
-    took = measuring.median_seconds_in_turns(passes, 1 if 2048 < T <= longest else 5)  # one of the long ones must do
+    took = measuring.fastest_seconds_in_turns(passes, 1 if 2048 < T <= longest else 5)
     for name, run, one in zip(able, passes, took, strict=True):
         seconds[name].append((T, one))
         memory[name].append((T, measuring.peak_bytes(run, device)))
@@ -460,13 +486,13 @@ for name in forms:
 
 # %%
 _, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-plotting.growth(seconds, ylabel="seconds", title="time of a training pass", ax=axes[0])
+colors = [plotting.COLORS[n] for n in (0, 1, 2, 6, 4)]
+plotting.growth(seconds, ylabel="seconds", title="time of a training pass (hollow: timed once)", ax=axes[0], colors=colors)
+once = [(T, took) for name in forms for T, took in seconds[name] if 2048 < T <= longest]
+axes[0].plot([T for T, _ in once], [took for _, took in once], "o", color="white", markersize=2.5)
 one_matrix = "T × T × 4 bytes", [(T, 4 * T * T) for T in (lengths[0], 4 * longest)]
-plotting.growth(memory, guide=one_matrix, ylabel="bytes", title=f"memory of a training pass, {device}", ax=axes[1])
-plotting.show(
-    "Time and memory of a training pass against tokens, on logarithmic axes, with lines through the four longest. In "
-    "memory the readable form rises most steeply; in time prefix sums are lowest, and by far in long texts."
-)
+plotting.growth(memory, guide=one_matrix, ylabel="bytes", title=f"memory of a training pass, {device}", ax=axes[1], colors=colors)
+plotting.show("Time and memory of a training pass against tokens, on logarithmic axes, with lines through the four longest of each form.")
 
 # %%
 course.verdict("slope of memory, readable", slope(memory["readable"]), above=1.8, below=2.2, measured="quick")
@@ -475,89 +501,102 @@ for name in ("SDPA", "query blocks", "prefix sums"):
 
 # %% [markdown]
 # Prediction 2: the memory of the readable form grows with the square of the length, that of the others at most with the
-# length. (On a CPU [SDPA](../docs/glossary.md#s)'s slope is well below 1 at these lengths, since a work space for each
-# thread, of up to about 1 MB, is a good part of its memory. For longer texts it comes nearer to 1, as the table below
-# counts.) The time does not become linear: three of the forms still compute every pair of tokens, which is a slope of 2
-# in the long run; that of the prefix sums is 1. And look at the left of the first picture: where matrices are small,
-# the readable form may be as quick as SDPA, or quicker. That is a riddle for the next section. At the longest length,
-# on your machine:
+# length. ([SDPA](../docs/glossary.md#s)'s slope is below 1 on a CPU: a good part of its memory is **work space**, room
+# for the tiles of each thread, up to about 1 MB, which does not grow for ever.)
+#
+# And time? Prefix sums have as many operations as tokens; the other forms compute every pair, so their operations have
+# the slope 2. But the fit above gives query blocks a second part: $b$ for each block of 128 rows, and blocks grow with
+# $T$, not with $T^2$. **Predict**: is their slope above 2 or below?
 
 # %% tags=["nbval-ignore-output"]
 for name in forms:
     print(f"{name:14} {longest:6,} tokens: {1000 * dict(seconds[name])[longest]:8.1f} ms, slope of time {slope(seconds[name]):.2f}")
+fitted = [(T, a * (T / 1024) ** 2 + b * T / 128) for T in lengths if longest >= T]
+print(f"query blocks, predicted from 1,024 tokens: {1000 * fitted[-1][1]:.1f} ms, slope {slope(fitted):.2f}")
 
 # %% [markdown]
-# The arithmetic of the first three is similar; in the backward pass both query blocks and SDPA compute the scores once
-# more. Read times and slopes with care. Caches and a busy machine change them, so a slope over four lengths may come
-# out above or below that of the long run. The lengths 4,096 and 8,192 (in the full profile, up to 32,768) were timed
-# once, so one dot may stand far from the others. The line of the prefix sums goes through other lengths than the rest,
-# up to 131,072 tokens. Memory is counted and not timed, so on one machine, with as many threads, it is the same from
-# run to run.
+# The fit says below 2, and in the stored run it fails: 1.8 predicted, 2.1 measured, and twice the milliseconds. So
+# something besides $a$ and $b$ grows with the length. It is not the operations; the readable form's slope is above 2,
+# too. Larger matrices leave the caches, and other programs shared the memory when this was run; which of the two it was
+# has not been measured. Compare your own run.
+#
+# Two of the four lengths were timed once, so one dot may stand far from the others. The line of the prefix sums goes
+# through longer texts, up to 131,072 tokens. Memory is counted and not timed, so it is the same from run to run on one
+# machine, with as many threads.
 
 # %% [markdown]
 # ## How near to the limit
 #
-# Why should a form that writes and reads a whole matrix ever keep up with one that does not? And fast compared with
-# what? Every machine has a largest number of operations that it can compute in a second, and a largest number of bytes
-# that it can move. A **roofline** (Williams, Waterman and Patterson 2009,
-# [doi:10.1145/1498765.1498785](https://doi.org/10.1145/1498765.1498785)) draws both limits as a roof that no
-# computation rises above: a slope where data arrives too slowly to keep the processor busy, and a ceiling where the
-# processor is the limit.
+# Prediction 3: up to 1,024 tokens SDPA and the readable form take about as long in the stored run; at 2,048 tokens SDPA is
+# faster, as the table below says in numbers. On your machine it may be otherwise. SDPA moves about a hundredth of the
+# bytes: why is it not a hundred times faster?
 #
-# Bytes come faster from the caches than from memory, so your machine has two measured roofs. Here they are, with three
-# forms; the percentages are explained after the picture:
+# A machine has two limits: how many operations it computes in a second, and how many bytes it moves. An operation of
+# torch takes at least as long as its arithmetic needs, and at least as long as its bytes need. So its **least time** is
+# the longer of the two. Two operations of the readable form, at 2,048 tokens, on the machine that runs this:
+
+# %% tags=["nbval-ignore-output"]
+machine = roofline.measure_machine(device)  # its fastest matrix product, and its fastest copies
+T, D = 2048, 32
+for name, flops, moved in (("query @ key.mT", 2 * T * T * D, 4 * (2 * T * D + T * T)), ("softmax", 0, 4 * 2 * T * T)):
+    computes, moves = 1000 * flops / machine.flops, 1000 * moved / machine.bandwidth(moved)
+    print(f"{name}: {flops / 1e6:.0f} million operations, {computes:.2f} ms; {moved / 1e6:.0f} MB, {moves:.2f} ms; least {max(computes, moves):.2f} ms")
+
+# %% [markdown]
+# (Operations, `flops` in the code, are those of matrix products, a multiplication and its addition counted as two; the
+# softmax's exponentials are not counted.) Torch runs one operation after the other, so it needs at least the **sum** of the
+# least times for a whole pass. **Predict**: which form comes nearest to that limit?
+
+# %% tags=["nbval-ignore-output"]
+print("2,048 tokens  took ms  least ms  least / took  operations a byte")
+points = {}
+for name in ("readable", "SDPA", "query blocks"):
+    cost, took = roofline.cost(training_pass(forms[name], 2048), machine), dict(seconds[name])[2048]
+    points[name] = cost.flops, cost.bytes, took
+    print(f"{name:12} {1000 * took:8.1f} {1000 * cost.least_seconds:9.1f} {cost.least_seconds / took:13.0%} {cost.flops / cost.bytes:18.1f}")
+corners = [machine.flops / speed for speed in (max(speed for _, speed in machine.copies), machine.copies[-1][1])]
+print("corners, operations a byte: data in the caches {:.1f}, in memory {:.1f}".format(*corners))
+print(f"query blocks: {1000 * b * 2048 / 128:.0f} of the ms are b for each of {2048 // 128} blocks")
+
+# %% [markdown]
+# A **roofline** (Williams, Waterman and Patterson 2009,
+# [doi:10.1145/1498765.1498785](https://doi.org/10.1145/1498765.1498785)) draws both limits as one roof. Left of its
+# corner bytes are the limit, right of it the processor. Bytes come faster from the caches than from memory, so there are
+# two roofs. They and the times are measured. A point's place from left to right is only **counted**, from the shapes of
+# what each operation reads and writes; what SDPA, a single operation, moves within the caches is not counted:
 
 # %%
-machine = roofline.measure_machine(device)
-passes = {name: training_pass(forms[name], 2048) for name in ("readable", "SDPA", "query blocks")}
-points, shares = {}, {}
-for (name, run), took in zip(passes.items(), measuring.median_seconds_in_turns(list(passes.values()), 5), strict=True):
-    cost = roofline.cost(run, machine)  # its matrix products and the bytes it moves, counted operation by operation
-    points[name], shares[name] = (cost.flops, cost.bytes, took), cost.least_seconds / took
-named = {f"{name}: {shares[name]:.0%}": point for name, point in points.items()}
-ax = plotting.roofline(machine, named, title="a training pass, 2,048 tokens")
-low, high = ax.get_ylim()
-ax.set_ylim(low / 2, high * 2)
-plotting.show(
-    "Two roofs of two straight parts each, for data in the caches and in the memory, and three points below them. "
-    "SDPA stands far to the right of the readable form and of query blocks."
-)
+ax = plotting.roofline(machine, points, title="a training pass, 2,048 tokens")
+ax.plot(corners, [machine.flops] * 2, "x", color="0.3")
+ax.annotate("corners", (corners[1], machine.flops), xytext=(4, 5), textcoords="offset points", fontsize=8)
+ax.set_ylim(top=1.5 * machine.flops)
+plotting.show("Two roofs of two straight parts each, for data in the caches and in the memory, with their corners, and a point for each of three forms.")
 
 # %%
 intensity = {name: flops / moved for name, (flops, moved, _) in points.items()}
 course.verdict("operations for each byte moved, SDPA over readable", intensity["SDPA"] / intensity["readable"], above=5)
 
-# %% tags=["nbval-ignore-output"]
-for name, share in shares.items():
-    print(f"{name:12} took {1000 * points[name][2]:.0f} ms, of which the machine needs at least {share:4.0%}")
-corners = [machine.flops / speed for speed in (max(speed for _, speed in machine.copies), machine.copies[-1][1])]
-print("corners of the roofs, operations a byte: in the caches {:.1f}, in memory {:.1f}".format(*corners))
-print("operations a byte:", "  ".join(f"{name} {value:.1f}" for name, value in intensity.items()))
-
 
 # %% [markdown]
-# Here is a part of the answer. A roof bends at its corner: left of it bytes are the limit, right of it the processor.
-# On a CPU the corners lie at a few operations a byte, and the readable form with all its matrices computes about as
-# many. So the bytes that SDPA saves are no great relief here, and it computes the scores once more. (It also stays
-# further below what the machine could do.) Where a processor computes faster than it reads, as a GPU does, this
-# changes: see below.
+# Not a hundred times: the arithmetic stays. SDPA's limit is even that of seven products, where the readable form has six,
+# since its backward pass computes the scores once more. So the least times differ by less than a factor of 2, although
+# SDPA moves hardly any bytes.
 #
-# What do the percentages say? A pass of torch is a sequence of operations, one after the other, and one that only moves
-# bytes (the softmax counts as one) computes nothing meanwhile. So take for each operation the time that its arithmetic
-# or its bytes need on this machine, whichever is longer, and add these times up: the machine cannot run this sequence
-# in less. The percentage is this least time, divided by the time that was taken. (The height of a point under the roof
-# says less: it would be 100 % only if moving and computing went on side by side all the time.)
+# The readable form computes about 6 operations a byte. In the stored run that is right of the caches' corner and left of
+# the memory's: its bytes are the limit only where its matrices come from memory. Other programs used the memory at the
+# time, which moves that corner to the right. Where both corners lie left of 6, saving bytes can win little.
 #
-# SDPA is a single operation here; what it moves within the caches is not counted. And no form is charged for the
-# exponentials of its softmax, which take time, too; whether they are the reason why SDPA stays below the ceiling was
-# not measured.
+# What does the roof **not** explain? All three forms took several times their least time. Bytes and recomputed scores are
+# in the least times already, so they are not the reason. For query blocks, $b$ is a fifth of the time. What keeps the
+# forms so far from their limits otherwise was not measured: the exponentials of the softmax, and getting memory for new
+# matrices, are not counted at all. (The height of a point under the roof is not its percentage: it would reach the roof
+# only if moving and computing went on side by side all the time.)
 
 # %% [markdown]
 # ## Before you run out
 #
-# Count instead of trying. Before a pass, the queries, keys and values are in memory. How many numbers does the pass add
-# to them, where it needs most, with all gradients? Each takes 4 bytes. With blocks of 128 rows and H heads of D
-# features:
+# Count instead of trying. Queries, keys and values are in memory before a pass. At its peak, gradients included, a pass
+# holds these numbers more, of 4 bytes each (H heads of D features, blocks of 128 rows):
 #
 # | form | numbers |
 # |---|---|
@@ -579,10 +618,9 @@ for name, counted in expected_bytes(longest).items():
 
 
 # %% [markdown]
-# In the quick [profile](../docs/glossary.md#p), on a CPU, the counts agree with what was measured at the longest
-# length, within the bounds that the verdicts print. (In short texts the work space is smaller, and the count too high.)
-# To all of them come the queries, keys and values themselves, $3HTD$ numbers. Move length and heads;
-# the dashed line is a small laptop's 2 GB:
+# On a CPU, at the quick profile's longest length, the counts agree with the measured bytes to about 1 %. (In short texts
+# the work space is smaller, and SDPA's count too high.) Add the queries, keys and values themselves, $3HTD$ numbers.
+# Move length and heads; the dashed line is a small laptop's 2 GB:
 
 # %%
 def all_bytes(T, H=1, D=32):
@@ -591,15 +629,16 @@ def all_bytes(T, H=1, D=32):
 
 def what_fits(length, heads):
     need = all_bytes(length, heads)
-    ax = plotting.bars(torch.tensor(list(need.values())) / 1e9, list(need), xlabel="", ylabel="GB in training", numbers=False)
-    ax.set(yscale="log", ylim=(1e-4, 1e4), title=f"{length:,} tokens, {heads} heads: readable {need['readable'] / 1e9:.1f} GB")
-    ax.axhline(2, color="0.4", linestyle="--")
-    ax.figure.set_size_inches(6, 3.4)
+    _, ax = plt.subplots(figsize=(6, 2.6), layout="constrained")
+    ax.plot([held / 1e9 for held in need.values()], [f"{name}: {held / 1e9:.2g} GB" for name, held in need.items()], "o", markersize=8)
+    ax.set(xscale="log", xlim=(1e-4, 1e4), ylim=(3.5, -0.5), xlabel="GB in training", title=f"{length:,} tokens, {heads} heads")
+    ax.axvline(2, color="0.4", linestyle="--")
+    ax.grid(alpha=0.25)
     return ax
 
 
 lengths_to_try = ipywidgets.SelectionSlider(options=[2**n for n in range(8, 18)], value=16_384, description="tokens")
-alt = "Memory of a training pass at 16,384 tokens and 8 heads. Only the readable form is above 2 GB."
+alt = "Memory of a training pass in four forms at 16,384 tokens and 8 heads, on a logarithmic axis with a line at 2 GB."
 explore(what_fits, alt=alt, length=lengths_to_try, heads=ipywidgets.IntSlider(value=8, min=1, max=16, description="heads"))
 
 # %%
@@ -608,9 +647,9 @@ for name, most in fits.items():
     print(f"{name:14} one head, 2 GB: {most:9,} tokens")
 
 # %% [markdown]
-# With SDPA or prefix sums more than a million tokens *fit* into one pass of attention; a model holds more. **Predict**:
-# how long does such a pass take, if the time goes on growing with the square of the length (SDPA), or with the length
-# (prefix sums), from the longest text that your machine was timed on?
+# One head and one text: with SDPA or prefix sums more than a million tokens *fit* into one pass of attention, with query
+# blocks almost. (A model holds more.) **Predict**: how long does such a pass take, if the time goes on growing with the
+# square of the length (SDPA), or with the length (prefix sums), from the longest text that your machine was timed on?
 
 # %% tags=["nbval-ignore-output"]
 for name, power in (("SDPA", 2), ("prefix sums", 1)):
@@ -618,29 +657,34 @@ for name, power in (("SDPA", 2), ("prefix sums", 1)):
     expected = took * (fits[name] / timed) ** power
     said = f"{expected:.1f} seconds" if expected < 3600 else f"{expected / 3600:.0f} hours"
     print(f"{name:12} {fits[name]:,} tokens, {fits[name] / timed:.0f} times the {timed:,} timed: {said}")
+products = 7 * 2 * 32 * fits["SDPA"] ** 2  # two products forward, five backward, of T × T × 32 multiplications and additions
+print(f"SDPA, if this machine computed its products at its peak all the time: {products / machine.flops / 3600:.1f} hours")
 
 # %% [markdown]
-# On a CPU, then, memory is no longer what forbids a million tokens; for SDPA, time is.
+# So for one head and one text memory does not forbid a million tokens on a CPU. With SDPA they would take hours at the
+# least; prefix sums need seconds, but for another score.
 #
 # ## What a GPU changes
 #
-# Where is the corner of a GPU's roof? In bfloat16 an A100 can do 312 · 10¹² operations and read 1.5 · 10¹² bytes a
-# second (Dao 2023, [arXiv:2307.08691](https://arxiv.org/abs/2307.08691), section 3.1; Dao et al. 2022, section 2.1).
-# The readable form writes and reads a number for each pair at least twice, as score and as weight:
+# Where is the corner of a GPU's roof? An A100 can do 312 · 10¹² operations and read 1.5 · 10¹² bytes a second, in
+# bfloat16, a format of 2 bytes a number (Dao 2023, [arXiv:2307.08691](https://arxiv.org/abs/2307.08691), section 3.1;
+# Dao et al. 2022, section 2.1). In its forward pass the readable form writes and reads each pair's score, and writes
+# and reads its weight: four times a number's bytes.
 
 # %%
-D = 64
-operations = 2 * 2 * D  # for each score: two products of D multiplications and additions
-traffic = 4 * 2  # bytes: scores written and read, weights written and read, 2 bytes each
-print(f"readable: at most {operations / traffic:.0f} operations for each byte; the machine could do {312 / 1.5:.0f}")
-products = 7 * 2 * 32 * fits["SDPA"] ** 2  # SDPA: two products forward, five backward, of T × T × 32 multiplications and additions
-print(f"the {fits['SDPA']:,} tokens of SDPA: {products / 312e12:.0f} seconds at this machine's peak")
+for D, bytes_each in ((32, 4), (64, 2)):  # the heads above in float32; usual heads in bfloat16
+    operations = 2 * 2 * D  # for each pair: two products of D multiplications and additions
+    print(f"readable, forward, heads of {D}, {bytes_each} bytes a number: at most {operations / (4 * bytes_each):.0f} operations a byte")
+print(f"corner of an A100: {312 / 1.5:.0f} operations a byte")
+print(f"SDPA's products for {fits['SDPA']:,} tokens at an A100's peak: {products / 312e12:.0f} seconds")
 
 # %% [markdown]
-# The corner of its roof lies far to the right of that of a CPU, and the readable form far to the left of it:
-# most of the time its arithmetic would wait for the matrix. Tiles stay in the memory beside the processors, so this
-# traffic is gone, and the pass takes less time as well (Dao et al. 2022, section 4.3, measure it). The same holds for
-# a [mask](../docs/glossary.md#m) or a bias: computed within the kernel, it is never read from memory.
+# (8 operations a byte are the CPU's case, forward; with the backward pass the table above counts a little less.) The
+# A100's corner is at 208 operations a byte, and the readable form far to the left of it: most of the time its
+# arithmetic would wait for the matrix. Tiles stay beside the processors, so this traffic is gone, and the pass takes
+# less time as well (Dao et al. 2022, section 4.3, measure it). The same holds for a [mask](../docs/glossary.md#m) or a
+# bias: computed within the kernel, it is never read from memory. Seconds against hours compare peak with peak, but
+# bfloat16 with float32.
 #
 # Whole trainings, which take the [fast paths](../docs/glossary.md#f), two on a CPU and one on a GPU. The seconds are of
 # models of very different sizes:
@@ -652,11 +696,15 @@ for name, figure, profile in recorded:
     print(records.describe_record(name, figure, profile, arm=arm))
 
 # %% [markdown]
-# ## Several processes, one training
+# The main line ends here: you know what each form costs, and what your machine allows. An optional part follows, before
+# the exercises.
+
+# %% [markdown]
+# ## Optional: several processes, one training
 #
-# So far we have cut the matrix of one example. A batch can be cut, too, and this is how a training is spread over
-# several machines or GPUs. Two processes hold the same model; each takes **half of every batch**; before the update
-# they average their gradients. By hand, in one process:
+# So far we have cut the matrix of one example, as one processor works on it. A batch can be cut, too, and so one
+# training is spread over several processors, machines or GPUs. Two processes hold the same model; each takes **half of
+# every batch**; before the update they average their gradients. By hand, in one process:
 
 # %%
 x, target = torch.randn(8, 3, dtype=torch.float64), torch.randn(8, 1, dtype=torch.float64)
@@ -677,18 +725,39 @@ print("mean of the halves' gradients is the whole's:", torch.allclose(sum(halves
 
 # %%
 uneven = [gradient(slice(0, 2)), gradient(slice(2, 8))]
-print(f"with shares of 2 and 6 the gradient is off by up to {(sum(uneven) / 2 - whole).abs().max() / whole.abs().max():.0%} of its largest entry")
+def off_by(averaged, exact):
+    return f"off by up to {(averaged - exact).abs().max() / exact.abs().max():.0%} of its largest entry"
+
+
+print("with shares of 2 and 6 the gradient is", off_by(sum(uneven) / 2, whole))
+
 
 # %% [markdown]
-# That is why the package refuses a batch that the processes do not divide. The averaging is torch's
-# `DistributedDataParallel`. It sends them from process to process with the library gloo on CPUs, and with NCCL on GPUs.
-# The program stays the same; `torchrun` starts it as often as you say:
+# By which two weights, in place of ½ and ½, would you repair it? And a second danger: in a real model dropout draws
+# random numbers, and each process starts with the same ones. **Predict**: are two halves with dropout still the whole?
+
+# %%
+def with_dropout(part):
+    torch.manual_seed(0)  # as each process does
+    return torch.autograd.grad(F.mse_loss(layer(F.dropout(x[part], 0.5)), target[part]), layer.weight)[0]
+
+
+print("shares of 2 and 6, weights 2/8 and 6/8:", off_by(2 / 8 * uneven[0] + 6 / 8 * uneven[1], whole))
+halves = with_dropout(slice(0, 4)), with_dropout(slice(4, 8))
+print("two halves with dropout:", off_by(sum(halves) / 2, with_dropout(slice(0, 8))))
+
+# %% [markdown]
+# With their shares as weights the gradients are those of the whole. (The package refuses a batch that the processes do
+# not divide.) Dropout is another matter: four examples draw other zeros than eight do, so the gradients differ.
+#
+# In torch, `DistributedDataParallel` averages the gradients. A library sends them from process to process: gloo between
+# CPUs, NCCL between NVIDIA's GPUs. The program stays the same; `torchrun` starts it as often as you say:
 #
 # ```sh
 # torchrun --nproc-per-node=2 -m sciformer train mnist
 # ```
 #
-# A small training, first in this process:
+# A small training without dropout, first in this process:
 
 # %%
 base = experiments.MNIST_IMAGE_TRANSFORMER["quick"]
@@ -696,30 +765,36 @@ base = replace(base, embed_dim=16, num_heads=2, num_layers=1, batch_size=32, tra
 alone = trainers.train_image_transformer(base, seed=0, progress=False)
 
 # %% [markdown]
-# Now by two. What both take together in a step, the **global batch**, is 32 examples, as before:
+# Now by two. What both take together in a step, the **global batch**, is 32 examples, as before. **Predict**: how does
+# the loss curve change? And the time of the 60 steps: half, as before, or more?
 
-# %%
+# %% tags=["nbval-ignore-output"]
 folder = Path(tempfile.mkdtemp())
 torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 command = [*torchrun, "-m", "sciformer", "train", "mnist", "--profile=quick", "--device=cpu", f"--out={folder}"]
 sizes = ["--steps=60", "--batch-size=32", "--embed-dim=16", "--num-heads=2", "--num-layers=1"]
 done = subprocess.run([*command, *sizes], check=False, capture_output=True, text=True)
 assert done.returncode == 0, done.stderr[-2000:]
-together = json.loads((folder / "history.json").read_text())["loss"]
+history = json.loads((folder / "history.json").read_text())
+together = history["loss"]
+print(f"60 steps: one process {alone.history.seconds:.1f} s, two {history['seconds']:.1f} s")
 
 # %%
 ax = plotting.curves({"one process": alone.history.loss, "two processes": together}, title="the same global batch")
 ax.lines[0].set(linewidth=5, alpha=0.4)
-plotting.show("Two loss curves of sixty steps that lie on each other.")
+ax.legend(frameon=False)
+plotting.show("Two loss curves of sixty steps: one process as a broad line, two processes as a thin one.")
 apart = max(abs(a - b) for a, b in zip(alone.history.loss, together, strict=True))
 course.verdict("largest distance of the two curves", apart, below=0.01)
 course.verdict("what they learned: first loss minus the mean of the last ten", together[0] - sum(together[-10:]) / 10, above=0.2)
 
 
 # %% [markdown]
-# Prediction 3: the loss curve stays the same, up to rounding, since sums are taken in another order.
+# The loss curve stays the same, up to rounding, since sums are taken in another order. The time did not
+# fall in the stored run: so small a model has little to share, and each step waits until gradients are sent. (How much
+# of either was not measured.)
 #
-# ## When one of them dies
+# ### When one of them dies
 #
 # With many machines, one of them will fail at some point. The first process saves a
 # **[checkpoint](../docs/glossary.md#c)** now and then: weights, the state of the [optimiser](../docs/glossary.md#o),
@@ -764,7 +839,8 @@ print("the same losses as without the cut, to the last bit:", resumed == train_s
 # torchrun --nproc-per-node=2 --max-restarts=3 -m sciformer train shakespeare --checkpoint run.pt
 # ```
 #
-# `tests/test_training_distributed.py` kills one in the middle, and gets the same losses.
+# (A test of the package, `tests/test_training_distributed.py`, kills one of two processes in the middle and asks for the
+# same losses. It is not run here.)
 
 # %% [markdown]
 # ## Exercises
@@ -793,7 +869,8 @@ check.two_slopes_mod(two_slopes_mod)
 # %% [markdown]
 # <details><summary>Hint 1</summary>
 #
-# `i - j` steps to the left if that is positive. What should be left of it if it is negative?
+# A key before the query lies `i - j` steps to its left. For a key after it, `i - j` is negative; how many steps to the
+# left should be counted then?
 #
 # </details>
 # <details><summary>Hint 2</summary>
@@ -893,18 +970,20 @@ check.gradients_by_hand(gradients_by_hand)
 #
 # - The output does not need the matrix of weights. A running maximum lets a softmax be taken in one pass; blocks of queries serve any
 #   score; some scores need no pairs at all.
-# - The exact forms without the matrix change memory from T² to T. Their time stays T², unless the score itself is simpler.
+# - SDPA and query blocks change memory in training from T² to T. Their operations stay T², those of the separable score are T.
+# - How much time the saved bytes win depends on the machine's corner: left of it a form waits for its bytes. On a GPU the readable
+#   form is far left of it.
 # - Counting tells beforehand how memory grows and what fits. Times have to be measured, and their slopes over a few lengths need care.
-# - Several processes that share each batch equally learn the same as one, up to rounding, as long as no layer looks at the whole
-#   batch or draws random numbers.
+# - Optional: several processes that share each batch equally learn the same as one, up to rounding, as long as no layer looks at the
+#   whole batch or draws random numbers.
 
 # %% [markdown]
 # ## Check yourself
 #
 # 1. A kernel reads the keys in the order of falling scores. How often does its maximum change, and is the result the
 #    same?
-# 2. Someone adds a T × T bias as `attn_mask` to SDPA. What became of the memory?
-# 3. Four processes, a global batch of 64. What does each see, and must the [learning rate](../docs/glossary.md#l) change?
+# 2. Someone adds a T × T bias to the scores of SDPA, by its argument `attn_mask`. What became of the memory?
+# 3. (Optional part.) Four processes, a global batch of 64. What does each see, and must the [learning rate](../docs/glossary.md#l) change?
 #
 # <details><summary>Answers</summary>
 #

@@ -290,6 +290,13 @@ def test_growth_draws_the_last_points_line_and_tells_its_slope():
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
 
 
+def test_growth_tells_series_apart_by_color_and_shape():
+    points = [(n, float(n)) for n in (1, 2, 4)]
+    ax = plotting.growth({"a": points, "b": points}, colors=["red", "green"])
+    looks = [(line.get_color(), line.get_marker()) for line in ax.lines]
+    assert looks == [("red", "o"), ("red", "None"), ("green", "s"), ("green", "None")]
+
+
 def test_roofline_draws_both_roofs_and_each_point_at_its_intensity_and_speed():
     machine = Machine(flops=100.0, copies=[(1, 50.0), (10, 5.0)])
     ax = plotting.roofline(machine, {"a": (80.0, 20.0, 2.0), "b": (8.0, 16.0, 4.0)}, styles={"b": {"color": "0.45"}})

@@ -255,6 +255,7 @@ def growth(
     *,
     last: int = 4,
     guide: tuple[str, Sequence[tuple[float, float]]] | None = None,
+    colors: Sequence[str] = COLORS,
     xlabel: str = "tokens",
     ylabel: str = "",
     title: str = "",
@@ -266,14 +267,15 @@ def growth(
         series: name -> (size, measurement), from the smallest size on. The legend adds the slope of the line.
         last: through how many of them the line goes.
         guide: name and points of a dashed line to compare with.
+        colors: one for each series. Each has dots of its own shape, too, so that none hides another.
     """
     if ax is None:
         _, ax = plt.subplots(figsize=(6.0, 3.8), layout="constrained")
     for n, (label, points) in enumerate(series.items()):
-        color = COLORS[n % len(COLORS)]
+        color, shape = colors[n % len(colors)], "os^dv"[n % 5]
         largest = points[-last:]
         exponent, factor = power_law(largest)
-        ax.plot(*zip(*points, strict=True), "o", color=color, markersize=5)
+        ax.plot(*zip(*points, strict=True), shape, color=color, markersize=6)
         ends = [largest[0][0], largest[-1][0]]
         ax.plot(ends, [factor * x**exponent for x in ends], color=color, label=f"{label}: slope {exponent:.2f}")
     if guide is not None:
