@@ -7,7 +7,7 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) **10** · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
-# Needs: notebooks 06 and 08 · runs in about 130 s on two CPU cores · about 3 hours of study
+# Needs: notebooks 06 and 08 · runs in about 130 s on two CPU cores · about 3½ hours of study
 
 # %% [markdown]
 # After this notebook you can
@@ -405,7 +405,7 @@ print("rows with NaN, safe root: ", safe.isnan().any(dim=-1).sum().item(), "of 6
 # its own formula. (The inverse square and the Lorentzian also learn a vector $u$ for each head: $w_j = e^{u \cdot k_j}$.)
 #
 # Our α starts at 1, the package's at the values printed above; `assert_same_module` copies the package's α into ours before
-# it compares the two. (Every score is given `attn_mask` and `query_offset`, the place of the first query among the keys;
+# it compares the two. (Every score is given `attn_mask` and `query_offset`, the position of the first query among the keys;
 # this one needs neither.)
 
 # %%
@@ -811,36 +811,7 @@ plotting.show("Training loss against the step, a curve for each of the five scor
 # %% [markdown]
 # In this run the Gaussian ends near the dot product, as a field and as stated. Equal weights fall behind, and so does the
 # stated softmax-exponential, whose weights differed least among the random tokens. One seed and few steps can neither rank
-# arms that end so close together nor show that they are equal.
-#
-# Now characters, two arms, beside counting pairs of characters (notebook 08):
-
-# %% tags=["nbval-ignore-output"]
-tokens, vocabulary = shakespeare()
-validation = shakespeare("val")[0][:20_000].to(device)
-seen = torch.bincount(tokens[:-1] * len(vocabulary) + tokens[1:], minlength=len(vocabulary) ** 2).view(len(vocabulary), -1) + 0.1
-after = seen / seen.sum(dim=1, keepdim=True)  # p(next | character), by counting pairs
-loss_of_pairs = -after[validation[:-1].cpu(), validation[1:].cpu()].log().mean().item()
-print(f"counting pairs{'':6} validation loss {loss_of_pairs:.3f}")
-on_text = {}
-for arm in ("dot", "gaussian, field"):
-    setting = text_arms[arm]
-    torch.manual_seed(0)
-    model = setting.model().to(device)
-    stream = text_batches(tokens.to(device), setting.length, batch_size=setting.batch_size, seed=0)
-    history = fit(model, stream, next_token_loss, setting.train.with_steps(steps[1]))
-    on_text[arm] = text_loss(model, validation, setting.length)
-    print(f"{arm:20} validation loss {on_text[arm]:.3f}, {steps[1]} steps in {history.seconds:.0f} s")
-
-# %%
-gap = on_text["gaussian, field"] - on_text["dot"]
-course.verdict("validation loss, Gaussian field minus dot product", gap, above=-0.02, below=0.02, measured="quick")
-short_of_pairs = min(on_text.values()) - loss_of_pairs
-course.verdict("the lower of the two losses minus that of counting pairs", short_of_pairs, above=0.03, measured="quick")
-
-# %% [markdown]
-# The two losses differ by 0.002, in one seed: that is too little to tell two scores apart. And neither model is as good as
-# counting pairs yet.
+# arms that end so close together nor show that they are equal. (An optional section trains two arms on text.)
 #
 # ### The recorded runs
 #
@@ -996,7 +967,6 @@ for length in (256, 1024):
     for name, share, time in zip(ways, left, times, strict=True):
         print(f"{length:5} tokens, {name:18} {share:5.0%} of the pairs, {time / times[0]:.2f} times the time")
 
-
 # %% [markdown]
 # A mask saves nothing: all scores are computed and then thrown away. It even costs time, most of all by distance. On our
 # machine only the window in blocks is quicker, and only where the sequence is much longer than the window. But any score
@@ -1016,7 +986,40 @@ for length in (256, 1024):
 #
 # The repair is an old kernel, and the dot product a near relative that does about as well. Both compare the tokens of one sequence; in notebook 11 there are two.
 #
-# Nine optional sections follow, then the exercises.
+# Ten optional sections follow, then the exercises.
+
+# %% [markdown]
+# ## Optional: two arms on text
+#
+# The dot product and the Gaussian's field on characters, beside counting pairs of characters (notebook 08):
+
+# %% tags=["nbval-ignore-output"]
+tokens, vocabulary = shakespeare()
+validation = shakespeare("val")[0][:20_000].to(device)
+seen = torch.bincount(tokens[:-1] * len(vocabulary) + tokens[1:], minlength=len(vocabulary) ** 2).view(len(vocabulary), -1) + 0.1
+after = seen / seen.sum(dim=1, keepdim=True)  # p(next | character), by counting pairs
+loss_of_pairs = -after[validation[:-1].cpu(), validation[1:].cpu()].log().mean().item()
+print(f"counting pairs{'':6} validation loss {loss_of_pairs:.3f}")
+on_text = {}
+for arm in ("dot", "gaussian, field"):
+    setting = text_arms[arm]
+    torch.manual_seed(0)
+    model = setting.model().to(device)
+    stream = text_batches(tokens.to(device), setting.length, batch_size=setting.batch_size, seed=0)
+    history = fit(model, stream, next_token_loss, setting.train.with_steps(steps[1]))
+    on_text[arm] = text_loss(model, validation, setting.length)
+    print(f"{arm:20} validation loss {on_text[arm]:.3f}, {steps[1]} steps in {history.seconds:.0f} s")
+
+# %%
+gap = on_text["gaussian, field"] - on_text["dot"]
+course.verdict("validation loss, Gaussian field minus dot product", gap, above=-0.02, below=0.02, measured="quick")
+short_of_pairs = min(on_text.values()) - loss_of_pairs
+course.verdict("the lower of the two losses minus that of counting pairs", short_of_pairs, above=0.03, measured="quick")
+
+
+# %% [markdown]
+# The two losses differ by 0.002, in one seed: that is too little to tell two scores apart. And neither model is as good as
+# counting pairs yet.
 
 # %% [markdown]
 # ## Optional: every arm, and Holm's method
