@@ -25,7 +25,11 @@ SHORTER = {
     "06_image_transformer": {"steps=800": "steps=40", "steps=200": "steps=10"},
     "07_distance_bias": {"steps=150": "steps=2"},
     "08_character_model": {"steps = setting.train.steps": "steps = 30"},
-    "12_masked_images": {"tensor[:2000]": "tensor[:200]"},
+    "12_masked_images": {
+        "tensor[:2000]": "tensor[:200]",
+        "(part) for part in x.split": "(part) for part in x[:200].split",
+        "manual_seed(seed)) for seed in range(5)": "manual_seed(seed)) for seed in range(2)",
+    },
     "15_fast_attention": {"longest = 32_768": "longest = 2_048"},
     "18_heads_that_copy": {'"full": 2000': '"full": 200'},
 }

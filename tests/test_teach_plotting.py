@@ -80,15 +80,16 @@ def test_what_is_nan_in_a_picture_is_left_out():
 
 def test_regions_lie_where_their_squares_are():
     labels = torch.tensor([[0, 1, 2], [2, 1, 0]])
-    figure = plotting.regions(torch.rand(3, 20, 30), labels, step=8, start=2, line=10)
-    overlay = figure.axes[1].images[1]
+    figure = plotting.regions(torch.rand(3, 20, 30), {"A": 0 * labels, "B": labels}, step=8, start=2, line=10)
+    assert [ax.get_title() for ax in figure.axes] == ["", "A", "B"]
+    overlay = figure.axes[2].images[1]
     assert overlay.get_array().tolist() == labels.tolist()
     assert overlay.get_extent() == [1.5, 25.5, 17.5, 1.5]
-    assert [text.get_text() for text in figure.axes[1].get_legend().get_texts()] == [f"cluster {n}" for n in range(3)]
+    assert [text.get_text() for text in figure.axes[2].get_legend().get_texts()] == [f"cluster {n}" for n in range(3)]
 
 
 def test_four_regions_have_colours_that_one_can_tell_apart_over_a_photograph():
-    figure = plotting.regions(torch.rand(3, 16, 16), torch.tensor([[0, 1], [2, 3]]), step=8)
+    figure = plotting.regions(torch.rand(3, 16, 16), {"": torch.tensor([[0, 1], [2, 3]])}, step=8)
     colors = figure.axes[1].images[1].cmap(range(4))[:, :3]
     apart = torch.cdist(*(2 * [torch.tensor(colors, dtype=torch.float64)])) + torch.eye(4)
     assert apart.min() > 0.6  # the two blues of the palette are 0.48 apart

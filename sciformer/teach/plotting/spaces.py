@@ -14,8 +14,8 @@ from torch import Tensor
 
 from sciformer.teach.plotting.style import COLORS, finish_lines
 
-#: Colours of regions over a photograph: the first four differ most, and no two of them are blue.
-_REGIONS = [COLORS[n] for n in (0, 5, 2, 4, 6, 1, 3)]
+#: Colours of regions over a photograph: the first four differ most, no two of them are blue, and none is dark.
+_REGIONS = [COLORS[0], COLORS[5], "#FFFFFF", *(COLORS[n] for n in (4, 6, 1, 3))]
 
 
 def convex_hull(points: Float[Tensor, "N 2"]) -> Float[Tensor, "K 2"]:
@@ -136,34 +136,38 @@ def clusters(
 
 def regions(
     picture: Float[Tensor, "3 height width"],
-    labels: Int[Tensor, "rows columns"],
+    maps: Mapping[str, Int[Tensor, "rows columns"]],
     *,
     step: int,
     start: int = 0,
     line: int | None = None,
 ) -> Figure:
-    """A colour picture, and beside it the same under the colours of its regions.
+    """A colour picture, and beside it the same under the colours of its regions, once for each map.
 
     Args:
-        labels: one for each square of ``step`` pixels, row by row.
+        maps: title -> the label of each square of ``step`` pixels, row by row.
         start: where in the picture the first square begins, in pixels from the left and from above.
         line: draw a dashed line at this height, in pixels from above.
     """
-    pixels, numbers = picture.detach().permute(1, 2, 0).clamp(0, 1).cpu().numpy(), labels.detach().cpu()
-    figure, axes = plt.subplots(1, 2, figsize=(9.4, 4.4), layout="constrained")
-    rows, columns = numbers.shape
-    edges = (start - 0.5, start + columns * step - 0.5, start + rows * step - 0.5, start - 0.5)
-    for ax in axes:
+    pixels = picture.detach().permute(1, 2, 0).clamp(0, 1).cpu().numpy()
+    count = 1 + len(maps)
+    figure, axes = plt.subplots(1, count, figsize=(2.6 * count + 1.2, 3.2), squeeze=False, layout="constrained")
+    axes[0, 0].set(ylabel="pixels")
+    for ax in axes.flat:
         ax.imshow(pixels)
-        ax.set(xlabel="pixels", ylabel="pixels")
-    palette = ListedColormap(_REGIONS[: int(numbers.max()) + 1])
-    axes[1].imshow(numbers.numpy(), cmap=palette, extent=edges, alpha=0.5, vmin=0, vmax=palette.N - 1)
-    if line is not None:
-        for ax in axes:
+        if line is not None:
             ax.axhline(line, color="black", linestyle="--", linewidth=1)
-    for ax in axes:
-        ax.set(xlim=(-0.5, pixels.shape[1] - 0.5), ylim=(pixels.shape[0] - 0.5, -0.5))
+    palette = ListedColormap(_REGIONS[: max(int(labels.max()) for labels in maps.values()) + 1])
+    for ax, (title, labels) in zip(axes[0, 1:], maps.items(), strict=True):
+        rows, columns = labels.shape
+        edges = (start - 0.5, start + columns * step - 0.5, start + rows * step - 0.5, start - 0.5)
+        numbers = labels.detach().cpu().numpy()
+        ax.imshow(numbers, cmap=palette, extent=edges, alpha=0.5, vmin=0, vmax=palette.N - 1)
+        ax.set_title(title)
+    for ax in axes.flat:
+        ax.set(xlabel="pixels", xlim=(-0.5, pixels.shape[1] - 0.5), ylim=(pixels.shape[0] - 0.5, -0.5))
     for n in range(palette.N):
-        axes[1].plot([], [], "s", color=_REGIONS[n], alpha=0.6, label=f"cluster {n}")
-    axes[1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+        style = {"color": _REGIONS[n], "markeredgecolor": "0.5", "alpha": 0.6}
+        axes[0, -1].plot([], [], "s", label=f"cluster {n}", **style)
+    axes[0, -1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return figure
