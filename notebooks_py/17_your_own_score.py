@@ -219,8 +219,12 @@ nn.init.constant_(ours.log_scale, math.log(math.sqrt(16)))
 torch.testing.assert_close(ours(query, key), NormalizedScore(3, 16)(query, key))
 
 # %% [markdown]
-# **What this did not test**: a layer with biases; and training. At the limit of 100 the `clamp` lets no gradient through. At a vector of zeros the output is
-# finite, but the gradient is multiplied by 10¹². Where keys may be exactly 0, give `F.normalize` a larger `eps`.
+# <details><summary>What this did not test</summary>
+#
+# A layer with biases; and training. At the limit of 100 the `clamp` lets no gradient through. At a vector of zeros the output is finite, but the gradient is
+# multiplied by 10¹². Where keys may be exactly 0, give `F.normalize` a larger `eps`.
+#
+# </details>
 #
 # ## The property suite
 #
@@ -249,9 +253,14 @@ print("a later key matters:", leaks)
 # | Does it fit into a model? | decoding is the whole pass · says whether it knows positions · state_dict holds everything · layers share nothing |
 # | Does it run elsewhere? | fast path is exact · makes no tensor on the wrong device · works on a GPU under autocast (some products in bfloat16, numbers of 16 bits) |
 #
-# The *readable path* computes the formula as it stands. What runs by default is the [fast path](../docs/glossary.md#f), if a score has one. The last two
-# promises need no GPU, but a torch from 2.10 on that was built with CUDA: it computes shapes, dtypes and devices without numbers. With another torch they are
-# not asked. Each promise in full:
+# The *readable path* computes the formula as it stands. What runs by default is the [fast path](../docs/glossary.md#f), if a score has one.
+#
+# <details><summary>GPU promises without a GPU</summary>
+#
+# From 2.10 on, a torch that was built with CUDA computes shapes, dtypes and devices without any numbers. With another torch and no GPU the last two promises
+# are not asked.
+#
+# </details>
 
 # %%
 lines = [f"- **{name}**: {prop.holds}" for name, prop in properties.PROPERTIES.items()]
@@ -308,10 +317,6 @@ for recipe in (CosineScore, ScoreA, ScoreB, ScoreC, NoScore):
     falls[recipe.__name__] = sum(losses[-5:]) / 5 - losses[0]
     print(f"{recipe.__name__:11} from {losses[0]:.3f} to {sum(losses[-5:]) / 5:.3f}")
 
-# %%
-for name, fall in falls.items():
-    course.verdict(f"{name}: change of the training loss", fall, below=-0.5)
-
 # %% [markdown]
 # All losses start at 4.174 = ln 65, whatever the score: an untrained model gives each of the 65 characters the same probability. And all fall. The control,
 # whose scores are 0, ends 0.016 behind the cosine, and the three with bugs within 0.001 of it. So in these twenty steps a score is worth little, and a bug
@@ -351,6 +356,8 @@ print(c := properties.examine(ScoreC))
 assert a.broken == ["hides the future", "hidden keys have no say", "decoding is the whole pass"]
 assert b.broken == ["finite"]
 assert c.broken == ["gradients arrive", "gradients are right"]
+for name, fall in falls.items():
+    course.verdict(f"{name}: change of the training loss", fall, below=-0.5)
 
 # %% [markdown]
 # B is the right score as long as no vector is zero, so no training without zeros could tell them apart. In C `.data` leaves the graph of the gradients: the
@@ -362,8 +369,8 @@ assert c.broken == ["gradients arrive", "gradients are right"]
 # *separable* 09, four wells 10); digits and text, three [seeds](../docs/glossary.md#s) each, with the same model, [batches](../docs/glossary.md#b) and steps
 # as three rivals; and the attention maps. How to read it:
 #
-# - **Cost**: compare readable paths, since yours has no other until you write one (as in `sciformer/fast/`). Times vary from run to run: don't read the
-#   second decimal. Memory is what a forward pass keeps for the [backward pass](../docs/glossary.md#b), not what a fast path needs meanwhile.
+# - **Cost**: compare readable paths; yours has no other. Times vary from run to run: don't read the second decimal. Memory is what a forward pass keeps for
+#   the [backward pass](../docs/glossary.md#b), not what a fast path needs meanwhile.
 # - **Pictures**: bands are one [standard error](../docs/glossary.md#s). On text three lines coincide. The maps are the first seed's, of the last block,
 #   averaged over heads. Each picture has its own scale. ↵ is a new line, · a space.
 # - **±** is the standard error over seeds. The report says *ahead* or *behind* if a difference, seed by seed, is more than two of its standard errors from 0.
@@ -460,16 +467,12 @@ for step in (60, 120, 400):
     at = steps.index(step)
     flat, sharp = (longer[name][:, at].mean() for name in ("dot", "dot times 7"))
     print(f"after {step} steps: flat {flat:.1f} %, sharp {sharp:.1f} % right, a lead of {lead[:, at].mean():+.1f} ± {half[at]:.1f} points")
-crossing = steps[(lead.mean(dim=0) < 0).int().argmax()]
 styles = {"dot": {"color": "#D55E00"}, "dot times 7": {"color": "#009E73"}}
 ax = plotting.bands(longer, x=steps, ylabel="test accuracy, %", title="a flat start and a sharp one", styles=styles)
-for step, label in ((60, "the report stopped here"), (crossing, f"they have crossed ({crossing})")):
+for step, label in ((60, "the report stopped here"), (steps[(lead.mean(dim=0) < 0).int().argmax()], "they have crossed")):
     ax.axvline(step, color="0.6", linewidth=0.8)
     ax.text(step + 4, 22, label, fontsize=8)
-plotting.show(
-    "The mean test accuracy of both dot products against the number of steps, two lines in bands of one standard error, "
-    "and two vertical lines with their labels."
-)
+plotting.show("The mean test accuracy of both dot products against the number of steps: two lines in bands, and two vertical lines with labels.")
 
 # %% [markdown]
 # Nothing is left of the lead: it was a head start. After 60 steps the sharp dot product is 14 points ahead, after 120 one point, give or take three, and after
@@ -503,9 +506,13 @@ for task, runs in outcome.runs.items():
 # %% [markdown]
 # After 60 steps each τ (of one seed) is still within about a seventh of 0.1, so nearly the one that *we* chose.
 #
-# **What this did not test**: whether the cosine's own lead would last. Why the flat start ends ahead: perhaps a model that starts sharp commits early to some
-# keys, and one that has to find them finds better ones. Whether "sharp at the start" matters or "quick to learn": multiplied scores have multiplied
-# gradients, too, and the 7 stays throughout. And text for longer than 60 steps.
+# <details><summary>What this did not test</summary>
+#
+# Whether the cosine's own lead would last. Why the flat start ends ahead: perhaps a model that starts sharp commits early to some keys, and one that has to
+# find them finds better ones. Whether "sharp at the start" matters or "quick to learn": multiplied scores have multiplied gradients, too, and the 7 stays
+# throughout. And text for longer than 60 steps.
+#
+# </details>
 #
 # ## Scores to try
 #
@@ -522,22 +529,16 @@ for task, runs in outcome.runs.items():
 # table, as an example:
 
 # %%
-class NearCosine(CosineScore):
+class NearCosine(CosineScore):  # with a fixed λ = 0.1
     compares_positions = True
-
-    def __init__(self, num_heads, head_dim):
-        super().__init__(num_heads, head_dim)
-        self.strength = nn.Parameter(torch.full((num_heads,), 0.1))  # λ
 
     def forward(self, query, key, *, attn_mask=None, query_offset=0):
         i = query_offset + torch.arange(query.shape[-2], device=query.device)  # positions of the queries
         j = torch.arange(key.shape[-2], device=key.device)
-        return super().forward(query, key) - self.strength[:, None, None] * (i[:, None] - j).abs()
+        return super().forward(query, key) - 0.1 * (i[:, None] - j).abs()
 
 
 assert properties.examine(NearCosine).holds
-print(f"sharpness {sharpness(NearCosine):.1f}")
-
 
 # %% [markdown]
 # ## Your own
