@@ -101,7 +101,7 @@ def test_attention_on_image_frames_the_query():
     figure = plotting.attention_on_image(torch.rand(1, 28, 28), weights[0], query=6)
     frame = figure.axes[0].patches[0]
     assert (frame.get_x(), frame.get_y(), frame.get_width()) == (2 * 7 - 0.5, 1 * 7 - 0.5, 7)
-    shown = figure.axes[1].images[1].get_array()
+    shown = figure.axes[1].images[0].get_array()
     assert_close(torch.tensor(shown)[::7, ::7].flatten(), weights[0, 0, 6])
 
 
@@ -110,7 +110,7 @@ def test_attention_on_an_oblong_image_frames_the_query():
     figure = plotting.attention_on_image(torch.rand(1, 12, 8), weights, query=3, grid=(4, 2))
     frame = figure.axes[0].patches[0]
     assert (frame.get_x(), frame.get_y(), frame.get_width(), frame.get_height()) == (3.5, 2.5, 4, 3)
-    shown = torch.tensor(figure.axes[1].images[1].get_array())
+    shown = torch.tensor(figure.axes[1].images[0].get_array())
     assert shown.shape == (12, 8)
     assert_close(shown[::3, ::4].flatten(), weights[0, 3])
     with pytest.raises(ValueError, match="2 × 2 patches are not the 8 that the weights are of"):

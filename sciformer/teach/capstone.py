@@ -8,6 +8,7 @@ where does it look (:func:`looks_at_a_digit`, :func:`looks_at_text`).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import cycle
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -29,6 +30,9 @@ from sciformer.teach.properties import Verdict, examine, name_of
 
 #: The scores beside which a score of one's own is trained.
 RIVALS = ("dot", "distance", "gaussian_well")
+
+#: Colour and dashes of the lines of a picture, in turn: where lines coincide, each shows through the next one's gaps.
+LINES = (("#0072B2", "-"), ("#D55E00", "--"), ("#000000", "-"), ("#CC79A7", ":"))
 
 #: The metric that each task is judged by.
 JUDGED_BY = {"digits": known_metric("test accuracy"), "text": known_metric("validation loss")}
@@ -174,7 +178,8 @@ def draw_learning(runs: Runs) -> Figure:
     for ax, (task, arms) in zip(axes, runs.items(), strict=True):
         losses = {name: torch.tensor([run.history.loss for run in own]) for name, own in arms.items()}
         smooth = max(1, losses[next(iter(losses))].shape[1] // 10)
-        plotting.bands(losses, ylabel="training loss", title=task, smooth=smooth, ax=ax)
+        styles = {name: {"color": color, "linestyle": dashes} for name, (color, dashes) in zip(losses, cycle(LINES))}
+        plotting.bands(losses, ylabel="training loss", title=task, smooth=smooth, styles=styles, ax=ax)
     return figure
 
 
@@ -196,15 +201,17 @@ def looks_at_a_digit(runs: Runs, *, number: int = 0, patch: int | None = None) -
 def looks_at_text(runs: Runs, *, start: int = 0, length: int = 16) -> Figure:
     """Where each character of an excerpt from the validation text looks, in the same way.
 
+    The first character can look only at itself. It is left out, or its weight of 1 would set the colour scale.
+
     Args:
         start: where in the validation text the excerpt begins.
     """
     text, vocabulary = shakespeare("val")
     tokens = text[start : start + length]
-    weights = {name: _last_weights(own[0], tokens[None]) for name, own in runs["text"].items()}
+    weights = {name: _last_weights(own[0], tokens[None])[1:] for name, own in runs["text"].items()}  # (L - 1, L) each
     letters = [letter.replace("\n", "↵").replace(" ", "·") for letter in vocabulary.decode(tokens)]
     figure = plotting.heads(
-        torch.stack(list(weights.values())), rows=letters, columns=letters, titles=_two_lines(weights)
+        torch.stack(list(weights.values())), rows=letters[1:], columns=letters, titles=_two_lines(weights)
     )
     for ax in figure.axes:
         ax.tick_params(axis="both", labelsize=7)

@@ -207,7 +207,7 @@ def _dtype(recipe: ScoreRecipe) -> None:
 
 @_promise(
     "finite",
-    "Scores and gradients are finite: for a vector of zeros, for a query that equals its key, and ten times as large.",
+    "Scores and gradients are finite, even where a vector is zero, a query equals its key, or numbers are large.",
     "a division by a length or a distance that can be 0 (F.normalize has an eps); the root of a sum of squares, whose "
     "gradient at 0 is NaN (torch.linalg.vector_norm's is not); exp or log out of range",
 )
@@ -354,8 +354,7 @@ def _hidden_keys(recipe: ScoreRecipe) -> None:
 
 @_promise(
     "empty rows give 0",
-    "A query that may attend to nothing has the output 0 and finite gradients, and with nothing to attend to anywhere "
-    "no gradient is left.",
+    "A query without visible keys has output 0 and finite gradients. If no query has any, all gradients are 0.",
     "a sum over the visible keys that is divided by, though there may be none",
 )
 def _empty_rows(recipe: ScoreRecipe) -> None:
@@ -581,10 +580,9 @@ class Verdict:
     def __str__(self) -> str:
         if not self.attempted:
             return f"{self.name}: not attempted yet"
-        kept = [name for name, seen in self.seen.items() if not seen]
-        unasked = len(PROPERTIES) - len(self.seen)
-        head = f"all {len(kept)} properties hold" if self.holds else f"{len(kept)} of {len(self.seen)} properties hold"
-        lines = [f"{self.name}: {head}" + (f"; the other {unasked} were not asked" if unasked else "")]
+        asked, unasked = len(self.seen), len(PROPERTIES) - len(self.seen)
+        held = f"all {asked}" if self.holds else f"{asked - len(self.broken)} of {asked}"
+        lines = [f"{self.name}: {held} properties hold" + (f"; the other {unasked} were not asked" if unasked else "")]
         for name in self.broken:
             lines += [
                 f"  BROKEN: {name}",
@@ -592,7 +590,6 @@ class Verdict:
                 _folded("seen", self.seen[name]),
                 _folded("look for", PROPERTIES[name].look_for),
             ]
-        lines += [_folded("holds", "; ".join(kept), indent=2)] if kept else []
         lines += [_folded("noted, not judged", "; ".join(self.notes), indent=2)] if self.notes else []
         return "\n".join(lines)
 

@@ -171,6 +171,8 @@ def attention_on_image(
 ) -> Figure:
     """Where one patch looks, head by head: a red frame around the patch, and brighter where its weight is larger.
 
+    On the weights the picture is an outline, so that it does not change their colours.
+
     Args:
         query: number of the patch, counted row by row.
         grid: rows and columns of patches, if they are not as many.
@@ -192,9 +194,12 @@ def attention_on_image(
     figure, axes = plt.subplots(1, count + 1, figsize=(1.9 * (count + 1), 2.3), layout="constrained")
     row, column = divmod(query, columns)
     for n, ax in enumerate(axes):
-        ax.imshow(picture.numpy(), cmap="gray_r")
-        if n:
-            shown = ax.imshow(looks[n - 1].numpy(), cmap="viridis", alpha=0.7, vmin=0, vmax=float(looks.max()))
+        if n == 0:
+            ax.imshow(picture.numpy(), cmap="gray_r")
+        else:
+            shown = ax.imshow(looks[n - 1].numpy(), cmap="viridis", vmin=0, vmax=float(looks.max()))
+            middle = float(picture.min() + picture.max()) / 2
+            ax.contour(picture.numpy(), levels=[middle], colors="white", linewidths=0.8)
         corner = (column * width - 0.5, row * height - 0.5)
         frame = plt.Rectangle(corner, width, height, fill=False, ec="#D55E00", lw=2)
         ax.add_patch(frame)
