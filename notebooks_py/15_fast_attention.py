@@ -371,9 +371,9 @@ for n, one in zip(rows, took, strict=True):
 
 
 # %% [markdown]
-# In the stored run the five lie above the fit by less than a fifth: most of what small blocks cost is $b$ for each. (In
-# memory, counted and measured agree but for a little at 16 rows; at 0 rows the three gradients are left.) So few rows
-# save memory, and many blocks cost time. The package takes as many rows as make four million scores on a CPU, 17 MB in float32.
+# In the stored run the five meet the fit within a twentieth: what small blocks cost is $b$ for each. (In memory, counted
+# and measured agree but for a little at 16 rows; at 0 rows the three gradients are left.) So few rows save memory, and
+# many blocks cost time. The package takes as many rows as make four million scores on a CPU, 17 MB in float32.
 
 # %% [markdown]
 # ## Prefix sums
@@ -515,10 +515,10 @@ fitted = [(T, a * (T / 1024) ** 2 + b * T / 128) for T in lengths if longest >= 
 print(f"query blocks, predicted from 1,024 tokens: {1000 * fitted[-1][1]:.1f} ms, slope {slope(fitted):.2f}")
 
 # %% [markdown]
-# The fit says below 2, and in the stored run it fails: 1.8 predicted, 2.1 measured, and twice the milliseconds. So
-# something besides $a$ and $b$ grows with the length. It is not the operations; the readable form's slope is above 2,
-# too. Larger matrices leave the caches, and other programs shared the memory when this was run; which of the two it was
-# has not been measured. Compare your own run.
+# The fit, made at 1,024 tokens, says below 2, and in the stored run it is right: 1.85 predicted and 1.91 measured, and at
+# 8,192 tokens the predicted time is short by about a twentieth. The readable form has the same operations and a slope
+# well above 2. Its matrices outgrow the caches on the way; whether that is the reason has not been measured. (Other
+# programs that use the memory raise all slopes. Compare your own run.)
 #
 # Two of the four lengths were timed once, so one dot may stand far from the others. The line of the prefix sums goes
 # through longer texts, up to 131,072 tokens. Memory is counted and not timed, so it is the same from run to run on one
@@ -527,9 +527,9 @@ print(f"query blocks, predicted from 1,024 tokens: {1000 * fitted[-1][1]:.1f} ms
 # %% [markdown]
 # ## How near to the limit
 #
-# Prediction 3: up to 1,024 tokens SDPA and the readable form take about as long in the stored run; at 2,048 tokens SDPA is
-# faster, as the table below says in numbers. On your machine it may be otherwise. SDPA moves about a hundredth of the
-# bytes: why is it not a hundred times faster?
+# Prediction 3: in the stored run SDPA is the faster one at 2,048 tokens, but by little, as the table below says in
+# numbers; at 8,192 tokens it takes less than half of the readable form's time. On your machine it may be otherwise. SDPA
+# moves about a hundredth of the bytes: why is it not a hundred times faster?
 #
 # A machine has two limits: how many operations it computes in a second, and how many bytes it moves. An operation of
 # torch takes at least as long as its arithmetic needs, and at least as long as its bytes need. So its **least time** is
@@ -544,8 +544,8 @@ for name, flops, moved in (("query @ key.mT", 2 * T * T * D, 4 * (2 * T * D + T 
 
 # %% [markdown]
 # (Operations, `flops` in the code, are those of matrix products, a multiplication and its addition counted as two; the
-# softmax's exponentials are not counted.) Torch runs one operation after the other, so it needs at least the **sum** of the
-# least times for a whole pass. **Predict**: which form comes nearest to that limit?
+# softmax's exponentials are not counted.) Torch runs one operation after the other, so it needs at least the **sum** of
+# the least times for a whole pass. **Predict**: which form comes nearest to that limit?
 
 # %% tags=["nbval-ignore-output"]
 print("2,048 tokens  took ms  least ms  least / took  operations a byte")
@@ -582,11 +582,11 @@ course.verdict("operations for each byte moved, SDPA over readable", intensity["
 # since its backward pass computes the scores once more. So the least times differ by less than a factor of 2, although
 # SDPA moves hardly any bytes.
 #
-# The readable form computes about 6 operations a byte. In the stored run that is right of the caches' corner and left of
-# the memory's: its bytes are the limit only where its matrices come from memory. Other programs used the memory at the
-# time, which moves that corner to the right. Where both corners lie left of 6, saving bytes can win little.
+# The readable form computes about 6 operations a byte. In the stored run that is right of both corners, the caches' and
+# the memory's: taken as a whole, arithmetic is its limit, and saving bytes can win little. (Other programs that use the
+# memory move its corner to the right.)
 #
-# What does the roof **not** explain? All three forms took several times their least time. Bytes and recomputed scores are
+# What does the roof **not** explain? All three forms took about twice their least time. Bytes and recomputed scores are
 # in the least times already, so they are not the reason. For query blocks, $b$ is a fifth of the time. What keeps the
 # forms so far from their limits otherwise was not measured: the exponentials of the softmax, and getting memory for new
 # matrices, are not counted at all. (The height of a point under the roof is not its percentage: it would reach the roof
