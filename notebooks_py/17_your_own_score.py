@@ -540,6 +540,7 @@ class NearCosine(CosineScore):  # with a fixed λ = 0.1
 
 assert properties.examine(NearCosine).holds
 
+
 # %% [markdown]
 # ## Your own
 #
