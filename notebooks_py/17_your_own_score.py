@@ -57,8 +57,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% [markdown]
 # ## Predict first
 #
-# The [dot product](../docs/glossary.md#d) grows with the lengths of its vectors. The
-# **[cosine](../docs/glossary.md#c)** does not: it is at most 1.
+# The [dot product](../docs/glossary.md#d) grows with the lengths of its vectors. The **[cosine](../docs/glossary.md#c)** does not: it is at most 1.
 #
 # 1. Attention by cosine over 49 [keys](../docs/glossary.md#k): one is equal to the [query](../docs/glossary.md#q), the others are random. How large is
 #    the weight of that key?
@@ -67,8 +66,8 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% [markdown]
 # ## By hand
 #
-# Six words as vectors; *cat* points where *mat* does and is five times as long. Guess first: with which word does *sat* have the largest dot product, and
-# with which the largest cosine? Here is the cosine of every pair of words, in a loop:
+# Six words as vectors; *cat* points where *mat* does and is five times as long. Guess first: with which word does *sat* have the largest dot product,
+# and with which the largest cosine? Here is the cosine of every pair of words, in a loop:
 
 # %%
 words = ["the", "cat", "sat", "on", "the", "mat"]
@@ -193,9 +192,9 @@ output, weights = layer(torch.randn(2, 16, 32), need_weights=True)
 print("output:", tuple(output.shape), " weights:", tuple(weights.shape))
 
 # %% [markdown]
-# Is it right? torchvision has Swin V2's attention. Swin cuts an image into windows, attends within each, and shifts the windows from layer to layer. With
-# one window as large as the image, no shift and no bias of [position](../docs/glossary.md#p) it must be ours. Each head gets another τ, the last one
-# beyond the limit. (log 100 is 4.6.)
+# Is it right? torchvision has Swin V2's attention. Swin cuts an image into windows, attends within each, and shifts the windows from layer to layer.
+# With one window as large as the image, no shift and no bias of [position](../docs/glossary.md#p) it must be ours. Each head gets another τ; for the
+# last one, 1/τ is beyond the limit. (log 100 is 4.6.)
 
 # %%
 image = torch.randn(2, 4, 4, 32)  # (B, rows, columns, E)
@@ -221,8 +220,8 @@ torch.testing.assert_close(ours(query, key), NormalizedScore(3, 16)(query, key))
 # %% [markdown]
 # <details><summary>What this did not test</summary>
 #
-# A layer with biases; and training. At the limit of 100 the `clamp` lets no gradient through. At a vector of zeros the output is finite, but the gradient is
-# multiplied by 10¹². Where keys may be exactly 0, give `F.normalize` a larger `eps`.
+# A layer with biases; and training. At the limit of 100 the `clamp` lets no gradient through. At a vector of zeros the output is finite, but the
+# gradient is multiplied by 10¹². Where keys may be exactly 0, give `F.normalize` a larger `eps`.
 #
 # </details>
 #
@@ -242,8 +241,8 @@ for i in range(5):  # nothing is later than the last key
 print("a later key matters:", leaks)
 
 # %% [markdown]
-# The package asks every score of the course this and more: twenty promises, in float64, under six kinds of [masks](../docs/glossary.md#m). They answer five
-# questions:
+# The package asks every score of the course this and more: twenty promises, in float64, under six kinds of [masks](../docs/glossary.md#m). They answer
+# five questions:
 #
 # | question | promises |
 # |---|---|
@@ -257,8 +256,8 @@ print("a later key matters:", leaks)
 #
 # <details><summary>GPU promises without a GPU</summary>
 #
-# From 2.10 on, a torch that was built with CUDA computes shapes, dtypes and devices without any numbers. With another torch and no GPU the last two promises
-# are not asked.
+# From 2.10 on, a torch that was built with CUDA computes shapes, dtypes and devices without any numbers. With another torch and no GPU the last two
+# promises are not asked.
 #
 # </details>
 
@@ -318,9 +317,10 @@ for recipe in (CosineScore, ScoreA, ScoreB, ScoreC, NoScore):
     print(f"{recipe.__name__:11} from {losses[0]:.3f} to {sum(losses[-5:]) / 5:.3f}")
 
 # %% [markdown]
-# All losses start at 4.174 = ln 65, whatever the score: an untrained model gives each of the 65 characters the same probability. And all fall. The control,
-# whose scores are 0, ends 0.016 behind the cosine, and the three with bugs within 0.001 of it. So in these twenty steps a score is worth little, and a bug
-# costs less than that (one seed). A falling loss does not prove that the code is right. Now the [property](../docs/glossary.md#p) suite:
+# All losses start at 4.174 = ln 65, whatever the score: an untrained model gives each of the 65 characters the same probability. And all fall. The
+# control, whose scores are 0, ends 0.016 behind the cosine, and the three with bugs within 0.001 of it. So in these twenty steps a score is worth
+# little, and a bug costs less than that (one seed). A falling loss does not prove that the code is right. Now the [property](../docs/glossary.md#p)
+# suite:
 
 # %% tags=["nbval-ignore-output"]
 print(a := properties.examine(ScoreA))
@@ -360,18 +360,18 @@ for name, fall in falls.items():
     course.verdict(f"{name}: change of the training loss", fall, below=-0.5)
 
 # %% [markdown]
-# B is the right score as long as no vector is zero, so no training without zeros could tell them apart. In C `.data` leaves the graph of the gradients: the
-# model was trained with a temperature that stayed at its start.
+# B is the right score as long as no vector is zero, so no training without zeros could tell them apart. In C `.data` leaves the graph of the gradients:
+# the model was trained with a temperature that stayed at its start.
 #
 # ## One call
 #
 # Everything at once: the suite; the cost beside the eight scores that have a name in the package (*dot* from notebook 02, *distance* 07, *additive* and
-# *separable* 09, four wells 10); digits and text, three [seeds](../docs/glossary.md#s) each, with the same model, [batches](../docs/glossary.md#b) and steps
-# as three rivals; and the attention maps. How to read it:
+# *separable* 09, four wells 10); digits and text, three [seeds](../docs/glossary.md#s) each, with the same model, [batches](../docs/glossary.md#b) and
+# steps as three rivals; and the attention maps. How to read it:
 #
 # - **Cost**: compare readable paths; yours has no other. Times vary from run to run: don't read the second decimal. Memory is what a forward pass keeps for
 #   the [backward pass](../docs/glossary.md#b), not what a fast path needs meanwhile.
-# - **Pictures**: bands are one [standard error](../docs/glossary.md#s). On text three lines coincide. The maps are the first seed's, of the last block,
+# - **Pictures**: bands are one [standard error](../docs/glossary.md#s). Lines may coincide. The maps are the first seed's, of the last block,
 #   averaged over heads. Each picture has its own scale. ↵ is a new line, · a space.
 # - **±** is the standard error over seeds. The report says *ahead* or *behind* if a difference, seed by seed, is more than two of its standard errors from 0.
 #   That is a **hint**, however small the difference: with three seeds Student's 95 % interval reaches 4.3 of them. And a **verdict** takes five seeds
@@ -383,16 +383,8 @@ for name, fall in falls.items():
 outcome = capstone.report(CosineScore, device=device)
 
 # %% [markdown]
-# How to read it:
-#
-# - **Cost**: compare readable paths. You would have to write a fast path for your score yourself (as in `sciformer/fast/`). Times vary from
-#   run to run, here by a tenth or two. Memory is what a forward pass keeps for the [backward pass](../docs/glossary.md#b). A fast path
-#   may keep little and compute the rest again; what it needs meanwhile is not counted.
-# - **Pictures**: the bands are one standard error, the maps those of the first seed's last block, averaged over heads. On the digit *distance* looks along the
-#   row. Why not up and down? (To it the patches are one long line: the patch below is 7 steps away.)
-# - **±**: in this report, the [standard error](../docs/glossary.md#s) over seeds. *Ahead* and *behind* mean that the difference, seed by seed, is more than two of its
-#   standard errors from 0, however small. With three seeds that happens by chance far more often than once in twenty (Student's t would ask for 4.3 of
-#   them), so it is a hint and no verdict: fewer than five seeds decide nothing (notebook 16). `seeds=` and `steps=` ask for more.
+# On the digit *distance* looks along the row, and not up and down. To it the patches are one long line: the patch below is 7
+# steps away.
 
 # %%
 _, memory = outcome.cost.readable["CosineScore"]
@@ -403,14 +395,13 @@ course.verdict("text: highest validation loss", max(measured["text"]), below=3.0
 
 
 # %% [markdown]
-# On the digit *distance* looks along the row, and not up and down. To it the patches are one long line: the patch below is 7 steps away. On text three of the
-# four losses are the same to about 0.001. (*Behind* by that much can be real and still not matter.) What does that tell you about the four maps?
+# On text three of the four losses are the same to about 0.001. (*Behind* by that much can be real and still not matter.) Only
+# *distance* is ahead there, by about 0.07: where a character stands tells more, after 60 steps, than what it is. And the cosine's
+# map differs from that of the dot product, while their losses do not: a map does not say what it is worth.
 #
-# The maps of those three differ, and the losses do not: a map does not say what it is worth.
-#
-# On digits the cosine is far ahead, by more than 4.3 standard errors each time. Before you believe it: is it the cosine, or is it the temperature? An attention is
-# **sharp** where the largest weight of a row is several times the average, and **flat** where it is hardly more. Guess which of these four are sharp before
-# any training (last block, 20 digits):
+# On digits the cosine is far ahead, by more than 4.3 standard errors each time. Before you believe it: is it the cosine, or is it the temperature? An
+# attention is **sharp** where the largest weight of a row is several times the average, and **flat** where it is hardly more. Guess which of these four
+# are sharp before any training (last block, 20 digits):
 
 # %%
 class SharpDot(DotProductScore):
@@ -434,9 +425,9 @@ for name, bounds in zip(four, [{"below": 2}, {"below": 2}, {"above": 4}, {"above
     course.verdict(f"{name}: largest weight over the average", sharpness(four[name]), **bounds)
 
 # %% [markdown]
-# The dot product starts nearly uniform and has to learn to prefer some keys. The cosine with τ = 0.1 prefers some from the start, as does the dot product
-# times 7. So the comparison above changed two things at once, and two controls take them apart: a flat cosine and a sharp dot product. On text `NoScore`
-# learns, too. Guess first: which control has the lead on digits, and how far behind is `NoScore` on text?
+# The dot product starts nearly uniform and has to learn to prefer some keys. The cosine with τ = 0.1 prefers some from the start, as does the dot
+# product times 7. So the comparison above changed two things at once, and two controls take them apart: a flat cosine and a sharp dot product. On text,
+# `NoScore` is trained as well. Guess first: which control has the lead on digits, and how far behind is `NoScore` on text?
 
 # %% tags=["nbval-ignore-output"]
 runs = {task: {"dot": own["dot"], "cosine, τ = 0.1": own["CosineScore"]} for task, own in outcome.runs.items()}  # trained above
@@ -450,13 +441,14 @@ for task, metric in capstone.JUDGED_BY.items():
         print(f"{task:7} {name:16} {metric.describe([run.metrics[metric.name] for run in own])}")
 
 # %% [markdown]
-# On digits both sharp scores are 20 to 23 points ahead of both flat ones; within each pair the cosine and the dot product differ by less than
-# three points. So what looked like a gain of the cosine goes with the **sharpness** that we gave it and not its rivals. On text all four agree to about
-# 0.001, and without any score the loss is only about 0.003 higher. So after 60 steps this task hardly uses what contents tell, and cannot rank these scores.
+# On digits both sharp scores are 20 to 23 points ahead of both flat ones; within each pair the cosine and the dot product differ by less than three
+# points. So what looked like a gain of the cosine goes with the **sharpness** that we gave it and not the dot product. (Three seeds and a lead of that
+# size make a strong hint.) On text all four agree to about 0.001, and without any score the loss is only about 0.003 higher. So after 60 steps it
+# hardly counts there which contents are compared, and this task cannot rank scores that compare contents.
 #
-# Does the lead on digits last, or is it a head start? The two dot products were trained once more for 400 steps, with ten seeds each and the same batches
-# (`python -m sciformer record sharp-start`). ± is half a 95 % interval now. The learning rate reaches 0 at step 400, above at step 60, so the first line below
-# need not agree with the output above. Guess first: how do the two lines go on after step 60?
+# Does the lead on digits last, or is it a head start? The two dot products were trained once more for 400 steps, with ten seeds each and the same
+# batches (`python -m sciformer record sharp-start`). ± is half a 95 % interval now. There the learning rate falls to 0 by step 60, here by step 400. So
+# the flat dot product is better at step 60 here, and the lead smaller. Guess first: how do the two lines go on after step 60?
 
 # %%
 steps, longer = records.recorded_curves(records.load_record("sharp-start", "quick"), "test accuracy")  # name -> (seeds, steps)
@@ -475,12 +467,13 @@ for step, label in ((60, "the report stopped here"), (steps[(lead.mean(dim=0) < 
 plotting.show("The mean test accuracy of both dot products against the number of steps: two lines in bands, and two vertical lines with labels.")
 
 # %% [markdown]
-# Nothing is left of the lead: it was a head start. After 60 steps the sharp dot product is 14 points ahead, after 120 one point, give or take three, and after
-# 400 steps it is 2.2 ± 1.5 points **behind**. (Each number is rounded by itself.) The cosine's lead went with its sharpness, and the dot product's lead from
-# sharpness did not last. A ranking after 60 steps may only say who starts first.
+# Nothing is left of the lead: it was a head start. After 60 steps the sharp dot product is 14 points ahead, after 120 one point, give or take three,
+# and after 400 steps it is 2.2 ± 1.5 points **behind**. (Each number is rounded by itself.) The cosine's lead went with its sharpness, and the dot
+# product's lead from sharpness did not last. (The factor 7 stays through the whole training, so these runs do not part a sharp *start* from larger
+# scores all the way.) A ranking after 60 steps may only say who is first.
 #
-# A temperature is a choice, and so a fair rival gets one, too: in notebook 16's bake-off each score chooses a flatter or a sharper start, on all tasks but
-# the pixels.
+# A temperature is a choice, and so a fair rival gets one, too: in notebook 16's bake-off each score chooses a flatter or a sharper start, on all tasks
+# but the pixels.
 
 # %% [markdown]
 # Each part can be called by itself: `properties.examine`, `capstone.cost`, `capstone.learn`, `capstone.looks_at_a_digit`,
@@ -508,9 +501,9 @@ for task, runs in outcome.runs.items():
 #
 # <details><summary>What this did not test</summary>
 #
-# Whether the cosine's own lead would last. Why the flat start ends ahead: perhaps a model that starts sharp commits early to some keys, and one that has to
-# find them finds better ones. Whether "sharp at the start" matters or "quick to learn": multiplied scores have multiplied gradients, too, and the 7 stays
-# throughout. And text for longer than 60 steps.
+# Whether the cosine's own lead would last. Why the flat start ends ahead: perhaps a model that starts sharp commits early to some keys, and one that
+# has to find them finds better ones. Whether "sharp at the start" matters or "quick to learn": multiplied scores have multiplied gradients, too, and
+# the 7 stays throughout. And text for longer than 60 steps.
 #
 # </details>
 #
@@ -689,8 +682,8 @@ check.is_pairwise(is_pairwise)
 # - A mechanism is a score: one formula before the softmax, one small module around it.
 # - A falling loss does not prove that the code is right. Properties ask more, of every score. They do not know your formula, so compare with an
 #   independent implementation as well.
-# - Change one thing at a time. The cosine's lead on digits went with the sharpness of its start, which a dot product can have as well. Ask of a lead
-#   whether it lasts: after 60 steps both sharp scores were about 20 points ahead; the sharp dot product, trained longer, ends 2 points behind.
+# - Change one thing at a time. The cosine's lead on digits went with its sharpness, which a dot product can have as well. Ask of a lead
+#   whether it lasts: in the longer training the sharp dot product was 14 points ahead after 60 steps, and ends 2 points behind.
 # - A comparison is the same model, data and steps, several seeds, and an [error bar](../docs/glossary.md#e). A verdict
 #   takes five seeds at least.
 
@@ -726,9 +719,8 @@ check.is_pairwise(is_pairwise)
 # differs. So far you have built mechanisms and trained them. The last notebook takes a trained model apart.
 
 # %% [markdown]
-# **To read**: Liu et al. 2021 ([arXiv:2111.09883](https://arxiv.org/abs/2111.09883)), section 3.2, for the cosine;
-# Tsai et al. 2019 ([arXiv:1908.11775](https://arxiv.org/abs/1908.11775)), attention as a
-# [kernel](../docs/glossary.md#k), for more scores; Dao et al. 2022
+# **To read**: Liu et al. 2021 ([arXiv:2111.09883](https://arxiv.org/abs/2111.09883)), section 3.2, for the cosine; Tsai et al. 2019
+# ([arXiv:1908.11775](https://arxiv.org/abs/1908.11775)), attention as a [kernel](../docs/glossary.md#k), for more scores; Dao et al. 2022
 # ([arXiv:2205.14135](https://arxiv.org/abs/2205.14135)), why fast paths are about memory.
 #
 # A project of your own would fit here: write the score of a paper that you like, hold it to the suite, and give it five seeds against the dot product.
