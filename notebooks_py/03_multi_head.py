@@ -13,7 +13,8 @@
 # *Yesterday the dog chased the cat.*
 #
 # To understand *chased*, you need to know **who** chased and **whom**. You looked for both at once, and you never
-# confused the answers. The [head](../docs/glossary.md#h) of notebook 02 has one query for each word, and its weights are one row that sums to
+# confused the answers. The [head](../docs/glossary.md#h) of notebook 02 has one query for each word, and its weights are
+# one row that sums to
 # 1. Can *chased* ask two questions with one row?
 #
 # In 2017 [Vaswani and colleagues](https://arxiv.org/abs/1706.03762) wanted a model to attend to several positions
@@ -104,14 +105,15 @@ for scores in ((5, 5), (5, 4)):
 
 
 # %% [markdown]
-# With equal scores the two sentences give the same output, which cannot say who chased whom. Unequal scores mend this: the
-# subject's channel holds the larger number. (How a head can know the subject is left to notebook 04; here the scores are set
-# by hand.) So two nouns with a channel each are no trouble for one head.
+# With equal scores the two sentences give the same output, which cannot say who chased whom. Unequal scores mend this:
+# the subject's channel holds the larger number. (How a head can know the subject is left to notebook 04; here the scores
+# are set by hand.) So two nouns with a channel each are no trouble for one head.
 #
-# Is a third noun? Give every noun its own channel, keep the shares 0.72 and 0.26, and go through all pairs of a subject and
-# an object. For each answer, a **linear read-out** multiplies every channel by a factor, adds a constant, and should give 1
-# for the right noun and 0 for the others. **Least squares** finds the factors with the smallest mean squared error. We divide
-# them by the errors of the best constant, so 1 means knowing nothing. How large are the errors with two nouns, with three, with 100?
+# Is a third noun? Give every noun its own channel, keep the shares 0.72 and 0.26, and go through all pairs of a subject
+# and an object. For each answer, a **linear read-out** multiplies every channel by a factor, adds a constant, and should
+# give 1 for the right noun and 0 for the others. **Least squares** finds the factors with the smallest mean squared
+# error. We divide them by the errors of the best constant, so 1 means knowing nothing. How large are the errors with two
+# nouns, with three, with 100?
 
 # %%
 def best_error(y, answer):  # of the best linear read-out of y
@@ -127,14 +129,14 @@ for nouns in (2, 3, 100):
     print(f"{nouns:3} nouns: error of who {of_who:.2f}, of whom {of_whom:.2f}")
 
 # %% [markdown]
-# With two nouns, the one that is not the subject is the object. A third noun can also be absent: its channel then holds 0.
-# For *whom* the read-out has to turn 0.72, 0.26 and 0 into 0, 1 and 0, which no straight line does. So *whom* is nearly lost.
-# And a language has far more nouns than a head has channels, so nouns share channels.
+# With two nouns, the one that is not the subject is the object. A third noun can also be absent: its channel then holds
+# 0. For *whom* the read-out has to turn 0.72, 0.26 and 0 into 0, 1 and 0, which no straight line does. So *whom* is
+# nearly lost. And a language has far more nouns than a head has channels, so nouns share channels.
 #
 # Into a shared channel, each noun writes a number that stands for it. In a given sentence, call $s$ what its subject has
-# written, the answer to *who*, and $o$ what its object has written, the answer to *whom*. Any two nouns may meet, so we draw
-# both at random for 10,000 sentences: independent, with mean 0 and variance 1. With the share $t$ for the subject, all that
-# arrives is the average $y = t s + (1 - t) o$. Which share makes the mean of the two errors smallest?
+# written, the answer to *who*, and $o$ what its object has written, the answer to *whom*. Any two nouns may meet, so we
+# draw both at random for 10,000 sentences: independent, with mean 0 and variance 1. With the share $t$ for the subject,
+# all that arrives is the average $y = t s + (1 - t) o$. Which share makes the mean of the two errors smallest?
 
 # %%
 s, o = torch.randn(2, 10_000, 1, generator=torch.Generator().manual_seed(0)).double()  # subject and object
@@ -154,16 +156,16 @@ plotting.show(
 )
 
 # %% [markdown]
-# The error of *who* falls as the subject's share grows, and that of *whom* rises. Apart from sampling error they add up to 1,
-# whatever the share: this is a theorem. So if a shared channel is read out linearly, a head that answers one question well
-# answers the other badly, and its mean error never falls below **0.5**. (For real nouns and nonlinear layers this is only a
-# guide.)
+# The error of *who* falls as the subject's share grows, and that of *whom* rises. Apart from sampling error they add up
+# to 1, whatever the share: this is a theorem. So if a shared channel is read out linearly, a head that answers one
+# question well answers the other badly, and its mean error never falls below **0.5**. (For real nouns and nonlinear
+# layers this is only a guide.)
 #
 # <details><summary>The proof</summary>
 #
 # Read with a factor $a$, *who* is off by $a y - s = (at - 1)\,s + a(1 - t)\,o$. Since $s$ and $o$ are independent, with
-# variance 1, the mean square of this is $(at - 1)^2 + a^2 (1-t)^2$, which is smallest at $a = t / (t^2 + (1-t)^2)$. For *whom*,
-# exchange $t$ and $1 - t$. The smallest errors are
+# variance 1, the mean square of this is $(at - 1)^2 + a^2 (1-t)^2$, which is smallest at $a = t / (t^2 + (1-t)^2)$. For
+# *whom*, exchange $t$ and $1 - t$. The smallest errors are
 #
 # $$\frac{(1-t)^2}{t^2 + (1-t)^2} \quad\text{and}\quad \frac{t^2}{t^2 + (1-t)^2},$$
 #
@@ -180,14 +182,15 @@ two_heads = torch.cat([s, o], dim=1)  # one row of weights with a 1 at the subje
 print(f"two heads: error of who {best_error(two_heads, s):.2f}, of whom {best_error(two_heads, o):.2f}")
 
 # %% [markdown]
-# Both are 0. So *chased* can ask two questions, with **two heads** whose answers are laid side by side. Whether training finds
-# them is tested below, once they are built.
+# Both are 0. So *chased* can ask two questions, with **two heads** whose answers are laid side by side. Whether training
+# finds them is tested below, once they are built.
 #
 # ## Heads as a loop
 #
 # The package's `dot_product_scores(q, k)` divides by $\sqrt D$ already, and `attend` takes the softmax and the average.
 # Each head gets three small matrices of its own, from the $E$ features of a word down to $D = E/H$. $E$ is the
-# [**embedding dimension**](../docs/glossary.md#e), $H$ the number of heads and $D$ the [head dimension](../docs/glossary.md#h).
+# [**embedding dimension**](../docs/glossary.md#e), $H$ the number of heads and $D$ the [head
+# dimension](../docs/glossary.md#h).
 
 # %%
 B, L, E, H = 1, len(words), 6, 3
@@ -402,9 +405,9 @@ plotting.show(
 # With either mistake alone, outputs see future inputs in spite of the mask. Two ticks are missing: one on the diagonal and
 # one below it.
 #
-# With both mistakes, nothing leaks, and a test of causality passes: the wrong merge puts every feature back where the wrong
-# split took it from. But every head has only two tokens, so most of the past is out of reach. Two wrongs can hide each other
-# from a test that looks at one side only.
+# With both mistakes, nothing leaks, and a test of causality passes: the wrong merge puts every feature back where the
+# wrong split took it from. But every head has only two tokens, so most of the past is out of reach. Two wrongs can hide
+# each other from a test that looks at one side only.
 
 # %% [markdown]
 # ## The class
@@ -489,8 +492,8 @@ course.assert_same_module(MultiHead(E, H), package, x, torch.randn(1, 7, E))
 # %% [markdown]
 # ## Equal to torch's
 #
-# `nn.MultiheadAttention` packs the three [projections](../docs/glossary.md#p) into one matrix. Its masks are **the other way round**, True
-# hides, and it averages the weights over the heads unless it is told not to.
+# `nn.MultiheadAttention` packs the three [projections](../docs/glossary.md#p) into one matrix. Its masks are **the other
+# way round**, True hides, and it averages the weights over the heads unless it is told not to.
 
 # %%
 mine, theirs = MultiHead(E, H).double(), nn.MultiheadAttention(E, H, batch_first=True).double()
@@ -523,16 +526,17 @@ for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
 
 
 # %% [markdown]
-# The bias of `k_proj`, a vector $c$, adds $q_i \cdot c/\sqrt D$ to **every** score of row $i$, and the softmax divides out what
-# is added to a whole row. So the bias does nothing, and its gradient is 0, apart from rounding. Notebook 09 meets this again.
+# The bias of `k_proj`, a vector $c$, adds $q_i \cdot c/\sqrt D$ to **every** score of row $i$, and the softmax divides
+# out what is added to a whole row. So the bias does nothing, and its gradient is 0, apart from rounding. Notebook 09
+# meets this again.
 
 # %% [markdown]
 # ## Train: two questions at once
 #
-# Here is the situation of *chased* as a task, with numbers for words. An example has eight **items**, each with a key and a
-# value of 8 random numbers, side by side in one token. All keys are scaled to the same length, so that none scores high
-# merely because it is long. Two of the items are asked for, as *who* and *whom*: the query consists of their two keys, the
-# target of their two values, side by side.
+# Here is the situation of *chased* as a task, with numbers for words. An example has eight **items**, each with a key and
+# a value of 8 random numbers, side by side in one token. All keys are scaled to the same length, so that none scores high
+# merely because it is long. Two of the items are asked for, as *who* and *whom*: the query consists of their two keys,
+# the target of their two values, side by side.
 
 # %%
 def questions(batch, generator, half=8):
@@ -566,10 +570,10 @@ class Finder(nn.Module):
 
 
 # %% [markdown]
-# The loop and its optimiser, Adam, are those of notebook 02. A schedule is new: `LinearLR` lowers the learning rate to
-# 0 along the way, so that the last steps no longer jump about. In the pictures below, a dot is one training, and the bar is
-# their mean with its **standard error** on either side: how far such a mean typically lies from the true one. The loss is the
-# **mean squared error**. Values have variance 1, so knowing nothing costs 1.
+# The loop and its optimiser, Adam, are those of notebook 02. A schedule is new: `LinearLR` lowers the learning rate to 0
+# along the way, so that the last steps no longer jump about. In the pictures below, a dot is one training, and the bar is
+# their mean with its **standard error** on either side: how far such a mean typically lies from the true one. The loss is
+# the **mean squared error**. Values have variance 1, so knowing nothing costs 1.
 #
 # One head of 16 features has room for two answers of 8 numbers. Will it learn both?
 
@@ -625,12 +629,12 @@ plotting.show("Errors of five seeds for layers of 1, 2, 4 and 8 heads, with line
 
 
 # %% [markdown]
-# You predicted a number of heads: **two** did best. Each of their five runs is better than any run of the others. (One run of
-# four heads fell far behind; we come back to it.)
+# You predicted a number of heads: **two** did best. Each of their five runs is better than any run of the others. (One
+# run of four heads fell far behind; we come back to it.)
 #
-# The single head stays at about 0.5, although it has room for both answers: the theorem holds here, too. The value matrix $V$
-# treats all items alike, whether asked for as *who* or as *whom*. With the share $t$ at *who*,
-# $t V s + (1 - t) V o = V (t s + (1 - t) o)$ arrives: all 16 channels depend on the average alone.
+# The single head stays at about 0.5, although it has room for both answers: the theorem holds here, too. The value matrix
+# $V$ treats all items alike, whether asked for as *who* or as *whom*. With the share $t$ at *who*, $t V s + (1 - t) V o =
+# V (t s + (1 - t) o)$ arrives: all 16 channels depend on the average alone.
 #
 # Are the differences more than chance? Runs with the same seed share the training data and, at equal width, the initial
 # weights, so we subtract their errors pair by pair. The **95 % interval** (by Student's t, see notebook 16) is computed so
@@ -678,31 +682,32 @@ course.verdict("8 heads: size 2 minus size 8, lower end of the interval", differ
 course.verdict("8 heads of 8 minus 2 heads of 8, upper end of the interval", difference((8, 8), (2, 8))[1], below=0.05)
 
 # %% [markdown]
-# Your second prediction was number or size. From two heads on, the **size** mattered: four and eight heads of 8 answer both
-# questions about as well as two, and eight heads of 2 did not in 300 steps. Between one head and two, the number decides: by
-# the theorem, a single head of any size is left with half.
+# Your second prediction was number or size. From two heads on, the **size** mattered: four and eight heads of 8 answer
+# both questions about as well as two, and eight heads of 2 did not in 300 steps. Between one head and two, the number
+# decides: by the theorem, a single head of any size is left with half.
 #
 # The control leaves something open. With the number of heads it also changes the width, the number of parameters and the
 # range of the initial weights. And it can't show that more than two heads *help*, since two are near 0 already.
 #
 # <details><summary>How the bounds were chosen</summary>
 #
-# The theorem's 0.5 is a mean over all examples. Our 2,048 differ a little from it, so the first bound is 0.48. The bound 0.05
-# is a tenth of the difference between one head and two; the intervals printed for the control stay below 0.01. An interval
-# covers the scatter of the seeds, not that of the one test set.
+# The theorem's 0.5 is a mean over all examples. Our 2,048 differ a little from it, so the first bound is 0.48. The bound
+# 0.05 is a tenth of the difference between one head and two; the intervals printed for the control stay below 0.01. An
+# interval covers the scatter of the seeds, not that of the one test set.
 #
 # </details>
 #
-# Why could size matter? Because of *comparing*: a head of 2 features has 2 numbers to tell 8 keys apart, and the scores of many
-# queries with these keys form a matrix of rank 2 at most (two linearly independent rows), a
-# [**low-rank bottleneck**](../docs/glossary.md#l) ([Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028)). Or because of *carrying*: a head of 2 hands over only 2 numbers.
-# But eight of them hand over 16, as many as the two answers need. Which of the two is it?
+# Why could size matter? Because of *comparing*: a head of 2 features has 2 numbers to tell 8 keys apart, and the scores
+# of many queries with these keys form a matrix of rank 2 at most (two linearly independent rows), a [**low-rank
+# bottleneck**](../docs/glossary.md#l) ([Bhojanapalli et al. 2020](https://arxiv.org/abs/2002.07028)). Or because of
+# *carrying*: a head of 2 hands over only 2 numbers. But eight of them hand over 16, as many as the two answers need.
+# Which of the two is it?
 
 # %% [markdown]
 # ## Look: who does what
 #
-# How much weight does each head give to the two items asked for, and to the six others together? We take the first of
-# the five runs of each layer. **Predict**: will each of two heads take one question? How will four or eight share two? And if
+# How much weight does each head give to the two items asked for, and to the six others together? We take the first of the
+# five runs of each layer. **Predict**: will each of two heads take one question? How will four or eight share two? And if
 # small heads compare badly, where will their weight go?
 
 # %%
@@ -719,9 +724,9 @@ for last in (0, 2, 6):  # a gap between the layers
 plotting.show("Shares of weight on who, whom and the other items, for one, two, four and eight heads.")
 
 # %% [markdown]
-# The two heads share the work, one question each. (Which of them takes *who* changes from run to run.) The single head gave
-# itself to one question. Four smaller heads share the questions, too, but more than a quarter of their weight goes to items
-# that nobody asked for; of eight heads' weight, more than half. (Equal weights would leave three quarters there.)
+# The two heads share the work, one question each.  The single head gave itself to one question. Four smaller heads share
+# the questions, too, but more than a quarter of their weight goes to items that nobody asked for; of eight heads' weight,
+# more than half. (Equal weights would leave three quarters there.)
 #
 # These are means over 2,048 examples. Does a small head spread its weight in each example, or does it often choose a wrong
 # item? Look at the largest weight. A head's *own* item is *who* or *whom*, whichever it weighs more on average.
@@ -739,14 +744,14 @@ for (num_heads, size), runs in models.items():
 
 
 # %% [markdown]
-# With 8 features or more, the largest weight practically always stands on the head's own item. Below that, the smaller the
-# heads, the more often it stands on an item that nobody asked for: in about a fifth of the cases with 4 features, in nearly
-# half with 2. The largest weight is smaller, too. So small heads **compare badly** here, after 300 steps.
+# With 8 features or more, the largest weight practically always stands on the head's own item. Below that, the smaller
+# the heads, the more often it stands on an item that nobody asked for: in about a fifth of the cases with 4 features, in
+# nearly half with 2. The largest weight is smaller, too. So small heads **compare badly** here, after 300 steps.
 #
 # Do they also carry too little? In the run of four heads that fell behind, the third, three heads took *who* and only one
-# *whom*; in the first run of eight heads, five and three. A control: set all of a head's weight on its own item by hand, and
-# train only values and output. What error do you expect for eight heads of 2, split four to four? Five to three? And for four
-# heads of 4, three to one?
+# *whom*; in the first run of eight heads, five and three. A control: set all of a head's weight on its own item by hand,
+# and train only values and output. What error do you expect for eight heads of 2, split four to four? Five to three? And
+# for four heads of 4, three to one?
 
 # %% tags=["nbval-ignore-output"]
 class Carrier(Finder):
@@ -772,9 +777,11 @@ for on_who, on_whom in ((4, 4), (5, 3), (3, 1)):
 course.verdict("8 heads of 2, weights set by hand, 4 to 4: highest error of 3", max(carried[4, 4]), below=0.05)
 
 # %% [markdown]
-# Split evenly, eight heads of 2 carry both answers. Most of the trained runs did split four to four and still had an error of
-# about 0.6: what they fail at is comparing. An uneven split costs more on top. Three heads of 2 hand over 6 of the 8 numbers
-# of *whom*, and one head of 4 hands over 4: a quarter or a half of one of two answers is missing, which makes 0.125 or 0.25.
+# Split evenly, eight heads of 2 carry both answers. Most of the trained runs did split four to four and still had an
+# error of about 0.6: what they fail at is comparing. With perfect weights an uneven split costs 0.125 more; in the
+# trained runs the one that split five to three is hardly above the others. Three heads of 2 hand over 6 of the 8 numbers
+# of *whom*, and one head of 4 hands over 4: a quarter or a half of one of two answers is missing, which makes 0.125 or
+# 0.25.
 
 # %% [markdown]
 # ## Break it: the head-size trap
@@ -785,7 +792,8 @@ course.verdict("8 heads of 2, weights set by hand, 4 to 4: highest error of 3", 
 # variance? (The argument `scale` replaces the factor $1/\sqrt D$.)
 #
 # The **entropy** $-\sum_j w_j \ln w_j$ of a row of weights says how widely the row looks, in
-# [**nats**](../docs/glossary.md#n). It is largest for equal weights, and then $\ln 64$ on 64 keys. (`torch.special.entr` gives $-w \ln w$.)
+# [**nats**](../docs/glossary.md#n). It is largest for equal weights, and then $\ln 64$ on 64 keys. (`torch.special.entr`
+# gives $-w \ln w$.)
 
 # %%
 width, keys = 64, 64
@@ -821,8 +829,8 @@ plotting.show("Entropy against the number of heads, from 1 to 16, for both scale
 # numbers instead of 8, and train layers of width 64 with 2 and with 8 heads. To get the wrong scale without touching
 # your class, we multiply the queries by $\sqrt{D/E} = 1/\sqrt H$.
 #
-# How many steps does it take until the **running loss**, the mean of the last 10 steps, is under 0.5? One question answered
-# perfectly and nothing known of the other would come to 0.5, too, so we time 0.25 as well, which takes both.
+# How many steps does it take until the **running loss**, the mean of the last 10 steps, is under 0.5? One question
+# answered perfectly and nothing known of the other would come to 0.5, too, so we time 0.25 as well, which takes both.
 
 # %%
 class Times(nn.Module):
@@ -871,16 +879,16 @@ plotting.seeds(
 plotting.show("Steps until the loss is below one half, for five seeds each: two and eight heads, with both scales.")
 
 # %% [markdown]
-# So here the trap costs time, about a tenth more steps to 0.5 with two heads and about a third more with eight. At both levels
-# both intervals lie above 0. But the learning rate falls along the same 300 steps, so a run that is late also learns more
-# slowly: this stretches the differences, those to 0.25 most.
+# So here the trap costs time, about a tenth more steps to 0.5 with two heads and about a third more with eight. At both
+# levels both intervals lie above 0. But the learning rate falls along the same 300 steps, so a run that is late also
+# learns more slowly: this may stretch the differences, those to 0.25 most.
 #
 # <details><summary>What this leaves open</summary>
 #
 # This is one task and one schedule. No scale larger than $1/\sqrt D$ was tried, so $1/\sqrt D$ need not be the best. The
-# losses at the end overlap for 8 heads, so we say nothing about where the two scales would end up. With the right scale, too,
-# eight heads needed more steps than two and ended at a higher loss. Heads of 8 features now compare keys of 32 numbers; we
-# have not measured whether that is the reason.
+# losses at the end overlap for 8 heads, so we say nothing about where the two scales would end up. With the right scale,
+# too, eight heads needed more steps than two and ended at a higher loss. Heads of 8 features now compare keys of 32
+# numbers; we have not measured whether that is the reason.
 #
 # </details>
 
@@ -954,9 +962,9 @@ print(f"by hand: {2 * (4 * 6 * 12**2 + 2 * 6**2 * 12)} FLOPs")
 # <details><summary>Answer</summary>
 #
 # A third noun. With two, the noun that is not the subject is the object. With three, it may also be absent, and a linear
-# read-out of *whom* would have to give 1 for the smaller share and 0 for both the larger share and none. With more nouns than
-# channels it is worse still: what arrives in a shared channel mixes the two answers. (Exchanging her two nouns is not enough:
-# if her scores for subject and object differ, the two sentences still give different outputs.)
+# read-out of *whom* would have to give 1 for the smaller share and 0 for both the larger share and none. With more nouns
+# than channels some must share one, and there a linear read-out can't part them either. (Exchanging her two nouns is not
+# enough: if her scores for subject and object differ, the two sentences still give different outputs.)
 #
 # </details>
 #
@@ -976,8 +984,8 @@ print(f"by hand: {2 * (4 * 6 * 12**2 + 2 * 6**2 * 12)} FLOPs")
 # sentence. An **in-context** one is computed from the **activations**, the numbers that the layer computes for this
 # sentence: $b_j = w_h \cdot k_j$, "how worth looking at is this key, whoever asks".
 #
-# The package's layer takes its score as a [**recipe**](../docs/glossary.md#r), a function (or class) that it calls with the
-# number of heads and their size. (`query_offset`, the position of the first query, is not used here.)
+# The package's layer takes its score as a [**recipe**](../docs/glossary.md#r), a function (or class) that it calls with
+# the number of heads and their size. (`query_offset`, the position of the first query, is not used here.)
 
 # %%
 class KeyBiasScore(nn.Module):
@@ -1098,12 +1106,11 @@ check.split_packed(split_packed)
 #
 # ### Exercise 5 · middle · 8 minutes
 #
-# Write a recipe for a score: a layer calls it with `num_heads` and `head_dim`, and gets a module that turns queries and keys
-# into scores. Each head learns how sharply it looks:
-# $q_i \cdot k_j / \sqrt{D}$ is divided by the head's own temperature, $e^{t_h}$. The $t_h$ are trained, together in
-# one parameter named `log_temperature`, one for each head, in whatever shape serves you, and start where they change
-# nothing. Return the scores, (B, H, L, S), without a softmax. `attn_mask`, and `query_offset`, the position of the
-# first query, are handed to every score; this one ignores both.
+# Write a recipe for a score: a layer calls it with `num_heads` and `head_dim`, and gets a module that turns queries and
+# keys into scores. Each head learns how sharply it looks: $q_i \cdot k_j / \sqrt{D}$ is divided by the head's own
+# temperature, $e^{t_h}$. The $t_h$ are trained, together in one parameter named `log_temperature`, one for each head, in
+# whatever shape serves you, and start where they change nothing. Return the scores, (B, H, L, S), without a softmax.
+# `attn_mask`, and `query_offset`, the position of the first query, are handed to every score; this one ignores both.
 
 # %%
 class TemperedScore(nn.Module):
@@ -1247,8 +1254,8 @@ check.test_heads(test_heads)
 #
 # </details>
 #
-# **Question** (middle, 5 minutes). Make the key bias nonlinear, $b_j = w_h \cdot \tanh(k_j)$. Which of the two identities of
-# the optional section survives?
+# **Question** (middle, 5 minutes). Make the key bias nonlinear, $b_j = w_h \cdot \tanh(k_j)$. Which of the two identities
+# of the optional section survives?
 #
 # <details><summary>Answer</summary>
 #
@@ -1278,7 +1285,6 @@ check.test_heads(test_heads)
 #   a fixed head size.
 # - [Clark et al. 2019](https://arxiv.org/abs/1906.04341), section 4: what single heads of BERT find, with pictures.
 #
-# *chased* can now ask two questions at the same time. But nothing in a head says where a word stands: exchange two
-# words, and each takes its query, its key and its value along. How, then, should it know that *dog bites man* is not
-# *man bites dog*?
-# Notebook 04 gives the words an order.
+# *chased* can now ask two questions at the same time. But nothing in a head says where a word stands: exchange two words,
+# and each takes its query, its key and its value along. How, then, should it know that *dog bites man* is not *man bites
+# dog*? Notebook 04 gives the words an order.

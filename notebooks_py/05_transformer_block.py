@@ -14,12 +14,14 @@
 # **plain** network, in which one layer simply follows the other, made more mistakes with 56 layers than with 20, *even on
 # the pictures it was trained on* ([He et al. 2015](https://arxiv.org/abs/1512.03385), figure 1). So the deep network had
 # not memorised too much. It was harder to train. In the same paper, one small change, a shortcut around every few layers,
-# made a network of 152 layers trainable. An ensemble of several networks that included it won the ImageNet competition of 2015.
+# made a network of 152 layers trainable. An ensemble of several networks that included it won the ImageNet competition of
+# 2015.
 #
 # Large language models are deep, too: GPT-3 has 96 blocks ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), table
 # 2.1). Attention makes up only a part of each block. This notebook builds the rest: the [residual
-# connection](../docs/glossary.md#r) of He et al., the [layer norm](../docs/glossary.md#l) of [Ba et al. 2016](https://arxiv.org/abs/1607.06450), and the order of the two, which [Xiong et
-# al. 2020](https://arxiv.org/abs/2002.04745) found to matter.
+# connection](../docs/glossary.md#r) of He et al., the [layer norm](../docs/glossary.md#l) of [Ba et al.
+# 2016](https://arxiv.org/abs/1607.06450), and the order of the two, which [Xiong et al.
+# 2020](https://arxiv.org/abs/2002.04745) found to matter.
 #
 # After this notebook you can
 #
@@ -86,12 +88,13 @@ for layer in range(3):
 #
 # 3.9375, 4 and 4.0625: a layer with these weights divides the distances by four. A weighted average lies between the
 # smallest and the largest of its inputs, whatever its weights are, so the range of the tokens never grows. Softmax
-# weights are all positive, so every token gets a part of each end: the range, from the smallest token to the largest, shrinks in
-# every layer, here towards 0.
+# weights are all positive, so every token gets a part of each end: the range, from the smallest token to the largest,
+# shrinks in every layer, here towards 0.
 #
 # </details>
 #
-# To measure this for tokens of many features, subtract the mean token, and compare the size of the rest with that of the whole:
+# To measure this for tokens of many features, subtract the mean token, and compare the size of the rest with that of the
+# whole:
 #
 # $$r(X) = \frac{\lVert X - \bar X \rVert}{\lVert X \rVert}$$
 #
@@ -115,9 +118,10 @@ def variation(x):  # (..., L, E): one number for each sequence
 
 # %% [markdown]
 # Now twelve layers of real attention with four heads each and random weights. Biases are left out, so that no vector is
-# added to all tokens. The value and output matrices are there; they might stretch the differences between tokens. They also
-# make the tokens smaller, and small tokens get nearly equal weights, so `rescaled` brings the size back after each layer.
-# The tokens are random numbers of double precision, about 16 digits. (`course.verdict` prints a measurement and its bound, and stops outside it.)
+# added to all tokens. The value and output matrices are there; they might stretch the differences between tokens. They
+# also make the tokens smaller, and small tokens get nearly equal weights, so `rescaled` brings the size back after each
+# layer. The tokens are random numbers of double precision, about 16 digits. (`course.verdict` prints a measurement and
+# its bound, and stops outside it.)
 
 # %%
 def size(x):  # root mean square
@@ -147,15 +151,16 @@ course.verdict("variation left after 12 layers", variation(attention_only[-1]).i
 # called [**rank collapse**](../docs/glossary.md#r): a matrix in which all rows are equal has rank 1, which means that
 # one row says everything.
 #
-# **Question** (hard, 5 minutes). By hand, each layer divided the differences by the same number. What does a layer do to them here?
+# **Question** (hard, 5 minutes). By hand, each layer divided the differences by the same number. What does a layer do to
+# them here?
 #
 # <details><summary>Answer</summary>
 #
-# Once they are small, about what cubing does, and a little more: 0.2 cubed is 0.008, and 0.002 cubed is 8e-9.
-# [Dong et al. 2021](https://arxiv.org/abs/2103.03404) proved such a cubic bound, up to a factor, and
-# call the decay *doubly exponential*. Why three factors? Two tokens get different averages only if their rows of weights
-# differ. These rows differ only as far as the *queries* differ (one factor) and the *keys* (a second). And different weights
-# change an average only as far as the *values* differ (a third).
+# Once they are small, about what cubing does, and a little more: 0.2 cubed is 0.008, and 0.002 cubed is 8e-9. [Dong et
+# al. 2021](https://arxiv.org/abs/2103.03404) proved such a cubic bound, up to a factor, and call the decay *doubly
+# exponential*. Why three factors? Two tokens get different averages only if their rows of weights differ. These rows
+# differ only as far as the *queries* differ (one factor) and the *keys* (a second). And different weights change an
+# average only as far as the *values* differ (a third).
 #
 # </details>
 #
@@ -166,9 +171,10 @@ course.verdict("variation left after 12 layers", variation(attention_only[-1]).i
 #
 # $$y = x + f(x)$$
 #
-# This is the **residual connection**. Watch the same twelve layers without it, rescaled after each layer as above, and with
-# it, not rescaled. Each dot is a word, its vector divided by its length. The plane of the picture is the one in which the
-# words differ most at the start, two dimensions of 32. The labels stand where the words begin; the lines show the way.
+# This is the **residual connection**. Watch the same twelve layers without it, rescaled after each layer as above, and
+# with it, not rescaled. Each dot is a word, its vector divided by its length. The plane of the picture is the one in
+# which the words differ most at the start, two dimensions of 32. The labels stand where the words begin; the lines show
+# the way.
 
 # %%
 with_residual = through(lambda layer, x: x + layer(x)[0], x)
@@ -199,8 +205,9 @@ course.verdict("variation after 12 layers with the residual", variation(with_res
 
 # %% [markdown]
 # On the left all words are one point from the second layer on (the numbers above exclude that they differ in the other 30
-# dimensions). This point jumps, since each layer multiplies it by other random matrices; that it ends near *the* is chance.
-# On the right, what the layers add is small, because they are **fresh**, that is, untrained. The next section makes it larger.
+# dimensions). This point jumps, since each layer multiplies it by other random matrices; that it ends near *the* is
+# chance. On the right, what the layers add is small, because they are **fresh**, that is, untrained. The next section
+# makes it larger.
 #
 # The sum does something for training, too. By the sum rule the gradient of $y$ with respect to $x$ is $1 + f'(x)$, and
 # by the chain rule a stack of twelve layers multiplies twelve such factors. Without the residual connection the factors
@@ -231,18 +238,20 @@ for name, states in (("fresh weights", with_residual), ("four times as strong", 
     print(f"{name:20} size after 0, 4, 8 and 12 layers:", *sizes, f"  variation at the end {variation(states[-1]).item():.2f}")
 
 # %% [markdown]
-# **Question** (middle, 3 minutes). With strong branches $r$ has fallen to 0.02. Are the differences between the tokens lost?
+# **Question** (middle, 3 minutes). With strong branches $r$ has fallen to 0.02. Are the differences between the tokens
+# lost?
 #
 # <details><summary>Answer</summary>
 #
-# No. $r$ is the size of the differences over the size of the whole, so their size is size times $r$, and that is about 1, as at the start. They have not shrunk, they are
-# drowned out: the whole has grown sixty times as large, and what all tokens have in common is nearly all of it.
+# No. $r$ is the size of the differences over the size of the whole, so their size is size times $r$, and that is about 1,
+# as at the start. They have not shrunk, they are drowned out: the whole has grown sixty times as large, and what all
+# tokens have in common is nearly all of it.
 #
 # </details>
 #
-# So strong branches let the sum grow, and what a token has for itself becomes a small part of it. Ba et al. bring each token back to mean 0 and variance 1,
-# each one alone, and let training choose a scale $g$ and a shift $b$ for each feature. This is **layer
-# norm**:
+# So strong branches let the sum grow, and what a token has for itself becomes a small part of it. Ba et al. bring each
+# token back to mean 0 and variance 1, each one alone, and let training choose a scale $g$ and a shift $b$ for each
+# feature. This is **layer norm**:
 #
 # $$\text{norm}(x)_e = \frac{x_e - \mu}{\sqrt{\sigma^2 + \epsilon}}\, g_e + b_e, \qquad \mu = \frac 1 E \sum_e x_e, \qquad \sigma^2 = \frac 1 E \sum_e (x_e - \mu)^2$$
 #
@@ -333,9 +342,9 @@ course.verdict("variation after 12 strong layers, with the norm over without", (
 
 # %% [markdown]
 # The sum grows far less, and the differences, again about 1 in size, stay a quarter of it. Without the norm a branch adds
-# more and more, since its input grows: almost eighty times as much in the last layer as in the first. With the norm it adds
-# less than twice as much. That it grows at all is no matter of size: the more alike the tokens are, the less cancels in
-# their average.
+# more and more, since its input grows: almost eighty times as much in the last layer as in the first. With the norm it
+# adds less than twice as much. That it grows at all is no matter of size: the more alike the tokens are, the less cancels
+# in their average.
 #
 # ### Break it: the wrong axis
 #
@@ -363,10 +372,10 @@ plotting.show("Ticks where a feature of a token has changed. On the left only th
 # ## The feed-forward
 #
 # Attention moves information between tokens. What can it do with a single token? The only weight is then 1, so an
-# attention layer is a linear map (biases aside), and linear maps in a row are one linear map: no number of them can ask
-# a question such as "is this feature above zero?". Something has to *compute* with what has been gathered.
-# That is the job of the [**feed-forward**](../docs/glossary.md#f) **network**, which works on each token alone: widen it to
-# the features of a **hidden layer**, bend it, narrow it.
+# attention layer is a linear map (biases aside), and linear maps in a row are one linear map: no number of them can ask a
+# question such as "is this feature above zero?". Something has to *compute* with what has been gathered. That is the job
+# of the [**feed-forward**](../docs/glossary.md#f) **network**, which works on each token alone: widen it to the features
+# of a **hidden layer**, bend it, narrow it.
 #
 # $$y = \phi(x W_1 + b_1) W_2 + b_2$$
 #
@@ -433,8 +442,9 @@ for name, part in TransformerBlock(32, 4).named_children():
 
 
 # %% [markdown]
-# **Question** (easy, 3 minutes). The hidden layer is $4E$ wide, the usual choice. Attention has four square matrices, one each for
-# queries, keys, values and output. Which share of a block's weights does the feed-forward network have, for any $E$?
+# **Question** (easy, 3 minutes). The hidden layer is $4E$ wide, the usual choice. Attention has four square matrices, one
+# each for queries, keys, values and output. Which share of a block's weights does the feed-forward network have, for any
+# $E$?
 #
 # <details><summary>Answer</summary>
 #
@@ -458,9 +468,9 @@ for name, part in TransformerBlock(32, 4).named_children():
 # Build a pre-norm block from your own parts. `Block(embed_dim, num_heads)` has four of them, with these names:
 # `attention_norm` and `feed_forward_norm` are two separate `LayerNorm(embed_dim)`, `attention` is
 # `MultiHeadAttention(embed_dim, num_heads)`, the package's form of what you built in notebook 03, and `feed_forward` is
-# `FeedForwardNetwork(embed_dim, 4 * embed_dim)`. `forward` takes tokens of shape (B, L, E) and returns tokens of the same shape, without weights. First
-# attention, then the feed-forward network, each as $x + f(\text{norm}(x))$. Note that `attention(y)` returns a pair:
-# the outputs, and the weights or `None`.
+# `FeedForwardNetwork(embed_dim, 4 * embed_dim)`. `forward` takes tokens of shape (B, L, E) and returns tokens of the same
+# shape, without weights. First attention, then the feed-forward network, each as $x + f(\text{norm}(x))$. Note that
+# `attention(y)` returns a pair: the outputs, and the weights or `None`.
 
 # %%
 class Block(nn.Module):
@@ -776,9 +786,9 @@ for kind in ("pre-norm", "post-norm", "no norm"):
 
 # %% [markdown]
 # They do not save it. Attention makes the tokens alike, as above, and after four blocks all 16 are one vector, up to
-# rounding. Nothing parts them again: norm and feed-forward network work on each token alone, and so equal tokens stay equal.
-# With the residual connections more than half of $r$ is left after twelve blocks. It still falls there, and not by averaging
-# alone: biases add one vector to all tokens, which makes $r$ smaller, too.
+# rounding. Nothing parts them again: norm and feed-forward network work on each token alone, and so equal tokens stay
+# equal. With the residual connections more than half of $r$ is left after twelve blocks. It still falls there, and not by
+# averaging alone: biases add one vector to all tokens, which makes $r$ smaller, too.
 #
 # And the gradient? The toy above had no norms, so the blocks of a fifth stack have neither norms nor residual
 # connections (its last norm stays). We look at the length of the gradient of `down`, the last of the six matrices of each
@@ -815,14 +825,16 @@ course.verdict("block 1: mean of no residual over mean of post-norm", first["no 
 
 # %% [markdown]
 # Only `neither` has lost its gradient at block 1. The toy fits this stack: from block to block, backwards, the gradient
-# falls by about the same factor, a straight line on this axis. (The dashed line of `no norm` lies on post-norm's.) But with norms
-# alone the gradient of `down` is not small at all. A norm divides small tokens by their size, and in the backward pass it divides the gradient by that size, too:
-# what the layer before has shrunk is enlarged again. So in these fresh stacks of twelve blocks the residual connection
-# alone, or the norm alone, keeps this gradient from vanishing. He et al. (section 4.1) found the same in their plain
-# networks: thanks to batch norm the gradients were healthy, and yet the deeper network had the larger training error.
+# falls by about the same factor, a straight line on this axis. (The dashed line of `no norm` lies on post-norm's.) But
+# with norms alone the gradient of `down` is not small at all. A norm divides small tokens by their size, and in the
+# backward pass it divides the gradient by that size, too: what the layer before has shrunk is enlarged again. So in these
+# fresh stacks of twelve blocks the residual connection alone, or the norm alone, keeps this gradient from vanishing. He
+# et al. (section 4.1) found the same in their plain networks: thanks to batch norm the gradients were healthy, and yet
+# the deeper network had the larger training error.
 #
 # But `down` is one of six matrices. In `no residual` the tokens of a digit are all but equal behind the third block.
-# **Predict** which of the six have lost their gradient in the fourth: those of queries, keys, values and output, `up`, `down`?
+# **Predict** which of the six have lost their gradient in the fourth: those of queries, keys, values and output, `up`,
+# `down`?
 
 # %%
 print(f"{'mean gradient of':20}", *(f"{name.split('.')[1]:>8}" for name in matrices))
@@ -840,9 +852,9 @@ course.verdict("no residual: largest gradient of q_proj in blocks 4 to 12", arri
 #
 # <details><summary>Answer</summary>
 #
-# If all values are the same vector, their weighted mean is this vector, whatever the weights. So nothing that
-# the queries or keys do changes the loss. From the fourth block on, this stack cannot learn *where to look*. The other four
-# matrices it can learn: there the gradient is even larger than in pre-norm.
+# If all values are the same vector, their weighted mean is this vector, whatever the weights. So nothing that the queries
+# or keys do changes the loss. From the fourth block on, this stack cannot learn *where to look*. The other four matrices
+# it can learn: there the gradient is even larger than in pre-norm.
 #
 # </details>
 #
@@ -921,7 +933,8 @@ plotting.show(
 #
 # A loss above $\ln 10$ counts as $\ln 10$, that of a blind guess: two stacks that learned nothing are equally bad.
 # `low_end` is the lower end of a 95 % interval, one computed such that 95 of 100 like it hold the true mean, if the
-# differences are normally distributed (notebook 16 explains it). With four seeds and several verdicts it is evidence, not proof.
+# differences are normally distributed (notebook 16 explains it). With four seeds and several verdicts it is evidence, not
+# proof.
 #
 # </details>
 
@@ -989,8 +1002,8 @@ course.verdict("only feed-forward: smallest variation between tokens after 12 la
 course.verdict("only feed-forward: smallest variation between digits after 12 layers", min(apart["only feed-forward"]), above=0.02)
 
 # %% [markdown]
-# Some difference is left, between tokens and between digits. **Predict** whether this stack learns, and whether its **control** does, the stack to compare with: the same
-# twelve layers *with* the residual connection.
+# Some difference is left, between tokens and between digits. **Predict** whether this stack learns, and whether its
+# **control** does, the stack to compare with: the same twelve layers *with* the residual connection.
 
 # %% tags=["nbval-ignore-output"]
 compare(("only feed-forward", 12), ("feed-forward + residual", 12))
@@ -1006,24 +1019,25 @@ worse("only feed-forward", than="feed-forward + residual")
 
 
 # %% [markdown]
-# With every seed the control ends clearly below $\ln 10$. Without the residual connection three of four end around $\ln 10$,
-# and one below it (2.18). So **rank collapse is not the whole reason**: in this stack the tokens of a digit are apart at the
-# start, and it hardly learns all the same. Nor does collapse alone forbid learning: after *two* blocks
-# `no residual` has kept less than 1 % of its variation, and two such blocks learn. The residual connection helps where no
+# With every seed the control ends clearly below $\ln 10$. Without the residual connection three of four end around $\ln
+# 10$, and one below it (2.18). So **rank collapse is not the whole reason**: in this stack the tokens of a digit are
+# apart at the start, and it hardly learns all the same. Nor does collapse alone forbid learning: after *two* blocks `no
+# residual` has kept less than 1 % of its variation, and two such blocks learn. The residual connection helps where no
 # attention is, too.
 #
-# Suspect 3, similar digits. Before training they differ less in `no residual` and `only feed-forward` (0.1 to 0.2, with one
-# exception) than in the stacks with residual connections (about 0.3 to 0.5). Look at single starts, though. One speaks for
-# the suspect: of the four of `only feed-forward`, the second has the largest variation, 0.16, and the lowest loss, 2.18.
-# One speaks against it: the first start of `no residual`, the exception, has 0.37 and ends at 2.35. This suspect stays on
-# the list.
+# Suspect 3, similar digits. Before training they differ less in `no residual` and `only feed-forward` (0.1 to 0.2, with
+# one exception) than in the stacks with residual connections (about 0.3 to 0.5). Look at single starts, though. One
+# speaks for the suspect: of the four of `only feed-forward`, the second has the largest variation, 0.16, and the lowest
+# loss, 2.18. One speaks against it: the first start of `no residual`, the exception, has 0.37 and ends at 2.35. This
+# suspect stays on the list.
 #
 # ### How far can the gradient be trusted?
 #
-# Suspect 4, the step. In `no residual`, four of six matrices have a large gradient. But a gradient only tells which way the
-# loss falls from *here*. Does it still tell the way after a small step? Take a fresh model, make one step of Adam with a tenth of our learning rate,
-# and compute the gradient again on the same digits. The [**cosine similarity**](../docs/glossary.md#c) of both tells
-# whether the direction was kept: 1 is the same direction, 0 a right angle, and −1 the opposite direction.
+# Suspect 4, the step. In `no residual`, four of six matrices have a large gradient. But a gradient only tells which way
+# the loss falls from *here*. Does it still tell the way after a small step? Take a fresh model, make one step of Adam
+# with a tenth of our learning rate, and compute the gradient again on the same digits. The [**cosine
+# similarity**](../docs/glossary.md#c) of both tells whether the direction was kept: 1 is the same direction, 0 a right
+# angle, and −1 the opposite direction.
 
 # %%
 def kept(kind, depth, seed, lr=3e-4):
@@ -1064,10 +1078,10 @@ for deep, other in (("no residual", "pre-norm"), ("only feed-forward", "feed-for
     course.verdict(f"cosine of {other} minus {deep}, lower end", lower, above=0.05)
 
 # %% [markdown]
-# In the two deep stacks without residual connections the mean cosine after one small step is near 0, a right angle: single
-# starts scatter on either side of it, from about −0.3 to 0.8. The other four stacks have mean cosines above one half. But a
-# larger cosine does not mean a lower loss: pre-norm keeps less of its direction than `feed-forward + residual`, and ends
-# lower.
+# In the two deep stacks without residual connections the mean cosine after one small step is near 0, a right angle:
+# single starts scatter on either side of it, from about −0.3 to 0.8. The other four stacks have mean cosines above one
+# half. But a larger cosine does not mean a lower loss: pre-norm keeps less of its direction than `feed-forward +
+# residual`, and ends lower.
 #
 # How short must a step be for the gradient of `no residual` to keep its direction? And **predict**: with steps as short as
 # that, and more of them, does the stack learn? Choose a rate of your own, too.
@@ -1094,13 +1108,15 @@ course.verdict("no residual, 200 short steps: the higher of two final losses", s
 
 # %% [markdown]
 # **It learns** at 0.00003 and at 0.0001. At 0.0003 it has hardly begun to, and at 0.003, the rate of our runs, 200 steps
-# change nothing. So the step has to be about thirty times shorter than ours (one or two seeds each). Strike out suspects 1
-# and 2: neither its tokens, equal up to rounding at the start, nor the lost gradient of its queries and keys forbade it to
-# learn. (Here only the mean token is read. Equal tokens cost this task less than one that wants an answer for each token.)
+# change nothing. So steps thirty times shorter than ours are enough, and steps ten times shorter hardly were, in 200
+# steps (one or two seeds each). Strike out suspects 1 and 2, and with them 3, which is a matter of the start as well:
+# neither its tokens, equal up to rounding at the start, nor the lost gradient of its queries and keys forbade it to
+# learn. (Here only the mean token is read. Equal tokens cost this task less than one that wants an answer for each
+# token.)
 #
-# Suspect 4 is the best one, but not convicted. For it: `no residual` learns at the rates at which its gradient keeps part of
-# its direction. Against it: at 0.0003 the mean cosine of `only feed-forward` is as close to 0, and that stack learns in 200
-# steps. All this is one step from a fresh start.
+# Suspect 4 is the best one, but not convicted. For it: `no residual` learns at the rates at which its gradient keeps part
+# of its direction. Against it: at 0.0003 the mean cosine of `only feed-forward` is as close to 0, and that stack learns
+# in 200 steps. All this is one step from a fresh start.
 #
 # Short steps do not replace the residual connection: at 0.0001 pre-norm gets much further in as many steps.
 #
@@ -1132,14 +1148,15 @@ worse("post-norm", than="pre-norm")
 
 # %% [markdown]
 # In these 80 steps and at this learning rate pre-norm is ahead. Post-norm falls at first just as fast and then lags
-# behind. The first transformers were post-norm and were trained with a
-# [**warm-up**](../docs/glossary.md#w), a learning rate that rises from near 0 in the first steps: Xiong et al. (section
-# 3) show that their post-norm model needs it and that pre-norm does not.
+# behind. The first transformers were post-norm and were trained with a [**warm-up**](../docs/glossary.md#w), a learning
+# rate that rises from near 0 in the first steps: Xiong et al. (section 3) show that their post-norm model needs it and
+# that pre-norm does not.
 #
 # ### And without any norm?
 #
-# The blocks of `NoNorm` keep only the residual connections, and those of `Neither` nothing. (The norm before the read-out stays.)
-# With them we have all four combinations of a residual connection and a norm in front of each branch. **Predict** which of the four learn.
+# The blocks of `NoNorm` keep only the residual connections, and those of `Neither` nothing. (The norm before the read-out
+# stays.) With them we have all four combinations of a residual connection and a norm in front of each branch. **Predict**
+# which of the four learn.
 
 # %% tags=["nbval-ignore-output"]
 compare(("no norm", 12))
@@ -1154,10 +1171,10 @@ gap = behind("no norm", "pre-norm").min().item()
 course.verdict("no norm minus pre-norm, smallest of four seeds", gap, above=0)
 
 # %% [markdown]
-# What learned well in our twelve blocks is the pair: a residual connection *and* a norm before each branch. With the norm alone, or with neither,
-# no seed gets below $\ln 10$ at this rate. With the residual connection alone the seed decides how far below it gets, and a seed may end at `nan`, "not a number",
-# which counts, and is drawn, as a blind guess. (An optional part below looks into it.) Every seed ends above pre-norm. The losses of `no norm` and
-# post-norm overlap.
+# What learned well in our twelve blocks is the pair: a residual connection *and* a norm before each branch. With the norm
+# alone, or with neither, no seed gets below $\ln 10$ at this rate. With the residual connection alone the seed decides
+# how far below it gets, and a seed may end at `nan`, "not a number", which counts, and is drawn, as a blind guess. (An
+# optional part below looks into it.) Every seed ends above pre-norm. The losses of `no norm` and post-norm overlap.
 #
 # ### All stacks in one table
 #
@@ -1182,9 +1199,10 @@ for kind, has in parts.items():
 #
 # <details><summary>Answer</summary>
 #
-# *Residual*: the four stacks with it get below $\ln 10$, the three without it hardly. The two columns measured at the start
-# do not tell it. The largest gradients belong to `no residual` and `only feed-forward`, which do not learn, and `r` is
-# largest in `feed-forward + residual`, which learns less than pre-norm.
+# *Residual*: the four stacks with it get below $\ln 10$, the three without it hardly. Here `r` at the start separates the
+# same stacks (0.6 and more against 0.4 and less), so this table cannot decide between the two; the short steps do, since
+# there tokens that are equal up to rounding learn. The gradient separates nothing: the largest belong to `no residual`
+# and `only feed-forward`.
 #
 # </details>
 #
@@ -1227,8 +1245,7 @@ for kind, has in parts.items():
 # 2. Pre-norm and no norm: nothing stands on their stream, and both add 0. Post-norm returns the normed input, so it
 #    fails the test although it is correct. No residual returns 0.
 # 3. The labels and the loss; then the residual connections: silence the branches, and see whether each block returns its input. Then a tenth and a
-#    hundredth of the learning rate, with more steps. The size of `down`'s first gradient would not have shown it; that of
-#    `q_proj` would have shown equal tokens.
+#    hundredth of the learning rate, with more steps. Before the first step the size of `down`'s gradient would not have shown it; that of `q_proj`, from block 4 on, would have shown equal tokens.
 #
 # </details>
 #
@@ -1310,7 +1327,8 @@ grows = (grown["no norm"] / grown["pre-norm"])[:, -1]
 course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_end(grows.log())), above=1)
 
 # %% [markdown]
-# **Question** (middle, 3 minutes). The axis is logarithmic. Which stack multiplies the size in each block, and why does the other not?
+# **Question** (middle, 3 minutes). The axis is logarithmic. Which stack multiplies the size in each block, and why does
+# the other not?
 #
 # <details><summary>Answer</summary>
 #
@@ -1326,9 +1344,9 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(low_
 #
 # Xiong et al. (section 3.3) derive upper bounds for the gradient of the last feed-forward network of a fresh stack: in
 # pre-norm the bound shrinks with the depth $N$ as $1/\sqrt N$, and in post-norm it does not depend on $N$. A bound is
-# only a ceiling. Suppose that the gradients stay near it. Then from 3 to 48 blocks that of pre-norm falls to 1/4, and that of
-# post-norm does not fall. The verdicts test both to a factor of two. The dotted line is $1/\sqrt N$, from the first point of
-# pre-norm on:
+# only a ceiling. Suppose that the gradients stay near it. Then from 3 to 48 blocks that of pre-norm falls to 1/4, and
+# that of post-norm does not fall. The verdicts test the first to a factor of two, and the second from below: it must not
+# fall by half. The dotted line is $1/\sqrt N$, from the first point of pre-norm on:
 
 # %%
 depths = (3, 12, 48)
@@ -1361,10 +1379,10 @@ course.verdict("post-norm, 48 blocks over 3 (predicted: no decrease)", ratio["po
 # ### Quieter branches
 #
 # A stack of $N$ blocks adds $2N$ branches to the stream. If they are independent and each has the variance $v$, the
-# variances add up. Measured in units of the variance at the start, the stream begins with 1 and ends with $1 + 2Nv$. Multiply
-# each branch by $1/\sqrt{2N}$: the variance of each falls to $v/2N$, and the stream ends with $1 + v$, however deep the stack is. In truth the branches
-# are not quite independent, since all read the same stream; so measure. GPT-2 scales the last layer of each branch by
-# $1/\sqrt{2N}$ ([Radford et al.
+# variances add up. Measured in units of the variance at the start, the stream begins with 1 and ends with $1 + 2Nv$.
+# Multiply each branch by $1/\sqrt{2N}$: the variance of each falls to $v/2N$, and the stream ends with $1 + v$, however
+# deep the stack is. In truth the branches are not quite independent, since all read the same stream; so measure. GPT-2
+# scales the last layer of each branch by $1/\sqrt{2N}$ ([Radford et al.
 # 2019](https://cdn.openai.com/better-language-models/language_models_are_unsupervised_multitask_learners.pdf), section
 # 2.3). If these layers start at zero, the whole stack starts by returning its input. Fixup ([Zhang et al.
 # 2019](https://arxiv.org/abs/1901.09321)) goes on from there and does without norms.
@@ -1396,8 +1414,8 @@ course.verdict("growth with zero, distance from 1", max(abs(ratio - 1) for ratio
 
 
 # %% [markdown]
-# **Question** (middle, 5 minutes). Sizes are roots of variances. Take the mean growth with torch's weights, and compute $v$. How
-# much should the scaled stack grow, and does it?
+# **Question** (middle, 5 minutes). Sizes are roots of variances. Take the mean growth with torch's weights, and compute
+# $v$. How much should the scaled stack grow, and does it?
 #
 # <details><summary>Answer</summary>
 #
@@ -1409,12 +1427,11 @@ course.verdict("growth with zero, distance from 1", max(abs(ratio - 1) for ratio
 #
 # ### Exercise 6 · hard · 12 minutes
 #
-# A branch with one gain, a learned factor, for each feature: $x + g \odot f(\text{norm}(x))$, where $\odot$ multiplies feature by feature.
-# `QuietBranch(embed_dim, function)` gets a
-# module `function` from (L, E) to (L, E), whose parameters are trained as well. It owns an `nn.LayerNorm(embed_dim)` as
-# torch has it and `self.gain`, a trained parameter of shape (embed_dim,), which is $g$. The gain starts such that the
-# output is exactly $x$, whatever $f$ gives. Norm, function and gain are attributes of the module (the names of the first
-# two are yours), so that an optimiser finds their parameters.
+# A branch with one gain, a learned factor, for each feature: $x + g \odot f(\text{norm}(x))$, where $\odot$ multiplies
+# feature by feature. `QuietBranch(embed_dim, function)` gets a module `function` from (L, E) to (L, E), whose parameters
+# are trained as well. It owns an `nn.LayerNorm(embed_dim)` as torch has it and `self.gain`, a trained parameter of shape
+# (embed_dim,), which is $g$. The gain starts such that the output is exactly $x$, whatever $f$ gives. Norm, function and
+# gain are attributes of the module (the names of the first two are yours), so that an optimiser finds their parameters.
 
 # %%
 class QuietBranch(nn.Module):
@@ -1488,8 +1505,8 @@ print("outputs and gradients agree in both orders")
 # %% [markdown]
 # ## Optional: more to think about
 #
-# **Question** (middle, 4 minutes). A colleague's layer norm uses `x.std()` with torch's default, which divides by $E - 1$. By which factor do its
-# outputs differ for $E = 4$, and for $E = 512$? Would training notice?
+# **Question** (middle, 4 minutes). A colleague's layer norm uses `x.std()` with torch's default, which divides by $E -
+# 1$. By which factor do its outputs differ for $E = 4$, and for $E = 512$? Would training notice?
 #
 # <details><summary>Answer</summary>
 #
@@ -1499,8 +1516,8 @@ print("outputs and gradients agree in both orders")
 #
 # </details>
 #
-# **Question** (hard, 5 minutes). Does a third kind of block, `x + norm(f(x))`, pass the silence test, fresh and after training? Which advantage
-# of pre-norm does it keep?
+# **Question** (hard, 5 minutes). Does a third kind of block, `x + norm(f(x))`, pass the silence test, fresh and after
+# training? Which advantage of pre-norm does it keep?
 #
 # <details><summary>Answer</summary>
 #
@@ -1510,8 +1527,8 @@ print("outputs and gradients agree in both orders")
 #
 # </details>
 #
-# **Question** (hard, 5 minutes). With branches whose last layers start at zero, as in *Quieter branches*, which parameters get a gradient in the
-# very first step?
+# **Question** (hard, 5 minutes). With branches whose last layers start at zero, as in *Quieter branches*, which
+# parameters get a gradient in the very first step?
 #
 # <details><summary>Answer</summary>
 #

@@ -401,12 +401,13 @@ print("rows with NaN, safe root: ", safe.isnan().any(dim=-1).sum().item(), "of 6
 # ## The class
 #
 # The package's distance is safe, and so is `torch.linalg.vector_norm`, which we take. α has to stay above 0, so its
-# logarithm is learned, one for each [head](../docs/glossary.md#h). Far away $E$ rounds to 0, so the field needs $\log E$ by
-# its own formula. (The inverse square and the Lorentzian also learn a vector $u$ for each head: $w_j = e^{u \cdot k_j}$.)
+# logarithm is learned, one for each [head](../docs/glossary.md#h). Far away $E$ rounds to 0, so the field needs $\log E$
+# by its own formula. (The inverse square and the Lorentzian also learn a vector $u$ for each head: $w_j = e^{u \cdot
+# k_j}$.)
 #
-# Our α starts at 1, the package's at the values printed above; `assert_same_module` copies the package's α into ours before
-# it compares the two. (Every score is given `attn_mask` and `query_offset`, the position of the first query among the keys;
-# this one needs neither.)
+# Our α starts at 1, the package's at the values printed above; `assert_same_module` copies the package's α into ours
+# before it compares the two. (Every score is given `attn_mask` and `query_offset`, the position of the first query among
+# the keys; this one needs neither.)
 
 # %%
 class MyGaussianWell(nn.Module):
@@ -474,9 +475,8 @@ for form, well, given in (
 # ## A comparison of nothing
 #
 # Claim 1, and prediction 3. The paper's 10.7 % are for [self-attention](../docs/glossary.md#s). In its code an image is
-# **one** token. What are the weights of a softmax over
-# one key? Here are eight models with the same parameters, one for each score of the package, and the same five images for
-# all:
+# **one** token. What are the weights of a softmax over one key? Here are eight models with the same parameters, one for
+# each score of the package, and the same five images for all:
 
 # %%
 def one_token(score):
@@ -492,9 +492,9 @@ for name, score in SCORES.items():
     print(f"{name:26} same logits as dot product:", torch.allclose(model(images), reference(images), atol=1e-5))
 
 # %% [markdown]
-# A softmax over one key is 1, whatever the score, so with one token no scores can be compared. What is left of the models?
-# The wells in the paper's code have no matrices to learn: their attention hands the image on, and a linear layer reads it, a
-# linear [classifier](../docs/glossary.md#c). A transformer keeps its feed-forward layers.
+# A softmax over one key is 1, whatever the score, so with one token no scores can be compared. What is left of the
+# models? The wells in the paper's code have no matrices to learn: their attention hands the image on, and a linear layer
+# reads it, a linear [classifier](../docs/glossary.md#c). A transformer keeps its feed-forward layers.
 #
 # Both train on the 10,000 digits that the package carries, the classifier as in the paper's code, with Adam at a rate of
 # 0.01. **Predict** the accuracy of each on the 2,000 test digits.
@@ -564,9 +564,9 @@ for batch_first in (False, True):
 # Without `batch_first=True` torch takes the axes for (sequence, [batch](../docs/glossary.md#b),
 # [features](../docs/glossary.md#f)). So the images of a batch are the tokens of **one sequence**, and the answer for each
 # depends on the others. Yet queries and keys could learn to let each image attend to itself. The second suspect is the
-# rate of 0.01, ten times torch's default for Adam. The records follow the paper's code: five epochs of the 10,000 digits in
-# the quick profile, and in the long one, as published, ten epochs of 48,000. **Predict** the accuracy with each of the two
-# mistakes alone.
+# rate of 0.01, ten times torch's default for Adam. The records follow the paper's code: five epochs of the 10,000 digits
+# in the quick profile, and in the long one, as published, ten epochs of 48,000. **Predict** the accuracy with each of the
+# two mistakes alone.
 
 # %%
 print_records("exchanged", "exchanged, rate 0.001", "in order")
@@ -579,14 +579,15 @@ print_records("exchanged", "exchanged, rate 0.001", "in order")
 #
 # So 10.7 % says nothing about attention. (An optional section shows such a model's answers.)
 #
-# **Claim 1 so far**: its figures compare nothing. The claim may still hold. But first claim 2, on tokens whose places we know.
+# **Claim 1 so far**: its figures compare nothing. The claim may still hold. But first claim 2, on tokens whose places we
+# know.
 
 # %% [markdown]
 # ## Clusters
 #
-# Tokens stand in four clusters, numbered round a circle; in two of them each token has importance 4, in the others 1. Who attends to whom, at
-# α = 4 (for the inverse square, ε = 1/4)? Predict, from the table of the three forms: what will the columns of the
-# important tokens look like in each?
+# Tokens stand in four clusters, numbered round a circle; in two of them each token has importance 4, in the others 1. Who
+# attends to whom, at α = 4 (for the inverse square, ε = 1/4)? Predict, from the table of the three forms: what will the
+# columns of the important tokens look like in each?
 
 # %%
 points, labels, importance = clustered_tokens(50, seed=0)  # (N, L, 2), (N, L), (N, L): 50 sets of 32 tokens
@@ -635,12 +636,12 @@ for form in FORMS:
 
 
 # %% [markdown]
-# Red is more than the weight of uniform attention, blue is less. Each map has its own scale: its title says how many times
-# more or less the strongest colour is, cut at 32. The tokens of a cluster follow one another, so clusters are blocks on the
-# diagonal: red in the field form, blue for the stated Gaussian, and hardly different from the rest, by 2 %, for the stated
-# softmax-exponential. Two wells have an importance $w$, the inverse square and the Lorentzian. In the field form important
-# columns get more weight than equally far unimportant ones, and in the stated form **less**: there, more energy means more to
-# subtract.
+# Red is more than the weight of uniform attention, blue is less. Each map has its own scale: its title says how many
+# times more or less the strongest colour is, cut at 32. The tokens of a cluster follow one another, so clusters are
+# blocks on the diagonal: red in the field form, blue for the stated Gaussian, and hardly different from the rest, by 2 %,
+# for the stated softmax-exponential. Two wells have an importance $w$, the inverse square and the Lorentzian. In the
+# field form important columns get more weight than equally far unimportant ones, and in the stated form **less**: there,
+# more energy means more to subtract.
 #
 # Move α. From where on are the blocks of the stated Gaussian blue, and no longer red?
 
@@ -661,9 +662,9 @@ explore(
 # %% [markdown]
 # ### How a claim is judged
 #
-# A gain is measured several times, here on 50 sets of clusters, later with several [seeds](../docs/glossary.md#s). Its 95 %
-# interval is held against 0, and against δ, the smallest gain that matters: one point of accuracy or of attention, or 0.03
-# of loss.
+# A gain is measured several times, here on 50 sets of clusters, later with several [seeds](../docs/glossary.md#s). Its 95
+# % interval is held against 0, and against δ, the smallest gain that matters: one point of accuracy or of attention, or
+# 0.03 of loss.
 
 # %%
 def judged(low, high):  # the ends of the interval, in units of δ
@@ -690,9 +691,9 @@ plotting.show("Five intervals against 0 and δ, from top to bottom: shown, shown
 # ### Claim: a higher α localises
 #
 # **Cluster concentration** is the attention that stays in a token's own cluster; uniform attention gives a quarter. The
-# picture has its means over the 50 sets; for the inverse square, ε = 1/α. (As a field it lies on the Lorentzian.) The third
-# panel has the form of the paper's code, with $e^{-\alpha d}$ undivided and two more wells. **Predict**: draw the stated
-# Gaussian's curve on paper, for α from 0.01 to 100, and beside it that of softmax(E).
+# picture has its means over the 50 sets; for the inverse square, ε = 1/α. (As a field it lies on the Lorentzian.) The
+# third panel has the form of the paper's code, with $e^{-\alpha d}$ undivided and two more wells. **Predict**: draw the
+# stated Gaussian's curve on paper, for α from 0.01 to 100, and beside it that of softmax(E).
 
 # %%
 alphas = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0]
@@ -716,19 +717,20 @@ plotting.show(
 )
 
 # %% [markdown]
-# Prediction 2: in the field form a higher α does make attention more local. In the stated form, Gaussian and Lorentzian do
-# the **opposite**. At a small α the moat is so wide that all clusters are on this side of it, and the nearest gets most. At
-# a large α all tokens are far beyond a narrow moat, and have nearly the same weight. In between the Gaussian's curve dips
-# to 0.22 at α = 3, and rises to 0.25 again: the own cluster is in the moat, or just beyond it, and the others are farther
-# out. The slider's blocks turn blue where it crosses the dotted line, between 0.3 and 1. The stated softmax-exponential stays
-# nearly uniform.
+# Prediction 2: in the field form a higher α does make attention more local. In the stated form, Gaussian and Lorentzian
+# do the **opposite**. At a small α the moat is so wide that all clusters are on this side of it, and the nearest gets
+# most. At a large α all tokens are far beyond a narrow moat, and have nearly the same weight. In between the Gaussian's
+# curve dips to 0.22 at α = 3, and rises to 0.25 again: the own cluster stands near the moat, mostly on this side of it,
+# and the others are farther out. The slider's blocks turn blue where it crosses the dotted line, between 0.3 and 1. The
+# stated softmax-exponential stays nearly uniform.
 #
-# The two wells of the paper's code, the Gaussian and $e^{-\alpha d}$, become more local up to an α between 1 and 3, and then
-# less and less. In the end only the token itself has any energy left, and no weight can be more than $e$ times another. The
-# Gaussian keeps about 43 % at the best of these α. The bound does not hold where $E$ exceeds 1: the inverse square, whose
-# energy in the middle is $w\alpha$, comes to 1.0, and the Lorentzian with $w = 4$ passes 0.6.
+# The two wells of the paper's code, the Gaussian and $e^{-\alpha d}$, become more local up to an α between 1 and 3, and
+# then less and less. In the end only the token itself has any energy left, and no weight can be more than $e$ times
+# another. The Gaussian keeps about 43 % at the best of these α. The bound does not hold where $E$ exceeds 1: the inverse
+# square, whose energy in the middle is $w\alpha$, comes to 1.0, and the Lorentzian with $w = 4$ passes 0.6.
 #
-# The table of claims compares α = 10 with 0.1, for the three wells that have an α; here is softmax(E) by the same test, too:
+# The table of claims compares α = 10 with 0.1, for the three wells that have an α; here is softmax(E) by the same test,
+# too:
 
 # %%
 for form in (*FORMS, "softmax(E)"):
@@ -749,8 +751,8 @@ change = (mean["stated", "gaussian"][-1] - mean["stated", "gaussian"][0]).item()
 course.verdict("stated, gaussian: concentration at α = 100 minus at 0.01", change, below=-0.2)
 
 # %% [markdown]
-# **Claim 2** is **refuted** for all three as stated, and **shown** for all three as fields and in softmax(E), between these
-# two α, for clusters that are about 1.4 apart. (In softmax(E) a still larger α is less local, as you saw.)
+# **Claim 2** is **refuted** for all three as stated, and **shown** for all three as fields and in softmax(E), between
+# these two α, for clusters that are about 1.4 apart. (In softmax(E) a still larger α is less local, as you saw.)
 #
 # And the dot product? At which α does the Gaussian's field keep as much in the own cluster?
 
@@ -763,8 +765,8 @@ for name, maps in compared.items():
 
 # %% [markdown]
 # At about 0.35, and that is no accident. These tokens are nearly of one length, and for tokens of one length the dot
-# product *is* a Gaussian field, with $2\alpha = 1/\sqrt D$; with $D = 2$, α = 0.354. (*Check yourself* asks why.) So the dot
-# product is one more well, and not a sharp one. But learned matrices may sharpen it: now we train.
+# product *is* a Gaussian field, with $2\alpha = 1/\sqrt D$; with $D = 2$, α = 0.354. (*Check yourself* asks why.) So the
+# dot product is one more well, and not a sharp one. But learned matrices may sharpen it: now we train.
 
 # %% [markdown]
 # ## Train: a sound comparison
@@ -856,8 +858,8 @@ axes[1].legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 plotting.show("Two panels, images and text: the gain over the dot product of eight wells and of uniform weights, with 95 % intervals and verdicts.")
 
 # %% [markdown]
-# (A nat is the unit of a loss with the natural logarithm.) In the last row, `uniform`, weights are equal. The dot product leads
-# it by 6 points on images, and by 0.028 on text: so much it wins by choosing where to look.
+# (A nat is the unit of a loss with the natural logarithm.) In the last row, `uniform`, weights are equal. The dot product
+# leads it by 6 points on images, and by 0.028 on text: so much it wins by choosing where to look.
 #
 # **On images** all four **fields** are ahead of the dot product, by 0.3 to 0.5 points. Each lead is **shown, but smaller
 # than δ**, one point. Of the forms **as stated** two are ahead and two behind, the softmax-exponential by 5.7 points,
@@ -869,13 +871,14 @@ plotting.show("Two panels, images and text: the gain over the dot product of eig
 # grey band, and yet these leads are not called smaller than δ: there the test against δ just fails.
 
 # %% [markdown]
-# **On text** six wells have a lower loss than the dot product, by 0.016 to 0.034, and each of these leads is **shown**. Five
-# of the six are smaller than 0.03 on average. Only the stated Lorentzian's is larger, and larger than the dot product's own
-# lead over `uniform`. Its field leads by only 0.016. The stated inverse square and the stated softmax-exponential are behind.
+# **On text** six wells have a lower loss than the dot product, by 0.016 to 0.034, and each of these leads is **shown**.
+# Five of the six are smaller than 0.03 on average. Only the stated Lorentzian's is larger, and larger than the dot
+# product's own lead over `uniform`. Its field leads by only 0.016. The stated inverse square and the stated
+# softmax-exponential are behind.
 #
 # How can a form with a moat do so well? Perhaps its tokens never come to the moat. Our stated Gaussian, trained on images
-# above, is still in memory. Where do its keys stand, as seen from its queries: on this side of the moat that each head has
-# learned, in it, or beyond?
+# above, is still in memory. Where do its keys stand, as seen from its queries: on this side of each head's moat, in it,
+# or beyond? (At the start the package puts the moat at about twice the usual distance.)
 
 # %%
 model, distances = on_images["gaussian, gradient"][0].eval(), []
@@ -894,13 +897,17 @@ plotting.show("Histograms of the distances between queries and keys in two block
 
 
 # %% [markdown]
-# Practically all pairs stand on this side of the moat, in the median about half-way to it. There the nearer token gets more
-# weight: in this model the stated form orders tokens as a field does. It is one model, on images, after 150 steps; those on
-# text were not kept. How much of a lead is due to an α that can be learned was not measured.
+# Practically all pairs stand on this side of the moat, in the median about half-way to it. There the nearer token gets
+# more weight: in this model the stated form orders tokens as a field does. Half-way is also where the package starts it,
+# so this says that training left it there, and not that it chose to. It is one model, on images, after 150 steps; those
+# on text were not kept.
 #
 # How far do these verdicts reach? On text all ten arms, from 2.35 to 2.41 (an optional section has them), are better than
-# counting pairs, 2.48 on the whole validation text, and worse than counting threes, 2.05 (notebook 08). So they are about short trainings, with one rate and start for all. In the bake-off (notebook 16) models learn
-# past the threes, each score with its own rate and start, and no well is ahead of the dot product on text. And when nothing is scarce, on all of MNIST, even equal weights read 99.4 % (an optional section).
+# counting pairs, 2.48 on the whole validation text, and worse than counting threes, 2.05 (notebook 08). So they are about
+# short trainings, with one learning rate for all, and with stated wells that start on this side of their moat. (No other
+# start was trained.) In the bake-off (notebook 16) models learn past the threes, each score with its own rate and start,
+# and no well is ahead of the dot product on text. And when nothing is scarce, on all of MNIST, even equal weights read
+# 99.4 % (an optional section).
 #
 # **Claim 1** is **refuted** on images for the wells as stated, and on text **shown** for two of the four. If wells win so
 # little, are they at least cheaper?
@@ -909,8 +916,8 @@ plotting.show("Histograms of the distances between queries and keys in two block
 # ## Does it cost less?
 #
 # The page of the paper's code expects wells to be efficient on long sequences, "with limited interactions based on
-# distance" (claim 3). First without any limit: forward and backward on 1,024 tokens, each score in the quickest way that the package
-# has for it. Does any well take less time than the dot product? Which one comes nearest?
+# distance" (claim 3). First without any limit: forward and backward on 1,024 tokens, each score in the quickest way that
+# the package has for it. Does any well take less time than the dot product? Which one comes nearest?
 
 # %%
 def step(score, length=1024):
@@ -942,9 +949,10 @@ course.verdict("lowest time of a stated form, over the dot product's", cheapest,
 # ### Would a cut-off help?
 #
 # With "limited interactions" a query would skip what is far. Two [masks](../docs/glossary.md#m) hide it, one by distance
-# and one by position. The package's `WindowedScore` cuts by position as well, but goes through the sequence in blocks, and
-# never computes what a mask would hide. (How much weight such cuts lose is an optional section.) **Predict**: by which factor
-# does each way change the time of the Gaussian field? (It runs twice, to show how much two equal times differ here.)
+# and one by position. The package's `WindowedScore` cuts by position as well, but goes through the sequence in blocks,
+# and never computes what a mask would hide. (How much weight such cuts lose is an optional section.) **Predict**: by
+# which factor does each way change the time of the Gaussian field? (It runs twice, to show how much two equal times
+# differ here.)
 
 # %% tags=["nbval-ignore-output"]
 def ways_to_cut(length, reach=32):
@@ -984,7 +992,8 @@ for length in (256, 1024):
 # | 4, connects other clusters (optional section) | depends on α | depends on α | only at α = 1, not judged |
 # | 5, easier to interpret (optional section) | no verdict | no verdict | not measured |
 #
-# The repair is an old kernel, and the dot product a near relative that does about as well. Both compare the tokens of one sequence; in notebook 11 there are two.
+# The repair is an old kernel, and the dot product a near relative, not far behind. Both compare the tokens of one
+# sequence; in notebook 11 there are two.
 #
 # Ten optional sections follow, then the exercises.
 
@@ -1024,8 +1033,8 @@ course.verdict("the lower of the two losses minus that of counting pairs", short
 # %% [markdown]
 # ## Optional: every arm, and Holm's method
 #
-# For each arm its mean, its mean difference from the dot product, with the standard error, and two p-values in percent: how
-# likely chance alone gives a gain at least so far above 0, or so far below δ.
+# For each arm its mean, its mean difference from the dot product, with the standard error, and two p-values in percent:
+# how likely chance alone gives a gain at least so far above 0, or so far below δ.
 
 # %%
 def percent(p):
@@ -1055,8 +1064,8 @@ for name, metric in recorded.items():
 # Among eight comparisons, one is more likely to look like a lead by chance than a single one is. So each has to pass a
 # stricter test. A 95 % interval leaves 2.5 % on either side: this is the **level**. Holm's method goes through the eight
 # p-values of a form, images and text together, from the smallest on. The first has to be below an eighth of the level,
-# 0.31 %, the second below a seventh, and so on, and the first that fails ends it. This is done for the tests against 0, and
-# again for those against δ.
+# 0.31 %, the second below a seventh, and so on, and the first that fails ends it. This is done for the tests against 0,
+# and again for those against δ.
 #
 # - On images the stated Gaussian, with +0.40 ± 0.13, has 0.65 %, which is the third of its eight and not below a sixth of
 #   the level, 0.42 %. Its field, with +0.35 ± 0.14, has 1.7 %: it is the last of its eight, and is held against the whole
@@ -1067,8 +1076,8 @@ for name, metric in recorded.items():
 # %% [markdown]
 # ## Optional: how much weight a cut-off loses
 #
-# We leave out all pairs of the clusters farther apart than 1. In which form, at which α, is hardly any weight lost? Then we
-# cut by position. How much does this lose, if the tokens of a cluster follow one another, and if they are shuffled?
+# We leave out all pairs of the clusters farther apart than 1. In which form, at which α, is hardly any weight lost? Then
+# we cut by position. How much does this lose, if the tokens of a cluster follow one another, and if they are shuffled?
 
 # %%
 near = pairwise_distances(points, points) <= 1  # (N, 1, L, L); clusters are about 1.4 apart and more
@@ -1087,10 +1096,10 @@ for name, order in (("cluster by cluster", torch.arange(32)), ("shuffled", torch
     print(f"window of 7 positions, tokens {name}: weight lost {(maps * ~nearby).sum(dim=-1).mean():.3f}")
 
 # %% [markdown]
-# A sharp Gaussian field can be cut: at α = 10 a quarter of the pairs has practically all of the weight. Its stated form can
-# be cut at neither α, because far tokens weigh as much as near ones. A cut by distance has to compute all distances first. A
-# cut by position needs none, and loses nothing where similar tokens stand side by side, as many do in texts and images; but
-# about half of the weight where they are shuffled.
+# A sharp Gaussian field can be cut: at α = 10 a quarter of the pairs has practically all of the weight. Its stated form
+# can be cut at neither α, because far tokens weigh as much as near ones. A cut by distance has to compute all distances
+# first. A cut by position needs none, and loses nothing where similar tokens stand side by side, as many do in texts and
+# images; but about half of the weight where they are shuffled.
 
 # %% [markdown]
 # ## Optional: important tokens, and other clusters
@@ -1124,10 +1133,11 @@ apart = (leaving["field", "gaussian, α = 0.35"] - leaving["", "dot product"]).m
 course.verdict("dot product and Gaussian field at α = 0.35: what leaves the cluster differs by", apart, below=0.01)
 
 # %% [markdown]
-# Where a well has no importance, and in the dot product, both kinds of clusters keep nearly the same. With an importance the
-# field and softmax(E) gather the attention in the important clusters, and the stated form takes it away from them, as the
-# columns of the maps did above. Compare with uniform attention: it keeps a quarter. To important tokens of *other* clusters
-# it sends a quarter if the token's own cluster is important, for then there is one such cluster, and else a half.
+# Where a well has no importance, and in the dot product, both kinds of clusters keep nearly the same. With an importance
+# the field and softmax(E) gather the attention in the important clusters, and the stated form takes it away from them, as
+# the columns of the maps did above. Compare with uniform attention: it keeps a quarter. To important tokens of *other*
+# clusters it sends a quarter if the token's own cluster is important, for then there is one such cluster, and else a
+# half.
 #
 # And at other α? How much more leaves a token's cluster than with the Gaussian:
 
@@ -1244,9 +1254,9 @@ print("every token at distance 0 from itself, in the package:", bool((pairwise_d
 # ## Optional: why the Gaussian's field is quick
 #
 # $-\alpha\|q - k\|^2 = 2\alpha\,q \cdot k - \alpha\|k\|^2 - \alpha\|q\|^2$. The last term is the same for all keys of a
-# query, and the softmax cancels it. Make the second one more feature of each key, and give each query a 1 there (the trick
-# of notebook 07). Then all is a dot product, which torch's [fused kernels](../docs/glossary.md#f) compute without a matrix of
-# weights. (These kernels are programs, and have nothing to do with kernel attention.)
+# query, and the softmax cancels it. Make the second one more feature of each key, and give each query a 1 there (the
+# trick of notebook 07). Then all is a dot product, which torch's [fused kernels](../docs/glossary.md#f) compute without a
+# matrix of weights. (These kernels are programs, and have nothing to do with kernel attention.)
 #
 # How many numbers are kept for the [backward pass](../docs/glossary.md#b) by the readable path, which makes this matrix,
 # and how many by the fused one?
@@ -1417,7 +1427,7 @@ check.fair_shares(fair_shares)
 # - As stated, softmax(−d · E) has a moat: far tokens get their weight back, a narrower Gaussian or Lorentzian well is *less*
 #   local, and an important token is avoided. As a field, softmax(log E), it is kernel attention, and local. In softmax(E) with
 #   $E \le 1$, as in the paper's code, no weight can exceed 2.72 times another.
-# - Over the dot product, wells lead by less than matters on images, and a little in short trainings on text. None was quicker
+# - Over the dot product, fields lead by less than matters on images, and a little in short trainings on text; of the stated wells two lead and two fall behind. None was quicker
 #   on our machine, at 1,024 tokens.
 # - A score that sums over keys can [leak](../docs/glossary.md#l) the future; a root at 0 can fill a model with NaN.
 # - A cut-off saves time only where what it hides is never computed.
@@ -1436,7 +1446,7 @@ check.fair_shares(fair_shares)
 # 1. $-\alpha\|q - k\|^2 = 2\alpha\,q \cdot k - \alpha\|q\|^2 - \alpha\|k\|^2$. The query's term cancels; if all keys
 #    have one length, the key's does too, and with $2\alpha = 1/\sqrt D$ the dot product is left. For keys of any length
 #    it is the field with the importance $w_j = e^{\alpha\|k_j\|^2}$ (Exercise 2 builds such a field).
-# 2. Only the field of the inverse square, and only while $d^2 \gg \varepsilon$ for every pair: a factor of 100 cancels. A
+# 2. Without another α only the field of the inverse square, while $d^2 \gg \varepsilon$ for every pair: a factor of 100 cancels. (The Lorentzian's, which is the same formula with $\varepsilon = 1/\alpha$, only if $\alpha d^2 \gg 1$.) A
 #    token at distance 0 breaks this, unless ε grows by 100. In the other fields α has to fall, by 10 for the
 #    softmax-exponential and by 100 for the Gaussian and the Lorentzian. In the stated form the same changes of α and ε
 #    still leave a factor of 10, that of $d$. An importance can take it out: $w/10$ for the Lorentzian, $10\,w$ for the

@@ -15,9 +15,10 @@
 #
 # Language had shown a way. BERT ([Devlin et al. 2018](https://arxiv.org/abs/1810.04805)) hid words of a text from itself
 # and learned by guessing them. In 2021 [He and his colleagues](https://arxiv.org/abs/2111.06377) did the same to
-# photographs, and found that far more can be hidden: three quarters of every picture. An **autoencoder** is a network that
-# learns to give back its own input; this one, which sees only a part of it, is a **masked autoencoder**. You build one, train
-# it on digits, and find out what it has learned, what that is good for when labels are few, and what it is not good for.
+# photographs, and found that far more can be hidden: three quarters of every picture. An **autoencoder** is a network
+# that learns to give back its own input; this one, which sees only a part of it, is a **masked autoencoder**. You build
+# one, train it on digits, and find out what it has learned, what that is good for when labels are few, and what it is not
+# good for.
 #
 # After this notebook you can
 #
@@ -125,8 +126,8 @@ plotting.show(
 # %% [markdown]
 # ### Break it: a coin for each patch
 #
-# Why not toss a coin for every patch, hidden with probability 3/4? Look at what it does to the eight images above. What can
-# no longer be done with them?
+# Why not toss a coin for every patch, hidden with probability 3/4? Look at what it does to the eight images above. What
+# can no longer be done with them?
 
 # %%
 by_coin = noise > 0.75
@@ -154,9 +155,9 @@ selected.shape
 # %% [markdown]
 # ### Break it: positions after the selection
 #
-# What if one selects first and then adds positions 0, 1, 2, …? Take two images with one stroke each: one in the middle, one
-# at the lower edge. In both, two patches are visible: the first one, which is blank, and the one with the stroke. Which of
-# the two orders can tell the images apart?
+# What if one selects first and then adds positions 0, 1, 2, …? Take two images with one stroke each: one in the middle,
+# one at the lower edge. In both, two patches are visible: the first one, which is blank, and the one with the stroke.
+# Which of the two orders can tell the images apart?
 
 # %%
 stroke, low_stroke = torch.zeros(2, 1, 1, 28, 28)
@@ -285,9 +286,9 @@ print("restored alike:", torch.equal(packaged(painted, visible), packaged(images
 #
 # Prediction 3. It shows best on a larger image: 64×64 pixels make 256 tokens, here of width 64. For each token, a block's
 # four projections and its [feed-forward](../docs/glossary.md#f) layer, which is twice as wide, take (4 + 2 · 2) · 64²
-# multiplications. Attention takes 2 · 256 · 64, which is the same number. On a quarter of the tokens, the first part does a
-# quarter of the work. Attention compares pairs of tokens, so it does a sixteenth. By which factor does the work fall in all?
-# And the time of three blocks, forward and back?
+# multiplications. Attention takes 2 · 256 · 64, which is the same number. On a quarter of the tokens, the first part does
+# a quarter of the work. Attention compares pairs of tokens, so it does a sixteenth. By which factor does the work fall in
+# all? And the time of three blocks, forward and back?
 
 # %%
 large = MaskedImageModel(64, 4, in_channels=1, **sizes)
@@ -351,9 +352,9 @@ loss = evaluate(model, test_batches, F.mse_loss)
 print(f"squared error of hidden pixels {loss:.4f} after {setting.train.steps} steps in {history.seconds:.0f} s")
 
 # %% [markdown]
-# Is that a good value? The plainest guess for a hidden pixel is the mean of this pixel over all training digits, the **mean
-# digit**. In the plot below, its error on the test digits is a level line. **Look** where the fast fall of the model's loss
-# ends. What may the model have learned by then, and what not yet?
+# Is that a good value? The plainest guess for a hidden pixel is the mean of this pixel over all training digits, the
+# **mean digit**. In the plot below, its error on the test digits is a level line. **Look** where the fast fall of the
+# model's loss ends. What may the model have learned by then, and what not yet?
 
 # %%
 train_images, train_labels = mnist("train")
@@ -372,9 +373,9 @@ plotting.show(
 )
 
 # %% [markdown]
-# The fast fall ends near step 50, close to the level of the mean digit. (The bold line is a mean over the last 20 steps, so it
-# comes late.) From then on the loss falls slowly and steadily, below the line: the model must be using the patches that it
-# sees.
+# The fast fall ends near step 50, close to the level of the mean digit. (The bold line is a mean over the last 20 steps,
+# so it comes late.) From then on the loss falls slowly and steadily, below the line: the model must be using the patches
+# that it sees.
 #
 # Copies of the model were kept, untrained and at step 60. **Predict**: what does each paint where it sees nothing?
 
@@ -393,12 +394,13 @@ plotting.show(
 
 
 # %% [markdown]
-# Untrained, the model paints one texture at every hidden place. At step 60 it paints nearly the same grey cloud for all three
-# digits, much like the mean digit. By step 600 the cloud has become a guess that continues what is visible: the 1 is right, and
-# the 7 looks rather like a 9.
+# Untrained, the model paints one texture at every hidden place. At step 60 it paints nearly the same grey cloud for all
+# three digits, much like the mean digit. By step 600 the cloud has become a guess that continues what is visible: the 1
+# is right, and the 7 looks rather like a 9.
 #
-# Here are more digits from the [test set](../docs/glossary.md#t). Which digits of the last row would you recognise? Move the
-# slider: at 0.5, how much could you fill in from the neighbouring patches alone? (The model was trained at 0.75 only.)
+# Here are more digits from the [test set](../docs/glossary.md#t). Which digits of the last row would you recognise? Move
+# the slider: at 0.5, how much could you fill in from the neighbouring patches alone? (The model was trained at 0.75
+# only.)
 
 # %%
 def draw(hidden_share):
@@ -416,9 +418,9 @@ explore(
 )
 
 # %% [markdown]
-# In the stored picture the straight strokes are restored well, and most curved digits as a blur. With half hidden, two of a
-# patch's four neighbours are visible on average; with three quarters hidden, one. What the neighbours do not tell, the model
-# has to know about digits.
+# In the stored picture the straight strokes are restored well, and most curved digits as a blur. With half hidden, two of
+# a patch's four neighbours are visible on average; with three quarters hidden, one. What the neighbours do not tell, the
+# model has to know about digits.
 #
 # ### The ten worst
 #
@@ -442,10 +444,10 @@ plotting.show("The same ten digits, whole, each below its label.")
 
 
 # %% [markdown]
-# How many did you get? The model restores mostly a grey blur, as a mean over several digits would be, and sometimes what looks
-# like another digit: in the stored run, several look like a 0, and none is one. But squared error also grows with the ink that
-# there is to miss, and these ten have half as much again as the average digit. So the list of the worst is in part a list of
-# the boldest.
+# How many did you get? The model restores mostly a grey blur, as a mean over several digits would be, and sometimes what
+# looks like another digit: in the stored run, several look like a 0, and none is one. But squared error also grows with
+# the ink that there is to miss, and these ten have half as much again as the average digit. So the list of the worst is
+# in part a list of the boldest.
 #
 # Finishing strokes was only the task, though. The aim is what the encoder learned from it.
 
@@ -453,14 +455,14 @@ plotting.show("The same ten digits, whole, each below its label.")
 # ## What did it learn? A linear probe
 #
 # To finish a stroke it helps to know what the stroke is part of. So a model that restores pixels may also learn a useful
-# representation. To see what is in it, freeze the encoder, show it whole digits, and fit **one linear layer** on its tokens
-# with labels. On new digits this layer can only tell apart what the [features](../docs/glossary.md#f) have made easy to
-# tell apart.
+# representation. To see what is in it, freeze the encoder, show it whole digits, and fit **one linear layer** on its
+# tokens with labels. On new digits this layer can only tell apart what the [features](../docs/glossary.md#f) have made
+# easy to tell apart.
 #
 # Two [baselines](../docs/glossary.md#b) take part: the same probe on the pixels, and on a copy of the encoder from
 # **before** training. What the probe can read from this copy was not learned. Here is a sketch of the probe, with a fixed
-# penalty on large weights. It is fitted by L-BFGS, which uses all examples at every step and searches for the step's length.
-# The sketch reads each digit's **mean token**, the mean over the 49 tokens. (Without a mask, the package's
+# penalty on large weights. It is fitted by L-BFGS, which uses all examples at every step and searches for the step's
+# length. The sketch reads each digit's **mean token**, the mean over the 49 tokens. (Without a mask, the package's
 # `encode` encodes all patches.)
 
 # %%
@@ -487,10 +489,10 @@ by_hand = probe_by_hand(means[0], few[1], means[1], labels)
 
 
 # %% [markdown]
-# The mean token has 64 features, and mixes up what stood where. The package's `features` are all tokens side by side: 49 · 64
-# = 3,136. Its probe, `metrics.probe_accuracy`, is the sketch with up to twice the iterations, and with a penalty that is chosen
-# on some of the 2,000 training digits; nothing is chosen on test digits. The last row below is the sketch, on the same mean
-# token as the row before.
+# The mean token has 64 features, and mixes up what stood where. The package's `features` are all tokens side by side: 49
+# · 64 = 3,136. Its probe, `metrics.probe_accuracy`, is the sketch with up to twice the iterations, and with a penalty
+# that is chosen on some of the 2,000 training digits; nothing is chosen on test digits. The last row below is the sketch,
+# on the same mean token as the row before.
 
 # %% tags=["nbval-ignore-output"]
 def mean_token(network):
@@ -508,19 +510,19 @@ print(f"the same by the sketch {by_hand:.3f}")
 
 # %% [markdown]
 # Predictions 1 and 2, in this one run. On all tokens, the probe reads a little more from a **random** network than from
-# pixels, and more again after training. The first step may be luck: an accuracy on 2,000 test digits has a standard error of
-# about 0.006. It would be no miracle either, since the random network offers the probe 3,136 numbers in place of 784. On the
-# mean token the probe is **worse** than on pixels. But there training changed most: it gained 0.18.
+# pixels, and more again after training. The first step may be luck: an accuracy on 2,000 test digits has a standard error
+# of about 0.006. It would be no miracle either, since the random network offers the probe 3,136 numbers in place of 784.
+# On the mean token the probe is **worse** than on pixels. But there training changed most: it gained 0.18.
 #
-# The last two rows differ only in the probe, by 0.03. That is as much as lies between pixels and the trained encoder: compare
-# features under the same probe only.
+# The last two rows differ only in the probe, by 0.03. That is as much as lies between pixels and the trained encoder:
+# compare features under the same probe only.
 #
 # ### Learned, or only changed?
 #
 # Was all of this gain learned? Perhaps any change of this size makes a random network easier to read. A stronger opponent
 # than the untrained encoder was **changed as much, and has learned nothing**: take what training added to each tensor of
-# weights, shuffle its numbers, and add them to the untrained encoder. **Predict**: of the 0.18 on the mean token, how much does
-# such a copy gain?
+# weights, shuffle its numbers, and add them to the untrained encoder. **Predict**: of the 0.18 on the mean token, how
+# much does such a copy gain?
 
 # %%
 def changed_at_random(seed):
@@ -547,8 +549,9 @@ plotting.show(
 )
 
 # %% [markdown]
-# The trained encoder lies well above all five copies. How far would a sixth copy lie from their mean? In 95 % of cases at most
-# `half`, which the next cell computes by Student's t for five values. It takes this from the trained encoder's distance:
+# The trained encoder lies well above all five copies. How far would a sixth copy lie from their mean? In 95 % of cases at
+# most `half`, which the next cell computes by Student's t for five values. It takes this from the trained encoder's
+# distance:
 
 # %%
 distance = probes["trained, mean token"] - statistics.fmean(of_copies)
@@ -556,17 +559,17 @@ half = 2.776 * statistics.stdev(of_copies) * (1 + 1 / 5) ** 0.5  # a sixth value
 course.verdict("mean token, trained minus changed at random, lower end", distance - half, above=0, measured="quick")
 
 # %% [markdown]
-# In this run about two thirds of the 0.18 come with a **shuffled** change of the same size, too: the copies read 0.77 where
-# the untrained encoder reads 0.65. The rest, about 0.06, depends on which weights were changed, and not only on how much: so
-# far as this test can tell, it was learned. On all tokens the first copy reads 0.92, and the trained encoder only 0.01 more,
-# which may be chance with 2,000 test digits.
+# In this run about two thirds of the 0.18 come with a **shuffled** change of the same size, too: the copies read 0.77
+# where the untrained encoder reads 0.65. The rest, about 0.06, depends on which weights were changed, and not only on how
+# much: so far as this test can tell, it was learned. On all tokens the first copy reads 0.92, and the trained encoder
+# only 0.01 more, which may be chance with 2,000 test digits.
 #
 # ### The recorded runs
 #
-# The [record](../docs/glossary.md#r) has more to go by: five [seeds](../docs/glossary.md#s), 10,000 training digits for each
-# probe, and all 10,000 test digits. Each line gives mean ± [standard error](../docs/glossary.md#s) over the seeds, which change the
-# model and not the digits: so pixels have no error. Below are differences, seed by seed, with their 95 % intervals
-# (notebook 06).
+# The [record](../docs/glossary.md#r) has more to go by: five [seeds](../docs/glossary.md#s), 10,000 training digits for
+# each probe, and all 10,000 test digits. Each line gives mean ± [standard error](../docs/glossary.md#s) over the seeds,
+# which change the model and not the digits: so pixels have no error. Below are differences, seed by seed, with their 95 %
+# intervals (notebook 06).
 
 # %%
 recorded = ("probe accuracy of pixels", "probe accuracy untrained", "probe accuracy")
@@ -591,17 +594,18 @@ for name, before, after in (("untrained minus pixels", *recorded[:2]), ("trained
 # points. The course asks for five seeds and for an interval above 0 (notebook 16): for this model on MNIST a **gain** is
 # shown. (The intervals leave out the choice of the test digits.)
 #
-# So a linear probe reads more from the trained encoder than from pixels and than from the untrained one: that is known. How
-# much of these 2.35 points was *learned* is open, since the record has no copies that were changed at random.
+# So a linear probe reads more from the trained encoder than from pixels and than from the untrained one: that is known.
+# How much of these 2.35 points was *learned* is open, since the record has no copies that were changed at random.
 #
 # ### Few labels
 #
-# Back to the pathologist. Neither 10,000 labelled digits are few, nor 2,000. Suppose that somebody labels only 50, or 200.
-# **Predict**: from what does a probe with 50 labels read most? And is the lead of the trained encoder over pixels larger than
-# with 2,000 labels, or smaller?
+# Back to the pathologist. Neither 10,000 labelled digits are few, nor 2,000. Suppose that somebody labels only 50, or
+# 200. **Predict**: from what does a probe with 50 labels read most? And is the lead of the trained encoder over pixels
+# larger than with 2,000 labels, or smaller?
 #
-# The encoders are those of this run. Five times, 50 and 200 of the 2,000 digits are drawn, the same for all three probes. So few
-# leave none to choose a penalty on: it is the sketch's. The bars and the brackets are 95 % intervals over these draws.
+# The encoders are those of this run. Five times, 50 and 200 of the 2,000 digits are drawn, the same for all three probes.
+# So few leave none to choose a penalty on: it is the sketch's. The bars and the brackets are 95 % intervals over these
+# draws.
 
 # %% tags=["nbval-ignore-output"]
 draws = [torch.randperm(len(few[1]), generator=torch.Generator().manual_seed(seed)) for seed in range(5)]
@@ -627,21 +631,24 @@ for count in (50, 200):
 
 
 # %% [markdown]
-# With 50 labels the probe reads most from the trained encoder: almost 5 points more than from pixels, and about 8 more than
-# from the untrained encoder. With 200, its lead is about 3 points over the untrained encoder. Over pixels it is only about 1,
-# and that interval contains 0. With 2,000 labels, by the table further up, the leads are 3.3 points over pixels and 2.5 over the
-# untrained encoder. So both leads are largest where labels are fewest, but the one over pixels does not shrink steadily.
+# With 50 labels the probe reads most from the trained encoder: almost 5 points more than from pixels, and about 8 more
+# than from the untrained encoder. With 200, its lead is about 3 points over the untrained encoder. Over pixels it is only
+# about 1, and that interval contains 0. With 2,000 labels, by the table further up, the leads are 3.3 points over pixels
+# and 2.5 over the untrained encoder. So the lead over the untrained encoder is largest where labels are fewest. For the
+# lead over pixels this cannot be told: its interval with 50 labels holds the 3.3 points of 2,000 labels, where the
+# penalty was chosen as well. And with few labels the untrained encoder reads less than pixels, where with many it reads
+# more.
 #
-# Training without labels helped here, and it does not replace labels: 50 of them give less than 70 %, and 2,000 give 93.5 %.
-# (This is one trained encoder, and the intervals speak of the draw of the labels only. Copies changed at random were not probed
-# with few labels.) What else is the model good for?
+# Training without labels helped here, and it does not replace labels: 50 of them give less than 70 %, and 2,000 give 93.5
+# %. (This is one trained encoder, and the intervals speak of the draw of the labels only. Copies changed at random were
+# not probed with few labels.) What else is the model good for?
 
 # %% [markdown]
 # ## What is it good for?
 #
-# The task itself is another use: filling gaps. A fair opponent needs no training: the **[soap film](../docs/glossary.md#s)**,
-# in which every hidden pixel is the mean of its four neighbours. A second one is the mean digit. Three quarters of 500 test
-# digits are hidden. **Predict** the order of the three.
+# The task itself is another use: filling gaps. A fair opponent needs no training: the **[soap
+# film](../docs/glossary.md#s)**, in which every hidden pixel is the mean of its four neighbours. A second one is the mean
+# digit. Three quarters of 500 test digits are hidden. **Predict** the order of the three.
 
 # %%
 def soap_film(pictures, seen, rounds=400):
@@ -671,9 +678,10 @@ course.verdict("digits: soap film over mean digit", on_digits["soap film"] / on_
 course.verdict("digits: model over the better of the two", on_digits["model"] / min(on_digits["soap film"], on_digits["mean digit"]), below=0.9, measured="quick")
 
 # %% [markdown]
-# In this run the model makes about a quarter less error than the better opponent. The soap film is even a little worse than
-# the mean digit, which knows nothing of the single image. A likely reason: missing strokes can hardly be read off the border of
-# what is visible, and it helps to have seen many digits. Does it also help on pictures that have no such common plan?
+# In this run the model makes about a quarter less error than the better opponent. The soap film is even a little worse
+# than the mean digit, which knows nothing of the single image. A likely reason: missing strokes can hardly be read off
+# the border of what is visible, and it helps to have seen many digits. Does it also help on pictures that have no such
+# common plan?
 
 # %% [markdown]
 # ### A slide of tissue
@@ -723,8 +731,8 @@ print(f"loss {statistics.fmean(tissue_history.loss[-50:]):.3f} in {tissue_histor
 
 
 # %% [markdown]
-# In every held-out tile a hole of 16×16 pixels is to be filled. The soap film takes part again, and so does the mean colour
-# of what is visible. **Predict** the order of the three: soap film, mean colour, and the model, which was trained
+# In every held-out tile a hole of 16×16 pixels is to be filled. The soap film takes part again, and so does the mean
+# colour of what is visible. **Predict** the order of the three: soap film, mean colour, and the model, which was trained
 # on the rest of the slide.
 
 # %%
@@ -741,8 +749,8 @@ hole = hole.flatten().expand(len(held_out), -1)
 scattered = random_visible(len(held_out), of_tissue.num_tokens, generator=torch.Generator().manual_seed(0))
 
 # %% [markdown]
-# Squared errors of hidden pixels, in units of the variance of the upper part's colours. Beside the hole stands the task that
-# the model was trained on, three quarters hidden:
+# Squared errors of hidden pixels, in units of the variance of the upper part's colours. Beside the hole stands the task
+# that the model was trained on, three quarters hidden:
 
 # %% tags=["nbval-ignore-output"]
 errors = {}
@@ -768,12 +776,12 @@ plotting.show(
 )
 
 # %% [markdown]
-# In this run the model beats the mean colour, and the soap film beats the model. It does so in the hole, and also where three
-# quarters are hidden, which is the model's own task. The model shows no sign of having memorised its tiles: at the end of
-# training its error on them was no smaller than here. The soap film continues what it sees at the border. The model's patches do
-# not even continue each other: look at the seams in the last row. All fillings are smoother than the tissue, the model's
-# perhaps because squared error rewards the mean of all possible textures. It had a single slide and about a minute; whether
-# more of either would do was not measured.
+# In this run the model beats the mean colour, and the soap film beats the model. It does so in the hole, and also where
+# three quarters are hidden, which is the model's own task. The model shows no sign of having memorised its tiles: at the
+# end of training its error on them was no smaller than here. The soap film continues what it sees at the border. The
+# model's patches do not even continue each other: look at the seams in the last row. All fillings are smoother than the
+# tissue, the model's perhaps because squared error rewards the mean of all possible textures. It had a single slide and a
+# short training; whether more of either would do was not measured.
 #
 # So for filling gaps in tissue, this model is not worth its training. Are its features?
 
@@ -782,12 +790,12 @@ plotting.show(
 #
 # ### Finding the stain
 #
-# Move a window over the slide, take each window's mean token, and sort the windows into four clusters by k-means. The clusters
-# are fitted on the upper part alone, as the best of ten starts; each lower window joins the nearest. Do the same with the
-# model before training, and with nothing but each window's mean colour.
+# Move a window over the slide, take each window's mean token, and sort the windows into four clusters by k-means. The
+# clusters are fitted on the upper part alone, as the best of ten starts; each lower window joins the nearest. Do the same
+# with the model before training, and with nothing but each window's mean colour.
 #
-# The cells below draw the three maps and do not say which is which: A, B and C stand in random order. Cluster 0 has the least
-# of the brown stain, cluster 3 the most. **Guess** which map is the trained model's.
+# The cells below draw the three maps and do not say which is which: A, B and C stand in random order. Cluster 0 has the
+# least of the brown stain, cluster 3 the most. **Guess** which map is the trained model's.
 
 # %%
 windows = F.unfold(((slide - middle) / spread)[None], 32, stride=8)[0].T.view(-1, 3, 32, 32)  # (61 · 61, 3, 32, 32)
@@ -824,10 +832,10 @@ plotting.show(
 )
 
 # %% [markdown]
-# A map may look as if a model had understood the slide. Test it on the held-out part. Windows differ in how brown they are
-# (the stain is computed from the colours, as a mixture of dyes), and clusters can explain a share of this variance: 1 if all
-# windows of a cluster are equally brown, 0 if the clusters' means are equal. Write down your guess, and **predict**: which of
-# the three explains most?
+# A map may look as if a model had understood the slide. Test it on the held-out part. Windows differ in how brown they
+# are (the stain is computed from the colours, as a mixture of dyes), and clusters can explain a share of this variance: 1
+# if all windows of a cluster are equally brown, 0 if the clusters' means are equal. Write down your guess, and
+# **predict**: which of the three explains most?
 
 # %% tags=["nbval-ignore-output"]
 is_lower = torch.arange(61 * 61) // 61 * 8 >= 384
@@ -849,10 +857,10 @@ for name in ("untrained model", "mean colour"):
 
 
 # %% [markdown]
-# B was the trained model's map; the other two look much alike. Nobody told the model what a stain is. But a stain is a colour:
-# in this one run, clusters of nothing but mean colours explain a little more, and so do the clusters of the same model
-# **before** its training. So these clusters are no evidence that training taught the model anything about tissue. Always
-# compare with the plainest feature, and with the model as it was made.
+# B was the trained model's map; the other two look much alike. Nobody told the model what a stain is. But a stain is a
+# colour: in this one run, clusters of nothing but mean colours explain a little more, and so do the clusters of the same
+# model **before** its training. So these clusters are no evidence that training taught the model anything about tissue.
+# Always compare with the plainest feature, and with the model as it was made.
 #
 # Has anyone made more of hidden patches than we have?
 
@@ -894,8 +902,8 @@ for share, seconds in zip(hidden_shares, map(min, zip(*prices, strict=True)), st
     print(f"{share:.0%} hidden: {1000 * seconds:.0f} ms")
 
 # %% [markdown]
-# Now the recorded runs: five seeds for each share, judged on all 10,000 test digits. Those of 75 % are the runs from above;
-# the others were recorded later, in the same setting.
+# Now the recorded runs: five seeds for each share, judged on all 10,000 test digits. Those of 75 % are the runs from
+# above; the others were recorded later, in the same setting.
 
 # %%
 arms = {f"{share:.0%}": digit_runs for share in hidden_shares}  # those of 75 % are above
@@ -923,11 +931,11 @@ for arm in ("25%", "50%", "90%"):
     print(f"{arm} minus 75% hidden: {mean:+.2f} points [{mean - half:+.2f}, {mean + half:+.2f}]")
 
 # %% [markdown]
-# Between 25 and 75 % the share hardly matters here: the probe reads the same to within about half a point. At 90 % it reads
-# 0.8 points less, and most of the gain of training is still there. So on digits 75 % is not shown to be best. It is the cheapest
-# of three shares that these runs cannot tell apart. (The learning rate was chosen for 75 %, and all had as many steps, not as
-# much time.) The error of the pixels, by contrast, falls from share to share as more is shown; from 75 down to 25 % it says
-# nothing of the features.
+# Between 25 and 75 % the share hardly matters here: the probe reads the same to within about half a point. At 90 % it
+# reads 0.8 points less, and most of the gain of training is still there. So on digits 75 % is not shown to be best. It is
+# the cheapest of three shares that these runs cannot tell apart. (The learning rate was chosen for 75 %, and all had as
+# many steps, not as much time.) The error of the pixels, by contrast, falls from share to share as more is shown; from 75
+# down to 25 % the features cannot be told apart by it.
 
 # %% [markdown]
 # ## Optional: judging features by pixels
@@ -935,9 +943,9 @@ for arm in ("25%", "50%", "90%"):
 # Does a model that restores pixels *better* have better features? Within one task that would take models that restore the
 # same patches better or worse; it stays open here. Across tasks it can be tested.
 #
-# What if patches are not missing but **wrong**, as in a damaged file? The encoder then gets all tokens, and nobody tells it
-# which of them are wrong. Denoising autoencoders learn to undo damage (Vincent et al. 2008; there, mostly pixels set to 0).
-# Here are two ways to be wrong: each pixel is noise, or the patches are swapped.
+# What if patches are not missing but **wrong**, as in a damaged file? The encoder then gets all tokens, and nobody tells
+# it which of them are wrong. Denoising autoencoders learn to undo damage (Vincent et al. 2008; there, mostly pixels set
+# to 0). Here are two ways to be wrong: each pixel is noise, or the patches are swapped.
 
 # %%
 ways = {"missing": masked(images[:8], visible, 4)}
@@ -950,11 +958,11 @@ plotting.show(
 )
 
 # %% [markdown]
-# Three models of the same size learn for as many steps to restore the right pixels of these patches. With wrong patches, the
-# encoder sees all 49 tokens in place of 12, and there are no mask tokens. The error counts at the wrong patches only, but the
-# decoder is not told which these are. **Predict**: in which task is the error smallest? And from which encoder does a probe
-# read most afterwards? The record has five seeds of each; ± is the standard error, and brackets hold the 95 % interval of a
-# difference, seed by seed; those of the probe are in points.
+# Three models of the same size learn for as many steps to restore the right pixels of these patches. With wrong patches,
+# the encoder sees all 49 tokens in place of 12, and there are no mask tokens. The error counts at the wrong patches only,
+# but the decoder is not told which these are. **Predict**: in which task is the error smallest? And from which encoder
+# does a probe read most afterwards? The record has five seeds of each; ± is the standard error, and brackets hold the 95
+# % interval of a difference, seed by seed; those of the probe are in points.
 
 # %%
 task_runs = records.load_record("corrupted-images", "quick")["runs"]
@@ -973,21 +981,21 @@ for metric, unit, digits_shown in (("test loss", 1, 4), ("probe accuracy", 100, 
 
 # %% [markdown]
 # Whether a patch is left out or full of noise makes no difference that five seeds could show, neither to the error nor to
-# the probe. The error is smallest for swapped patches. Their pixels are not lost, only misplaced; and many of them are right by
-# chance, blank in place of blank; the next part counts these.
+# the probe. The error is smallest for swapped patches. Their pixels are not lost, only misplaced; and many of them are
+# right by chance, blank in place of blank; the next part counts these.
 #
-# For the probe, swapped patches are the worst task: training on them gains about 0.6 points over the untrained encoder, the
-# other two tasks more than 2. So across *tasks* a smaller error on the pixels does not mean that more was learned that
-# helps to recognise a digit. When two tasks without labels compete, compare them on what you want them for. (Under the
-# probe every encoder sees all 49 tokens, which the encoder of missing patches has never seen together.)
+# For the probe, swapped patches are the worst task: training on them gains about 0.6 points over the untrained encoder,
+# the other two tasks more than 2. So across *tasks* a smaller error on the pixels does not mean that more was learned
+# that helps to recognise a digit. When two tasks without labels compete, compare them on what you want them for. (Under
+# the probe every encoder sees all 49 tokens, which the encoder of missing patches has never seen together.)
 
 # %% [markdown]
 # ## Optional: right by chance
 #
-# Swapped patches had the smallest error. But many blank patches are exchanged for blank ones, and are right as they stand.
-# Count these, and see what it costs to leave everything as it is. The models that learned to put patches back are not kept, so
-# their error cannot be split into patches that were right and wrong before. That of our model can, for which the same patches
-# are *missing*: how easy are the two kinds for it?
+# Swapped patches had the smallest error. But many blank patches are exchanged for blank ones, and are right as they
+# stand. Count these, and see what it costs to leave everything as it is. The models that learned to put patches back are
+# not kept, so their error cannot be split into patches that were right and wrong before. That of our model can, for which
+# the same patches are *missing*: how easy are the two kinds for it?
 
 # %% tags=["nbval-ignore-output"]
 dice = torch.Generator().manual_seed(3)
@@ -1006,11 +1014,11 @@ at_most = by_record / (~right_before).float().mean()
 print(f"swapped and restored, by the record: all {by_record:.3f}, so those wrong before {at_most:.3f} at most")
 
 # %% [markdown]
-# Four patches in ten were right before. They are the easy ones: where they are missing, our model's error on them is 0.005, and
-# on the others 0.075. Is that all that makes swapping easy? Suppose that the models of the record restore the easy ones without
-# any error. All their error then lies on the others, and is 0.07 there: still a little less than our model's, and far less than
-# for leaving them as they are. So chance is not the whole reason. (Ours is one model on 2,000 test digits; the record has five
-# on 10,000.)
+# Four patches in ten were right before. They are the easy ones: where they are missing, our model's error on them is
+# 0.005, and on the others 0.075. Is that all that makes swapping easy? Suppose that the models of the record restore the
+# easy ones without any error. All their error then lies on the others, and is 0.07 there: still a little less than our
+# model's, and far less than for leaving them as they are. So chance is not the whole reason. (Ours is one model on 2,000
+# test digits; the record has five on 10,000.)
 
 # %% [markdown]
 # ## Optional: what is refused
@@ -1077,8 +1085,8 @@ check.hidden_loss(hidden_loss)
 # ### Exercise 2 · middle · 8 minutes
 #
 # A mask from given noise. In each row, `round(hidden_share * L)` patches are hidden (Python's `round`; it may be 0). Hide
-# those with the **largest** noise. This is the paper's way; the text above left exactly those visible. The paper sorts, and
-# so may you (`sort`, `argsort`); try it without `topk`.
+# those with the **largest** noise. This is the paper's way; the text above left exactly those visible. The paper sorts,
+# and so may you (`sort`, `argsort`); try it without `topk`.
 
 # %%
 def choose_visible(noise, hidden_share):  # (B, L), no two numbers of a row alike
@@ -1191,9 +1199,9 @@ check.decoded_from_visible(decoded_from_visible)
 # - The encoder sees visible tokens only, each with the embedding of its position; mask tokens join in the decoder. So
 #   hiding more makes the encoder cheaper.
 # - Restoring pixels needs no labels. On digits, over five seeds, a linear layer reads more from all tokens of the trained
-#   encoder than from pixels or from the untrained encoder. In our run its lead was largest with 50 labels.
+#   encoder than from pixels or from the untrained encoder. In our run its lead over the untrained encoder was largest with 50 labels.
 # - Compare a trained encoder with copies that were changed as much, at random: in our run they had two thirds of the gain on
-#   the mean token. Only the rest is shown to be learned.
+#   the mean token. So far as this test can tell, only the rest was learned.
 # - Compare with the plainest thing: an untrained encoder, a soap film, a mean colour. Sometimes it wins.
 # - Across tasks a smaller error on the pixels need not mean better features (optional part).
 
@@ -1223,5 +1231,5 @@ check.decoded_from_visible(decoded_from_visible)
 # section 3, probes; Devlin et al. 2018 ([arXiv:1810.04805](https://arxiv.org/abs/1810.04805)), section 3.1, masked
 # words.
 #
-# **Next**: the world is not a picture. In notebook 13, two signals run through the same months. Does it help to forecast one
-# of them if the model may look into the other?
+# **Next**: the world is not a picture. In notebook 13, two signals run through the same months. Does it help to forecast
+# one of them if the model may look into the other?

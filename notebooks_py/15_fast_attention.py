@@ -450,9 +450,10 @@ course.verdict("matrices held by flex_attention, uncompiled", pay_nothing, above
 #
 # ## Measure
 #
-# A forward and a backward pass each, one head of 32. The forms take turns, so that a machine that is busy with
-# something else is busy for all of them. The quick [profile](../docs/glossary.md#p) goes to 8,192 tokens, the full one to
-# 32,768. A time is the shortest of five turns, but from 4,096 tokens on a form has a single turn:
+# A forward and a backward pass each, one head of 32. The forms take turns, so that a machine that is busy with something
+# else is busy for all of them. The quick [profile](../docs/glossary.md#p) goes to 8,192 tokens, the full one to 32,768. A
+# time is the shortest of five turns, but at 4,096 and 8,192 tokens a form has a single turn. (The prefix sums are causal;
+# the other forms are not, and would compute half of the pairs if they were.)
 
 # %%
 forms = {"readable": readable, "SDPA": fused, "query blocks": in_query_blocks, "prefix sums": prefix_sums}
@@ -517,8 +518,9 @@ print(f"query blocks, predicted from 1,024 tokens: {1000 * fitted[-1][1]:.1f} ms
 # %% [markdown]
 # The fit, made at 1,024 tokens, says below 2, and in the stored run it is right: 1.85 predicted and 1.91 measured, and at
 # 8,192 tokens the predicted time is short by about a twentieth. The readable form has the same operations and a slope
-# well above 2. Its matrices outgrow the caches on the way; whether that is the reason has not been measured. (Other
-# programs that use the memory raise all slopes. Compare your own run.)
+# well above 2, most of it from one jump, between 2,048 and 4,096 tokens. Its matrices outgrow the caches on the way;
+# whether that is the reason has not been measured. (Other programs that use the memory raise all slopes. Compare your own
+# run.)
 #
 # Two of the four lengths were timed once, so one dot may stand far from the others. The line of the prefix sums goes
 # through longer texts, up to 131,072 tokens. Memory is counted and not timed, so it is the same from run to run on one
@@ -529,7 +531,7 @@ print(f"query blocks, predicted from 1,024 tokens: {1000 * fitted[-1][1]:.1f} ms
 #
 # Prediction 3: in the stored run SDPA is the faster one at 2,048 tokens, but by little, as the table below says in
 # numbers; at 8,192 tokens it takes less than half of the readable form's time. On your machine it may be otherwise. SDPA
-# moves about a hundredth of the bytes: why is it not a hundred times faster?
+# moves about an eightieth of the bytes: why is it not eighty times faster?
 #
 # A machine has two limits: how many operations it computes in a second, and how many bytes it moves. An operation of
 # torch takes at least as long as its arithmetic needs, and at least as long as its bytes need. So its **least time** is
@@ -578,19 +580,20 @@ course.verdict("operations for each byte moved, SDPA over readable", intensity["
 
 
 # %% [markdown]
-# Not a hundred times: the arithmetic stays. SDPA's limit is even that of seven products, where the readable form has six,
+# Not eighty times: the arithmetic stays. SDPA's limit is even that of seven products, where the readable form has six,
 # since its backward pass computes the scores once more. So the least times differ by less than a factor of 2, although
 # SDPA moves hardly any bytes.
 #
 # The readable form computes about 6 operations a byte. In the stored run that is right of both corners, the caches' and
-# the memory's: taken as a whole, arithmetic is its limit, and saving bytes can win little. (Other programs that use the
-# memory move its corner to the right.)
+# the memory's: at this length arithmetic is about three quarters of its least time, and saving bytes can win little.
+# (Other programs that use the memory move its corner to the right.)
 #
-# What does the roof **not** explain? All three forms took about twice their least time. Bytes and recomputed scores are
-# in the least times already, so they are not the reason. For query blocks, $b$ is a fifth of the time. What keeps the
-# forms so far from their limits otherwise was not measured: the exponentials of the softmax, and getting memory for new
-# matrices, are not counted at all. (The height of a point under the roof is not its percentage: it would reach the roof
-# only if moving and computing went on side by side all the time.)
+# What does the roof **not** explain? At 2,048 tokens all three forms took about twice their least time; and why the
+# readable form falls so far behind SDPA at 8,192, this count cannot tell either. Bytes and recomputed scores are in the
+# least times already, so they are not the reason. For query blocks, $b$ is a fifth of the time. What keeps the forms so
+# far from their limits otherwise was not measured: the exponentials of the softmax, and getting memory for new matrices,
+# are not counted at all. (The height of a point under the roof is not its percentage: it would reach the roof only if
+# moving and computing went on side by side all the time.)
 
 # %% [markdown]
 # ## Before you run out
@@ -735,6 +738,7 @@ print("with shares of 2 and 6 the gradient is", off_by(sum(uneven) / 2, whole))
 # %% [markdown]
 # By which two weights, in place of ½ and ½, would you repair it? And a second danger: in a real model dropout draws
 # random numbers, and each process starts with the same ones. **Predict**: are two halves with dropout still the whole?
+# (Any other mask would change the whole's gradient, too.)
 
 # %%
 def with_dropout(part):
@@ -971,8 +975,7 @@ check.gradients_by_hand(gradients_by_hand)
 # - The output does not need the matrix of weights. A running maximum lets a softmax be taken in one pass; blocks of queries serve any
 #   score; some scores need no pairs at all.
 # - SDPA and query blocks change memory in training from T² to T. Their operations stay T², those of the separable score are T.
-# - How much time the saved bytes win depends on the machine's corner: left of it a form waits for its bytes. On a GPU the readable
-#   form is far left of it.
+# - How much time the saved bytes win depends on the machine's corner: left of it a form waits for its bytes. On a GPU, in bfloat16, the readable form is far left of it.
 # - Counting tells beforehand how memory grows and what fits. Times have to be measured, and their slopes over a few lengths need care.
 # - Optional: several processes that share each batch equally learn the same as one, up to rounding, as long as no layer looks at the
 #   whole batch or draws random numbers.
