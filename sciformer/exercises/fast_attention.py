@@ -481,7 +481,8 @@ EXERCISES = (
         level="easy",
         minutes=5,
         hints=(
-            "`i - j` steps to the left if that is positive. What should be left of it if it is negative?",
+            "A key before the query lies `i - j` steps to its left. For a key after it, `i - j` is negative; how many "
+            "steps to the left should be counted then?",
             "`(i - j).clamp(min=0)` counts the steps to the left and is 0 on the right. Each side times its own"
             " head's slope.",
         ),
