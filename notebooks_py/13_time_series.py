@@ -444,9 +444,9 @@ def trained(arm, seed, train=given["train"], heads=1):
 models = {arm: [trained(arm, seed) for seed in range(5)] for arm in arms}
 
 
-def errors(arm, part):
+def errors(arm, part, runs=None):  # of the arm's models, or of others like them
     past, future, other = given[part]
-    return [error(model(*arms[arm](past, other)), future) for model in models[arm]]
+    return [error(model(*arms[arm](past, other)), future) for model in runs or models[arm]]
 
 
 on_validation = {arm: errors(arm, "validation") for arm in arms}
@@ -600,14 +600,19 @@ for name, forecast in baselines("test").items():
 
 # %%
 answers = {"dates": by_arm["dates"].double(), "line, both": baselines("test")["line, both"]}
-off = {name: (answer - data["test"][1]).abs() * own_std for name, answer in answers.items()}  # (N, F)
-_, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
 started = years[test_start : test_start + len(by_arm["dates"])].double()
-over_time = {name: torch.stack([started, values.mean(dim=-1)], dim=-1) for name, values in off.items()}
-plotting.curves(over_time, xlabel="first month of the forecast", ylabel="mean absolute error, ppm", ax=axes[0])
-plotting.curves({name: values.mean(dim=0) for name, values in off.items()}, xlabel="months ahead", ylabel="mean absolute error, ppm", ax=axes[1])
-for ax in axes:
-    ax.set_ylim(bottom=0)
+
+
+def draw_errors(off, on_the_left):  # name -> (N, F); which of them are drawn on the left, too
+    _, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
+    over_time = {name: torch.stack([started, off[name].mean(dim=-1)], dim=-1) for name in on_the_left}
+    plotting.curves(over_time, xlabel="first month of the forecast", ylabel="mean absolute error, ppm", ax=axes[0])
+    plotting.curves({name: values.mean(dim=0) for name, values in off.items()}, xlabel="months ahead", ylabel="mean absolute error, ppm", ax=axes[1])
+    for ax in axes:
+        ax.set_ylim(bottom=0)
+
+
+draw_errors({name: (answer - data["test"][1]).abs() * own_std for name, answer in answers.items()}, answers)
 plotting.show(
     "Errors of dates and of the line with both signals: left by the first month of the forecast, right by months ahead."
 )
@@ -714,11 +719,10 @@ def from_each_month(model):  # what one unit of warmth in each month of the sea 
 # %% tags=["nbval-ignore-output"]
 print("heads   run   coefficients below 0   validation     test")
 for heads, runs in by_heads.items():
-    rows = []
-    for n, model in enumerate(runs):
-        off = [error(model(*arms["dates"](given[part][0], given[part][2])), given[part][1]) for part in ("validation", "test")]
-        rows.append([(from_each_month(model) < 0).float().mean().item(), *off])
-        print("{:5} {:5} {:22.0%} {:12.3f} {:8.3f}".format(heads, n, *rows[-1]))
+    below = [(from_each_month(model) < 0).float().mean().item() for model in runs]
+    rows = list(zip(below, errors("dates", "validation", runs), errors("dates", "test", runs), strict=True))
+    for n, row in enumerate(rows):
+        print("{:5} {:5} {:22.0%} {:12.3f} {:8.3f}".format(heads, n, *row))
     print("       mean {:21.0%} {:12.3f} {:8.3f}".format(*torch.tensor(rows).mean(dim=0).tolist()))
 
 # %%
@@ -735,12 +739,7 @@ by_four = torch.stack([model(*arms["dates"](given["test"][0], given["test"][2]))
 answers_of = {"1 head": answers["dates"], "line on 24 + 24": line(C, C, data["test"]), "4 heads": by_four.double()}
 answers_of["the line, sea not negative"] = line(C, C, data["test"], no_negative_sea)
 off = {name: (answer - data["test"][1]).abs() * own_std for name, answer in answers_of.items()}
-_, axes = plt.subplots(1, 2, figsize=(10, 3.4), layout="constrained")
-over_time = {name: torch.stack([started, off[name].mean(dim=-1)], dim=-1) for name in ("1 head", "line on 24 + 24", "4 heads")}
-plotting.curves(over_time, xlabel="first month of the forecast", ylabel="mean absolute error, ppm", ax=axes[0])
-plotting.curves({name: values.mean(dim=0) for name, values in off.items()}, xlabel="months ahead", ylabel="mean absolute error, ppm", ax=axes[1])
-for ax in axes:
-    ax.set_ylim(bottom=0)
+draw_errors(off, ("1 head", "line on 24 + 24", "4 heads"))
 plotting.show(
     "Errors of dates with one head and with four, and of the line on 24 + 24 months: left by the first month of the "
     "forecast, right by months ahead, and there of the line without negative coefficients, too."
@@ -890,9 +889,8 @@ plotting.show("Four rows, one for each head, and a column for each moment; all r
 for heads in (1, 4):
     runs = models["dates and sea"] if heads == 1 else [trained("dates and sea", seed, heads=4) for seed in range(5)]
     print(f"dates and sea, {heads} head{'s' if heads > 1 else ''}")
-    for part, (past, future, other) in given.items():
-        values = [error(model(*arms["dates and sea"](past, other)), future) for model in runs]
-        print("   {:.3f} ± {:.3f} ppm".format(*metrics.mean_and_error(values)), "in training" if part == "train" else f"on {part}")
+    for part in given:
+        print("   {:.3f} ± {:.3f} ppm".format(*metrics.mean_and_error(errors("dates and sea", part, runs))), "in training" if part == "train" else f"on {part}")
 
 
 # %% [markdown]
@@ -943,12 +941,10 @@ for signals, (p, q) in line_months.items():
 # %% tags=["nbval-ignore-output"]
 near = {arm: [trained(arm, seed, [x.float().to(device) for x in no_gap]) for seed in range(2)] for arm in arms}
 for part in ("validation", "test"):
-    past, future, other = given[part]
     print(f"{part}: error up to the cut minus error with the gap, ppm")
     for arm in arms:
-        pairs = zip(near[arm], models[arm], strict=False)
-        off = [[error(model(*arms[arm](past, other)), future) for model in pair] for pair in pairs]
-        print(f"   {arm:20}", *(f"{without - gapped:+.3f}" for without, gapped in off))
+        pairs = zip(errors(arm, part, near[arm]), errors(arm, part), strict=False)
+        print(f"   {arm:20}", *(f"{without - gapped:+.3f}" for without, gapped in pairs))
     for signals, (p, q) in line_months.items():
         without, gapped = (error(line(p, q, data[part], train=months), data[part][1]) for months in (no_gap, data["train"]))
         print(f"   {'line, ' + signals:20} {without - gapped:+.3f}")

@@ -635,7 +635,7 @@ for score, one in live.items():
     with torch.no_grad():
         maps[score] = one.model.eval().attention_weights(digit.to(device))[0][0, 0].cpu()  # (L, L) of the first head
 query = 24  # the patch in the middle of 7 × 7
-grids = torch.stack([weights[query].view(1, 7, 7) for weights in maps.values()])  # (8, 1, 7, 7)
+grids = torch.stack([weights[query].view(1, 7, 7) for weights in maps.values()])  # (9, 1, 7, 7)
 doublings = (49 * grids).log2().clamp(-2, 2)  # against uniform attention, which gives 1/49; 2 is four times as much
 
 # %%
@@ -1055,7 +1055,7 @@ for verdict, count in Counter(outcomes).most_common():
 proved = sum(outcome == "shown" and found[0].note == "by computation" for outcome, found in zip(outcomes, decided, strict=True))
 open_ones = [found for outcome, found in zip(outcomes, decided, strict=True) if outcome == "undecided"]
 few = sum(all(one.outcome != "undecided" or one.note for one in found) for found in open_ones)  # a note says: three seeds, or one
-print(f"of those shown {proved} are computed; of those undecided {few} only lack seeds")
+print(f"of those shown {proved} are computed; of those undecided {few} have a record of three seeds or fewer")
 
 # %% [markdown]
 # This answers prediction 3. Of the 15 claims that are shown, six are computed, most of them theorems. A quarter of all
