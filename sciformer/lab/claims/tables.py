@@ -198,6 +198,7 @@ QUOTED: dict[str, tuple[str, ...]] = {
     "dates": (MATCH, f"{MATCH} on new forms", f"{MATCH} on new days and forms"),
     "sharp-start": (ACCURACY,),
     "pixels-chosen": (ACCURACY,),
+    "equally-sharp": (ACCURACY,),
     "recipes-images": (ACCURACY,),
     "recipes-text": (LOSS,),
 }

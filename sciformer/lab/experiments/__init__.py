@@ -49,6 +49,7 @@ from sciformer.lab.experiments.sequences import (
     STORIES,
 )
 from sciformer.lab.settings import ImageSetting, LanguageSetting, Profile
+from sciformer.lab.sharpness import train_equally_sharp
 from sciformer.lab.trainers import (
     Run,
     train_and_weigh,
@@ -104,6 +105,7 @@ __all__ = [
     "SHAKESPEARE_DECAY",
     "SHAKESPEARE_LADDER",
     "SHAKESPEARE_LENGTHS",
+    "SHARPNESS",
     "SHARP_START",
     "STORIES",
     "Experiment",
@@ -191,6 +193,10 @@ UP_TO_A_MINUTE, LONGER = 10, 5
 RATES = (3e-3, 1e-2, 3e-2)
 #: What the gain of queries and keys at the start is chosen from in a bake-off, together with the rate.
 GAINS = (1.0, 3.0)
+#: How sharp the attention of every score is before training in the control of the bake-off on patches: the largest
+#: weight of a row over the average one. The dot product has less as it is made, and more with vectors three times as
+#: long.
+SHARPNESS = 3.0
 _AT_BEST_RATE = partial(train_at_best_rate, rates=RATES)
 _TUNED = partial(train_and_weigh, partial(train_at_best_rate, rates=RATES, gains=GAINS))
 _TRIALS = len(RATES) * len(GAINS)
@@ -236,6 +242,12 @@ EXPERIMENTS: dict[str, Experiment] = {
     "recipes-text": Experiment(RECIPES_TEXT, _AT_BEST_RATE, seeds=UP_TO_A_MINUTE, trials=len(RATES)),
     "bake-off-look-up": Experiment(BAKE_OFF_LOOK_UP, _TUNED, seeds=UP_TO_A_MINUTE, trials=_TRIALS),
     "bake-off-patches": Experiment(BAKE_OFF_PATCHES, _TUNED, seeds=LONGER, trials=_TRIALS),
+    "equally-sharp": Experiment(
+        {"quick": BAKE_OFF_PATCHES["quick"]},
+        partial(train_equally_sharp, wanted=SHARPNESS, rates=RATES),
+        seeds=LONGER,
+        trials=len(RATES),
+    ),
     "bake-off-pixels": Experiment(BAKE_OFF_PIXELS, _weighed(train_image_transformer), seeds=LONGER),
     "pixels-chosen": Experiment(PIXELS_CHOSEN, partial(_AT_BEST_RATE, gains=GAINS), seeds=LONGER, trials=_TRIALS),
     "bake-off-text": Experiment(BAKE_OFF_TEXT, _TUNED, seeds=LONGER, trials=_TRIALS),
