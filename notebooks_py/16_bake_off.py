@@ -532,7 +532,6 @@ print("δ:", "; ".join(claims.SMALLEST[unit].said for unit in ("%", "", "times")
 for count in (2_000, 10_000):
     print(f"twice the sampling error of an accuracy of 95 % on {count:6,} digits: {200 * math.sqrt(0.95 * 0.05 / count):.2f} points")
 
-
 # %% [markdown]
 # - **1 point** of accuracy: twice the sampling error on 2,000 test digits, as we had at first;
 # - **0.03 nats** of loss: 3 % of the perplexity; a published comparison calls losses alike that differ by as much (0.028);
@@ -546,24 +545,6 @@ for count in (2_000, 10_000):
 # which verdict does each of them get?
 
 # %%
-def forest(gains, effects, title, xlabel, scale=1):
-    """Every gain: its seeds as dots, mean and 95 % interval as a bar; grey is what is too small to matter."""
-    _, ax = plt.subplots(figsize=(7.5, 1.2 + 0.32 * len(effects)), layout="constrained")
-    delta = scale * next(iter(effects.values())).delta
-    ax.axvspan(-delta, delta, color="0.9", label="smaller than δ")
-    ax.axvline(0, color="0.3", linestyle="--", linewidth=1)
-    for n, (name, effect) in enumerate(effects.items()):
-        seeds = [scale * gain for gain in gains[name]]
-        ax.plot(seeds, [n + 0.15] * len(seeds), "o", color="C0", alpha=0.4, label="" if n else "one seed")
-        reach = scale * (effect.interval[1] - effect.gain)
-        label = "" if n else "mean, 95 % interval"
-        ax.errorbar(scale * effect.gain, n - 0.15, xerr=reach, fmt="|", color="C1", capsize=4, label=label)
-    ax.set_yticks(range(len(effects)), labels=[claims.well_name(name) for name in effects])
-    ax.set(title=title, xlabel=xlabel, ylim=(len(effects) - 0.5, -0.5))
-    ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
-
-
-# %%
 toys = {
     "A": [2.1, 2.6, 1.9, 2.4, 2.2],
     "B": [0.3, 0.4, 0.3, 0.5, 0.4],
@@ -571,9 +552,11 @@ toys = {
     "D": [4.0, -3.0, 2.5, -1.0, 5.0],
     "E": [2.1, 2.6, 1.9],
 }
-toys = {name: [point / 100 for point in points] for name, points in toys.items()}
-effects = {name: claims.compare_values(dict(enumerate(gain)), 0.0, "test accuracy") for name, gain in toys.items()}
-forest(toys, effects, "five toys", "gain (points)", scale=100)
+effects = {}
+for name, points in toys.items():
+    effects[name] = claims.compare_values({seed: point / 100 for seed, point in enumerate(points)}, 0.0, "test accuracy")
+ends = {name: [100 * end for end in effect.interval] for name, effect in effects.items()}  # in points
+plotting.intervals(ends, delta=1, seeds=toys, title="five toys", xlabel="gain (points)")
 plotting.show("Five rows of dots, A to E, each with its mean and 95 % interval; a dashed line at 0 and a grey band from −1 to 1.")
 
 # %%
@@ -745,25 +728,36 @@ def told(effect, task):
 
 
 # %%
+def draw_gains(gains, effects, task, title):
+    scale, unit, _ = units(task)
+    ends = {claims.well_name(arm): [scale * end for end in effect.interval] for arm, effect in effects.items()}
+    seeds = {claims.well_name(arm): [scale * one for one in gain] for arm, gain in gains.items()}
+    delta = scale * next(iter(effects.values())).delta
+    ax = plotting.intervals(ends, delta=delta, seeds=seeds, title=title, xlabel=f"gain over the dot product ({unit})")
+    if task == "look-up":  # most scores lie within a tenth of a point, one 71 points away
+        ax.set_xscale("symlog", linthresh=0.1)
+        ax.set_xticks(ticks := [-100, -10, -1, -0.1, 0, 0.1, 1], ticks)
+        ax.set_xlim(-150, 2)
+    plotting.show(f"{title}: the gain of each seed of {len(gains)} models, their means and 95 % intervals, a line at 0, a grey band.")
+
+
+# %%
 def judge(name, task):
     """Draw what the arms of a record gain over the dot product; print it with your verdicts and what each seed chose."""
-    content, metric, (scale, unit, digits) = claims.best_record(name), claims.BAKE_OFFS[task], units(task)
-    if gains := recorded_gains(name, metric):
-        effects = {arm: effect_of(gain, task) for arm, gain in gains.items()}
-        forest(gains, effects, f"{name}: {metric}", f"gain over the dot product ({unit})", scale)
-        if task == "look-up":  # most scores lie within a tenth of a point, one 71 points away
-            plt.xscale("symlog", linthresh=0.1)
-            plt.xticks(ticks := [-100, -10, -1, -0.1, 0, 0.1, 1], ticks)
-            plt.xlim(-150, 2)
-        plotting.show(f"{name}: the gain of each seed of {len(gains)} models, their means and 95 % intervals, a line at 0, a grey band.")
-        values = torch.tensor(list(gains.values()))  # (A, R)
-        reach = stats.t.ppf(0.975, values.shape[1] - 1)  # in standard errors, to either end of the 95 % interval of R seeds
-        verdicts = iter(verdict_rule(values, effects[next(iter(gains))].delta, reach)[0].tolist())
-        for arm in content["arms"]:
-            mean = torch.tensor(records.recorded_metric(content, metric, arm)).mean()
-            counts = [f"{rate} × {longer:.0f}: {n}" for (rate, longer), n in chosen_by(content, arm).most_common()]
-            judged = f", gain {told(effects[arm], task)}: {VERDICTS[int(next(verdicts))]}" if arm in gains else ""
-            print(f"{arm:24} mean {scale * mean:.{digits}f}{judged}" + ("; chose " + ", ".join(counts) if counts else ""))
+    content, metric, (scale, _, digits) = claims.best_record(name), claims.BAKE_OFFS[task], units(task)
+    gains = recorded_gains(name, metric)
+    if not gains:
+        return gains
+    effects = {arm: effect_of(gain, task) for arm, gain in gains.items()}
+    draw_gains(gains, effects, task, f"{name}: {metric}")
+    values = torch.tensor(list(gains.values()))  # (A, R)
+    reach = stats.t.ppf(0.975, values.shape[1] - 1)  # in standard errors, to either end of the 95 % interval of R seeds
+    verdicts, _ = verdict_rule(values, next(iter(effects.values())).delta, reach)
+    judged = {arm: f", gain {told(effects[arm], task)}: {VERDICTS[int(v)]}" for arm, v in zip(gains, verdicts, strict=True)}
+    for arm in content["arms"]:
+        mean = torch.tensor(records.recorded_metric(content, metric, arm)).mean()
+        counts = ", ".join(f"{rate} × {longer:.0f}: {n}" for (rate, longer), n in chosen_by(content, arm).most_common())
+        print(f"{arm:24} mean {scale * mean:.{digits}f}{judged.get(arm, '')}" + (f"; chose {counts}" if counts else ""))
     return gains
 
 
@@ -996,22 +990,19 @@ for check_theorem in (claims.half_turn, claims.cancelling_query, claims.moat, cl
 bets = {9: "", 14: "", 17: "", 34: "", 37: ""}
 
 
-def draw_intervals(ax, effects, colors):
-    """A row for each effect: its mean and 95 % interval in units of δ; grey is what is smaller than δ."""
-    ax.axvspan(-1, 1, color="0.9")
-    ax.axvline(0, color="0.3", linestyle="--", linewidth=1)
-    for n, (effect, color) in enumerate(zip(effects, colors, strict=True)):
-        reach = (effect.interval[1] - effect.gain) / effect.delta
-        ax.errorbar(effect.gain / effect.delta, n, xerr=reach, fmt="o", color=color, capsize=3)
+def draw_in_deltas(effects, colors=None, ax=None):
+    """A row for each effect: its 95 % interval in units of δ, outside the grey band on a logarithmic axis."""
+    ends = {name: [end / effect.delta for end in effect.interval] for name, effect in effects.items()}
+    ax = plotting.intervals(ends, delta=1, colors=colors, xlabel="gain in units of δ", ax=ax)
     ax.set_xscale("symlog", linthresh=1)
     ax.set_xticks(ticks := [-10, -3, -1, 0, 1, 3, 10], ticks)
-    ax.set(xlabel="gain in units of δ", ylim=(len(effects) - 0.5, -0.5))
 
 
-rows = {(number, finding.condition): finding.effect for number in bets for finding in claims.CLAIMS[number - 1].findings()}
-_, ax = plt.subplots(figsize=(8, 3.8), layout="constrained")
-draw_intervals(ax, rows.values(), ["C0"] * len(rows))
-ax.set_yticks(range(len(rows)), [f"{n} {where} ({effect.goal}, {effect.seeds} seeds)" for (n, where), effect in rows.items()])
+rows = {}
+for number in bets:
+    for finding in claims.CLAIMS[number - 1].findings():
+        rows[f"{number} {finding.condition} ({finding.effect.goal}, {finding.effect.seeds} seeds)"] = finding.effect
+draw_in_deltas(rows)
 plotting.show("The findings of five claims, a row each: mean and 95 % interval in units of δ; a dashed line at 0, a grey band from −1 to 1.")
 for number in bets:
     print(f"{number:2}: {claims.CLAIMS[number - 1].claimed}")
@@ -1121,10 +1112,11 @@ print(f"bets: {sum(outcomes[number - 1] == bet for number, bet in made.items())}
 pair = {number: list(claims.CLAIMS[number - 1].findings()) for number in (25, 26)}
 _, axes = plt.subplots(1, 2, figsize=(10, 3.4), sharey=True, layout="constrained")
 for ax, (number, findings) in zip(axes, pair.items(), strict=True):
-    colors = [marks[decision.outcome][1] for decision in claims.decisions(findings)]
-    draw_intervals(ax, [finding.effect for finding in findings], colors)
+    conditions = [finding.condition for finding in findings]
+    colors = {where: marks[one.outcome][1] for where, one in zip(conditions, claims.decisions(findings), strict=True)}
+    draw_in_deltas({finding.condition: finding.effect for finding in findings}, colors, ax)
     ax.set_title(f"claim {number}")
-axes[0].set_yticks(range(len(findings)), [finding.condition for finding in findings])
+axes[0].get_legend().remove()
 plotting.show("Two panels, claims 25 and 26: eight means with their 95 % intervals each, blue or orange; a dashed line at 0, a grey band from −1 to 1.")
 
 # %% [markdown]
@@ -1136,11 +1128,12 @@ plotting.show("Two panels, claims 25 and 26: eight means with their 95 % interva
 effect = pair[25][0].effect
 tests = claims.p_values_of(effect)
 _, ax = plt.subplots(figsize=(7.5, 1.8), layout="constrained")
-draw_intervals(ax, [effect], ["C0"])
+plotting.intervals({"": [end / effect.delta for end in effect.interval]}, delta=1, xlabel="gain in units of δ", ax=ax)
 ax.axvline(1, color="0.3", linestyle="--", linewidth=1)
 ax.text(0.01, -0.3, f"above 0? p = {100 * float(tests.shown):.2f} %")
 ax.text(0.99, -0.3, f"below δ? p = {100 * float(tests.refuted):.2f} %", ha="right")
-ax.set(xscale="linear", xlim=(-0.2, 1.2), yticks=[], xticks=[0, 1])
+ax.set(xlim=(-0.2, 1.2), yticks=[], xticks=[0, 1])
+ax.get_legend().remove()
 plotting.show("One interval between a dashed line at 0 and one at δ, with the p-value of the question that each line asks.")
 
 # %% [markdown]

@@ -261,6 +261,27 @@ def test_clusters_have_a_colour_each_and_sizes_by_importance():
     plt.close(ax.figure)
 
 
+def test_intervals_stand_in_rows_with_their_seeds_and_what_is_too_small_to_matter():
+    rows = {"a": (-1.0, 3.0), "b": (0.5, 0.7)}
+    ax = plotting.intervals(rows, delta=0.5, seeds={"a": [0.0, 2.0], "b": [0.6]}, colors={"b": "C3"})
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a", "b"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "smaller than δ",
+        "one seed",
+        "mean, 95 % interval",
+    ]
+    bars = [container for container in ax.containers if len(container.lines[0].get_xdata())]
+    assert [bar.lines[0].get_xdata().item() for bar in bars] == pytest.approx([1.0, 0.6])
+    assert [bar.lines[2][0].get_segments()[0][:, 0].tolist() for bar in bars] == [
+        pytest.approx([-1.0, 3.0]),
+        pytest.approx([0.5, 0.7]),
+    ]
+    assert bars[1].lines[0].get_color() == "C3"
+    plain = plotting.intervals({"only": (1.0, 2.0)})
+    assert plain.get_legend() is None
+    plt.close("all")
+
+
 def test_timeline_shades_every_other_part():
     years = torch.arange(6.0) + 1990
     figure = plotting.timeline(

@@ -250,6 +250,46 @@ def with_errors(
     return finish_lines(ax, legend=len(series) > 1)
 
 
+def intervals(
+    rows: Mapping[str, tuple[float, float]],
+    *,
+    delta: float | None = None,
+    seeds: Mapping[str, Sequence[float]] | None = None,
+    colors: Mapping[str, str] | None = None,
+    title: str = "",
+    xlabel: str = "gain",
+    ax: Axes | None = None,
+) -> Axes:
+    """Confidence intervals, one row for each, with a dot in the middle, beside a dashed line at 0.
+
+    Args:
+        rows: name -> (lower end, upper end), in the order in which they stand from top to bottom.
+        delta: the smallest gain that matters; a grey band covers what is smaller.
+        seeds: name -> one value a seed, which are drawn above the interval.
+        colors: name -> colour of its interval. The second colour of the palette, if there are seeds, else the first.
+    """
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7.5, 1.2 + 0.32 * len(rows)), layout="constrained")
+    if delta is not None:
+        ax.axvspan(-delta, delta, color="0.9", zorder=0, label="smaller than δ")
+    ax.axvline(0, color="0.3", linestyle="--", linewidth=1)
+    shift = 0.15 if seeds else 0.0
+    for n, (name, (low, high)) in enumerate(rows.items()):
+        color = (colors or {}).get(name, COLORS[1 if seeds else 0])
+        if seeds:
+            ax.plot(seeds[name], [n - shift] * len(seeds[name]), "o", color=COLORS[0], alpha=0.4)
+        ax.errorbar((low + high) / 2, n + shift, xerr=(high - low) / 2, fmt="o", color=color, capsize=4, markersize=5)
+    if seeds:
+        ax.plot([], [], "o", color=COLORS[0], alpha=0.4, label="one seed")
+        ax.errorbar([], [], xerr=[], fmt="o", color=COLORS[1], capsize=4, markersize=5, label="mean, 95 % interval")
+    ax.set_yticks(range(len(rows)), labels=list(rows))
+    ax.set(title=title, xlabel=xlabel, ylim=(len(rows) - 0.5, -0.5))
+    ax.spines[["top", "right"]].set_visible(False)
+    if ax.get_legend_handles_labels()[0]:
+        ax.legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
+    return ax
+
+
 def growth(
     series: Mapping[str, Sequence[tuple[float, float]]],
     *,
