@@ -25,7 +25,7 @@ import pictures  # noqa: E402
 import site_notebooks  # noqa: E402
 import site_words  # noqa: E402
 
-from sciformer.lab.claims import CLAIMS, claims_table  # noqa: E402
+from sciformer.lab.claims import CLAIMS, best_record, claims_table  # noqa: E402
 
 WORKFLOW = yaml.safe_load((ROOT / ".github" / "workflows" / "pages.yml").read_text())
 
@@ -153,6 +153,15 @@ def test_the_forest_plot_has_the_rows_of_the_table():
     assert all(f"{label}: " in "\n".join(table) for label in conditions)
     with Image.open(ROOT / "docs" / "claims.png") as drawn:  # renewed by tools/claims_picture.py
         assert drawn.text["Description"] == pictures.described_rows(rows)
+
+
+def test_the_losses_are_those_of_the_record(tmp_path):
+    content = best_record("additive-2x2")
+    drawn = pictures.losses(tmp_path, content)
+    assert len(drawn) == len(content["arms"]) == 6
+    for path in drawn:
+        with Image.open(ROOT / "results" / path.name) as kept:  # renewed by tools/loss_pictures.py
+            assert kept.text["Description"] == pictures.described_record(content)
 
 
 def test_no_gap_of_a_page_stays_open():

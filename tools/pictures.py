@@ -1,10 +1,12 @@
-"""Pictures of what was measured, for the site and docs/measured.md: the bake-off, and the claims as a forest plot."""
+"""Pictures of what was measured, for the site, docs/ and results/: bake-off, losses, the claims as a forest plot."""
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from textwrap import fill
+from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
@@ -15,11 +17,13 @@ from sciformer.lab.claims.inference import Effect
 from sciformer.lab.claims.measured import BAKE_OFFS
 from sciformer.lab.claims.rules import best_record, decisions, overall
 from sciformer.lab.metrics import known_metric, mean_and_error
-from sciformer.lab.records import recorded_metric
+from sciformer.lab.records import recorded_curves, recorded_metric
 from sciformer.scores import SCORES
 
 #: The colour of each outcome.
 COLORS = {"shown": "#0072B2", "refuted": "#B34A00", "undecided": "#6E6E6E", "not recorded yet": "#6E6E6E"}
+#: The losses of a text model, as a record names them, and how they are drawn.
+LOSSES = {"loss": ("training batches", "#0072B2", ""), "validation loss": ("validation text", "#B34A00", "o")}
 #: Effects larger than so many times δ are drawn at the edge.
 EDGE = 8
 
@@ -45,6 +49,46 @@ def bake_off(path: Path) -> None:
     axes[0].invert_yaxis()
     figure.savefig(path)
     plt.close(figure)
+
+
+def losses(folder: Path, content: dict[str, Any]) -> list[Path]:
+    """One file for each arm of a record on text: the losses of all its seeds, on training batches and on validation.
+
+    All share one scale, so that they can be compared.
+
+    Args:
+        content: a record, as ``load_record`` gives it.
+
+    Returns:
+        The files, named after the record and the arm.
+    """
+    curves = {metric: recorded_curves(content, metric) for metric in LOSSES}
+    lowest = min(rows.min().item() for _, arms in curves.values() for rows in arms.values())
+    paths = []
+    for arm in content["arms"]:
+        figure, axis = plt.subplots(figsize=(5.2, 3.6), layout="constrained")
+        for metric, (label, color, marker) in LOSSES.items():
+            steps, arms = curves[metric]
+            axis.plot(steps, arms[arm].T, color=color, alpha=0.25, linewidth=0.8)
+            axis.plot(
+                steps,
+                arms[arm].mean(dim=0),
+                color=color,
+                marker=marker,
+                label=f"{label}, mean of {len(arms[arm])} seeds",
+            )
+        axis.set(title=arm, xlabel="step", ylabel="loss, nats", ylim=(lowest - 0.05, math.log(65)))  # 65 characters
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False)
+        paths.append(folder / f"{content['name']}-{arm.replace(', ', '-')}.png")
+        figure.savefig(paths[-1], metadata={"Description": described_record(content)})
+        plt.close(figure)
+    return paths
+
+
+def described_record(content: dict[str, Any]) -> str:
+    """Which record a picture shows; kept in the picture, it tells whether that is out of date."""
+    return f"{content['name']}, {content['profile']} profile, {content['date']}, commit {content['commit']}"
 
 
 @dataclass(frozen=True)
