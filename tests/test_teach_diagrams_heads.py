@@ -23,7 +23,7 @@ def test_a_head_shows_every_tensor_with_its_shape():
         assert shown.count(number) == tensor.numel(), name
         title = "keyᵀ (2, 5)" if name == "key" else f"{name} {tuple(tensor.shape)}"
         assert shown.count(title) == 1
-    assert [shown.count(word) for word in "abcde"] == [4] * 5
+    assert [shown.count(word) for word in "abcde"] == [5] * 5
     assert [shown.count(name) for name in "ghij"] == [1] * 4
     assert [shown.count(name) for name in ("q?", "r?", "u", "v")] == [
         2
@@ -50,6 +50,12 @@ def test_the_target_stands_above_the_word_before_it():
     assert low[0] == pytest.approx(at["three"][0][0])
     assert high[0] == pytest.approx(at["one"][0][0])
     assert at["three"][0][1] == high[1] > low[1] == at["one"][0][1]
+
+
+def test_without_the_answers_no_arrow_leads_back():
+    open_question, told = (shifted_by_one(["one", "two", "three"], answers=answers) for answers in (False, True))
+    assert len(texts(told)) == len(texts(open_question)) + 1
+    assert len(told.axes[0].patches) == len(open_question.axes[0].patches) + 1
 
 
 def test_bricks_stand_where_their_numbers_went():

@@ -20,6 +20,7 @@ def test_heatmap_writes_numbers_into_small_matrices_only():
     assert [t.get_text() for t in ax.texts] == ["0.25", "0.75", "1.00", "–∞"]
     assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "b"]
     assert not plotting.heatmap(torch.rand(20, 20)).texts
+    assert [t.get_text() for t in plotting.heatmap(torch.tensor([[0.5, math.nan]])).texts] == ["0.50", ""]
 
 
 def test_a_mask_is_ticks_and_blanks():

@@ -20,7 +20,7 @@ _PARTS = "One vector, three parts"
 _WHY = r"Why $1/\sqrt d$"
 _MASKS = "Masks: True = may attend"
 _BREAK = "Break it: three classic mistakes"
-_GRADIENT = "A test that finds them: the gradient"
+_GRADIENT = "A test for leaks: the gradient"
 
 
 def _random_mask(draw: Draw, length: int, key_length: int) -> Tensor:

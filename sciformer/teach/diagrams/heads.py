@@ -5,6 +5,7 @@ from functools import partial
 
 from jaxtyping import Float, Int
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from torch import Tensor
 
 from sciformer.teach.diagrams.sheet import Sheet
@@ -29,6 +30,7 @@ def attention_head(
     output: Float[Tensor, "L D"],
     *,
     features: Mapping[str, Sequence[str]],
+    follow: int | None = None,
 ) -> Figure:
     """One head from the words to the output, with every number in it.
 
@@ -37,6 +39,7 @@ def attention_head(
 
     Args:
         features: names of the columns of ``x``, ``query`` (the keys have the same) and ``value`` (so has the output).
+        follow: the word whose row is framed, from its query to its output.
     """
     (L, E), D, cell = x.shape, query.shape[1], _CELL
     margin, gap, names = 0.75, 1.0, 0.8  # room for the words on the left, for an arrow, for upright names
@@ -59,7 +62,9 @@ def attention_head(
         upright(at, top + L * cell + 0.07, features[name], "bottom")
         sheet.text(at + matrix.shape[1] * cell / 2, top + L * cell + names + 0.07, _named(name, matrix))
     asks = tensor(margin, low, query, name=_named("query", query), fill="query", rows=words)
-    answers = tensor(at_scores, top, key.T, name=_named("keyᵀ", key.T), fill="key")
+    answers = tensor(at_scores, top, key.T, fill="key")
+    upright(at_scores, top + D * cell + 0.07, words, "bottom")
+    sheet.text(at_scores + L * cell / 2, top + D * cell + 0.65, _named("keyᵀ", key.T))
     products = tensor(at_scores, low, scores, name=_named("scores", scores))
     shares = tensor(at_weights, low, weights, name=_named("weights", weights), fill="weight", shade=True, digits=2)
     result = tensor(at_output, low, output, name=_named("output", output), fill="output")
@@ -73,15 +78,20 @@ def attention_head(
     for d, name in enumerate(features["query"]):
         sheet.text(at_scores + L * cell + 0.07, top + (D - 0.5 - d) * cell, name, size=8, align="left")
     sheet.arrow(inputs["bottom"], (inputs["bottom"][0], asks["top"][1] + 0.28), "× $W_q$")
-    level = answers["left"][1]
-    sheet.arrow((inputs["right"][0], level), answers["left"], "× $W_k$")
-    above = top + (L - 0.5) * cell
-    sheet.arrow((inputs["right"][0], above), (hands["left"][0], above), "× $W_v$")
+    # A line along all of x, so that an arrow from it does not seem to come from a single word.
+    side, level, above = inputs["right"][0] + 0.08, answers["left"][1], top + (L - 0.5) * cell
+    sheet.ax.plot([side, side], [top, top + L * cell], color="0.2", lw=1.3)
+    sheet.arrow((side, level), answers["left"], "× $W_k$")
+    sheet.arrow((side, above), (hands["left"][0], above), "× $W_v$")
     sheet.arrow((asks["right"][0] + 0.05, products["left"][1]), products["left"], "q · k / √D")
     sheet.arrow(products["right"], shares["left"], "softmax")
     sheet.arrow(shares["right"], result["left"], "average")
     sheet.arrow(answers["bottom"], (products["top"][0], products["top"][1] + 0.28))
     sheet.arrow(hands["bottom"], (result["top"][0], result["top"][1] + 0.28))
+    if follow is not None:
+        for at, columns in ((margin, D), (at_scores, L), (at_weights, L), (at_output, D)):
+            corner = (at, low + (L - 1 - follow) * cell)
+            sheet.ax.add_patch(Rectangle(corner, columns * cell, cell, fill=False, ec="#D55E00", lw=2))
     return sheet.done()
 
 

@@ -18,16 +18,18 @@ def visible(character: str) -> str:
     return {" ": "␣", "\n": "↵"}.get(character, character)
 
 
-def shifted_by_one(tokens: Sequence[str]) -> Figure:
+def shifted_by_one(tokens: Sequence[str], *, answers: bool = True) -> Figure:
     """What a model that predicts the next token reads, and what it should say: the same tokens, one position apart.
 
     Args:
         tokens: words, or the characters of a text; the inputs lack the last of them, the targets the first.
+        answers: say where each target stands among the inputs, and draw a dashed arrow to it.
     """
     inputs, targets = tokens[:-1], tokens[1:]
     width, size = (0.5, 12) if max(map(len, tokens)) == 1 else (1.05, 9)
     left, step = 1.0, width + 0.3
-    sheet = Sheet(left + step * len(inputs) + 0.3, 2.55, "Each target is the next input")
+    title = "Each target is the next input" if answers else "What it reads, and what it should say"
+    sheet = Sheet(left + step * len(inputs) + 0.3, 2.55, title)
     sheet.text(left - 0.15, 0.55, "input", align="right")
     sheet.text(left - 0.15, 1.65, "target", align="right")
 
@@ -38,6 +40,8 @@ def shifted_by_one(tokens: Sequence[str]) -> Figure:
     boxes, goals = row(0.35, inputs, "query"), row(1.45, targets, "output")
     for box, goal in zip(boxes, goals, strict=True):
         sheet.arrow(box["top"], goal["bottom"])
+    if not answers:
+        return sheet.done()
     for goal, box in zip(goals, boxes[1:], strict=False):
         sheet.arrow((goal["right"][0] - 0.1, goal["bottom"][1]), box["top"], dashed=True, color=_NEW)
     sheet.text(left, 0.13, "dashed: the answer already stands in the input, one position to the right", align="left",

@@ -32,7 +32,7 @@ def heatmap(
     colorbar: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
-    """A matrix as colours; small ones with their numbers written in. A mask shows ✓ where it is True.
+    """A matrix as colours; small ones with their numbers written in. A mask shows ✓ where it is True; NaN is empty.
 
     Args:
         rows: names of the rows; numbers where there are none.
@@ -71,7 +71,7 @@ def heatmap(
                 value = float(matrix[i, j])
                 shade = (value - bottom) / (top - bottom) if math.isfinite(value) else 1.0
                 dark = abs(shade - 0.5) > 0.3 if signed else shade < 0.6
-                text = f"{value:.2f}" if math.isfinite(value) else "–∞"
+                text = f"{value:.2f}" if math.isfinite(value) else "" if math.isnan(value) else "–∞"
                 ax.text(j, i, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
     ax.set(title=title, xlabel=xlabel, ylabel=ylabel)
     if colorbar and not is_mask:
@@ -96,7 +96,7 @@ def heads(
         panel_width: width of one heatmap in inches.
     """
     count = len(weights)
-    top = float(weights.detach().float().abs().max())
+    top = float(weights.detach().float().nan_to_num().abs().max())
     width = min(10.0, max(4.0, panel_width * count))
     height = min(3.5, 1.1 + panel_width * weights.shape[-2] / weights.shape[-1])  # no empty space around wide ones
     figure, axes = plt.subplots(1, count, figsize=(width, height), squeeze=False, layout="constrained")
