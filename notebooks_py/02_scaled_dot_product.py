@@ -28,9 +28,9 @@
 # After this notebook you can
 #
 # - build one attention head by hand, as a function and as a class, and check that it computes what torch's does;
-# - say what a single look cannot do, and make a second look do it;
+# - say what one look can find, and what it cannot;
 # - train a head, read off what it looks at, and measure what the divisor $\sqrt d$ does to its learning;
-# - hide from a word what it must not see, and find out with a derivative whether something gets through all the same.
+# - hide from a word what it must not see, and test with a derivative whether it is hidden.
 
 # %%
 # Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.
@@ -263,8 +263,7 @@ for name, matrices in {"set by hand": (W_q, W_k), "random": (random_q, random_k)
 # and from nothing else. So the word *tired* cannot alter this score; it can only take attention away from *animal* and
 # *street* alike. **One look cannot turn the attention of *it* from the animal to the street.**
 #
-# What could? You may use the head as often as you like, with other matrices, and add its output to the words. Think for
-# a minute before you open the answer.
+# What could? You may use the head more than once. Think for a minute before you open the answer.
 #
 # <details><summary>Answer</summary>
 #
@@ -877,10 +876,11 @@ for name in ("scaled", "unscaled"):
 # %% [markdown]
 # A surprise: without the scale the gradients are about ten times *larger*, not smaller. (This is one seed, and the
 # first step only. The factor 16 multiplies them, too, in the backward pass; what the sharper softmax takes away, we
-# have not separated.) About 16 times as large are the scores with which the head **starts** and the **first step** of
-# its scores. An optional section treats either: both cures together make up for most of the difference in the mean
-# loss, neither alone. A claim such as "it does not train without the scale" needs its learning rate beside it. (The
-# scaled scores do not have variance 1, since queries and keys of a fresh `nn.Linear` have not.)
+# have not separated.) Nor would their size explain much: Adam moves each parameter by about `lr`, whether its gradient
+# is large or small. Two other numbers are about 16 times as large: the scores with which the head **starts**, and the
+# **first step** that training makes in its scores. Which of the two slows it down? An optional section takes away the
+# one, then the other, then both. A claim such as "it does not train without the scale" needs its learning rate beside
+# it. (The scaled scores do not have variance 1, since queries and keys of a fresh `nn.Linear` have not.)
 
 # %% [markdown]
 # ## Break it: three classic mistakes
@@ -1127,9 +1127,9 @@ course.verdict("with nothing to leak: smallest loss of the four that had a leak,
 # %% [markdown]
 # ## Back to *it*
 #
-# Under a causal mask *it* must not look at *tired*. What becomes of the two looks? We repeat them, with the matrices
+# The two looks of *it* had no mask. What becomes of them under a causal one? We repeat them, with the matrices
 # set by hand and your two functions. **Predict**: where does *it* look at the second look, with *tired* and with
-# *wide*? And can another word find out which noun is meant?
+# *wide*? And does another word look at the noun that is meant?
 
 # %%
 for last in ("tired", "wide"):
@@ -1142,9 +1142,10 @@ for last in ("tired", "wide"):
 
 # %% [markdown]
 # *It* looks the same way in both sentences: nothing of a later word can reach it, however often it looks. (Its slight
-# preference is the same, too.) But *tired* finds the animal, and *wide* the street. So a model that reads from left to
-# right can find out at the last word at the earliest what *it* was, and later words can look there. Without a causal
-# mask, *it* can find its noun by itself, in two looks.
+# preference is the same, too.) But *tired* looks at the animal, and *wide* at the street. Not by way of *it*, though:
+# *tired* means something living by itself, and would look at the animal in a sentence without *it*, too. What is known
+# at the last word is which noun can be tired, and from there a model that reads from left to right has to go on. Without
+# a causal mask, *it* can find its noun by itself, in two looks.
 
 # %% [markdown]
 # ## Today
@@ -1172,7 +1173,7 @@ for last in ("tired", "wide"):
 # - A head with trained matrices found by itself where to look.
 # - A mask acts **before** the softmax, as $-\infty$, and True means "may attend". The gradient test found leaks that
 #   the weights above the diagonal hid, and models trained with them had losses that were too good to be true.
-# - Under a causal mask *it* cannot know its noun; the last word can.
+# - Under a causal mask *it* cannot know its noun. The last word can at least look at the noun that it fits.
 
 # %% [markdown]
 # ## Check yourself
