@@ -70,7 +70,18 @@ def test_a_model_is_ready_to_be_used():
     assert {p.dtype for p in model.parameters()} == {torch.float32}
 
 
-@pytest.mark.parametrize("ask", [trained.load, trained.record])
+@pytest.mark.parametrize("name", ["writer", "namer"])
+def test_an_untrained_model_is_of_the_same_kind_and_drawn_anew(name):
+    torch.manual_seed(0)
+    first, second, kept = trained.untrained(name), trained.untrained(name), trained.load(name)
+    assert not first.training
+    shapes = [{key: value.shape for key, value in model.state_dict().items()} for model in (first, kept)]
+    assert shapes[0] == shapes[1]
+    for other in (second, kept):
+        assert any(not torch.equal(a, b) for a, b in zip(first.parameters(), other.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("ask", [trained.load, trained.record, trained.untrained])
 def test_an_unknown_name_is_refused_with_those_that_there_are(ask):
     with pytest.raises(InputError, match=r"'poet'; there are answerer, namer, reader, student, turner, writer"):
         ask("poet")

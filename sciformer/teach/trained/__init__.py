@@ -52,6 +52,15 @@ def load(name: str) -> nn.Module:
     return model.eval()
 
 
+def untrained(name: str) -> nn.Module:
+    """The same kind of model before its training, with parameters drawn from torch's generator; ready to be used.
+
+    Raises:
+        InputError: as :func:`load`.
+    """
+    return setting_of(record(name)["config"], _path(name)).model().eval()
+
+
 def record(name: str) -> dict[str, Any]:
     """The run that made a model: its setting and seed, what was measured, the seconds, versions, commit and date.
 
