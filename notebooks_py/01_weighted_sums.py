@@ -713,7 +713,8 @@ check.bilateral_filter(bilateral_filter)
 # %% [markdown]
 # ## The two banks
 #
-# The same for words: to each dot product we add the score of a Gaussian of positions, of width 3 as for the signal.
+# The same for words. Since $e^a e^b = e^{a+b}$, kernels are multiplied by adding their scores: to each dot product we add the score of a
+# Gaussian of positions, of width 3 as for the signal.
 #
 # **Predict.** What becomes of the two banks of the one text?
 
