@@ -27,11 +27,13 @@ def weighted_average(
     (L, E), low = x.shape, 0.75
     height, middle = L * cell, low + L * cell / 2
     sheet = Sheet(4.75 + (2 * E + 4) * cell, low + height + 1.25)
-    vectors = sheet.tensor(0.75, low, x, name="all words", rows=words, fill="value", cell=cell, digits=0)
+    vectors = sheet.tensor(
+        0.75, low, x, name="keys and values: all words", rows=words, fill="value", cell=cell, digits=0
+    )
     at = vectors["right"][0] + 1.45
     query = sheet.tensor(
-        0.75, low + height + 0.55, x[asks : asks + 1], name="the word that asks", rows=[words[asks]], fill="query",
-        cell=cell, digits=0,
+        0.75, low + height + 0.55, x[asks : asks + 1], name="query: the word that asks", rows=[words[asks]],
+        fill="query", cell=cell, digits=0,
     )  # fmt: skip
     column = sheet.tensor(at, low, scores[:, None], name="scores", fill="key", cell=cell, digits=0)
     shares = sheet.tensor(
@@ -48,5 +50,5 @@ def weighted_average(
     (left, bottom), right = vectors["bottom"], result["bottom"][0]
     sheet.ax.plot([left, left, right], [bottom, 0.4, 0.4], color="0.2", lw=1.3)
     sheet.arrow((right, 0.4), result["bottom"])
-    sheet.text((left + right) / 2, 0.22, "the same vectors are averaged", size=8)
+    sheet.text((left + right) / 2, 0.22, "the values: the same vectors are averaged", size=8)
     return sheet
