@@ -20,14 +20,14 @@
 # relied on attention almost alone, and named it the [**transformer**](../docs/glossary.md#t).
 #
 # A model of the size of ChatGPT is trained in a data centre, but its parts are small: over the course you write each of them in a
-# few lines, and run it on your own computer. Today you open a small transformer that writes, build its central step, check that
-# your step does the work of the model's own, and train another transformer from scratch.
+# few lines, and run it on your own computer. Today you open a small transformer that writes, look at what a part of it does,
+# build its central step, and train another transformer from scratch.
 #
 # After this notebook you can
 #
 # - let a trained transformer write, and say where it keeps its parameters;
 # - test a guess about what a part of it looks for;
-# - explain the three lines of attention, write two of them, and say what training adds to them;
+# - explain the three lines of attention, write two of them, and say what training changes in them;
 # - train a first small transformer, in a loop that you can read.
 
 # %% [markdown]
@@ -138,7 +138,8 @@ print(f"{len(writer.blocks)} blocks with {writer.blocks[0].attention.num_heads} 
 #
 # A block has two halves. In its **attention**, a character takes something over from other characters. Several parts of the
 # attention do so side by side, each by learned rules of its own; such a part is called a [**head**](../docs/glossary.md#h). A
-# small network, called *feed-forward*, then works on one character at a time.
+# small network, called *feed-forward*, then works on what each character has now. (The writer's also gets a share of the few
+# characters just before; an optional section says so.)
 #
 # GPT-3, a predecessor of the models behind ChatGPT, is a stack of blocks as well: 96 blocks with 96 heads each, and 175 billion
 # parameters ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), table 2.1), more than 100,000 times as many as the writer has.
@@ -173,8 +174,9 @@ print("most looked at from T on:", Counter(names[j] for j in weights[7:].argmax(
 # most at an *R* or an *O* of the name. Nobody told this head to look there. (Why is half of the picture white? Make a guess; the
 # section *A mask* comes back to it.)
 #
-# **Predict.** What is this head looking for in a text? Write down an explanation that fits the bright column, and then a second one
-# that fits it as well. What would you count, in other texts, to decide between the two?
+# **Predict.** Three columns are bright, and that of ⏎ has the most dots. What is this head looking for in a text? Write down an
+# explanation that fits this column, and then a second one that fits it as well. What would you count, in other texts, to decide
+# between the two?
 
 # %% [markdown]
 # We thought of three explanations. The head looks for
@@ -230,10 +232,11 @@ print(f"this head: {share_of_latest(most[:, 15]):.0%}; the first four of 25: {[f
 
 
 # %% [markdown]
-# The second explanation fits best: in both cases together, about three quarters of the characters look most at their latest line
-# break. Under the first, the share would be larger behind a colon, and it is *smaller* there: 60 % instead of 84 %, with another
-# 25 % at an earlier line break. (The picture had no earlier one.) The third is wrong: hardly any character looks most at
-# the seventh. What remains, 15 % and 9 %, goes to other characters, and the count does not say why.
+# Of the three the second explanation fits best: in both cases together, about three quarters of the counted characters look most
+# at their latest line break. Under the first, the share would be larger behind a colon, and it is *smaller* there: 60 % instead of
+# 84 %, with another 25 % at an earlier line break. (The picture had no earlier one, and there it was 8 of 17.) The third is wrong:
+# hardly any character looks most at the seventh. What remains, 15 % and 9 %, goes to other characters. The count does not say why,
+# nor why the *R* and the *O* of the name are looked at so often in the picture.
 #
 # This head was chosen for the count: of the 25, it looks most often at the latest line break, and the next one reaches 23 %. So it
 # is not typical. Nor does the count say how large the weights are, or what the model does with what it finds; to learn that, one
@@ -443,7 +446,7 @@ check.mask_afterwards(mask_afterwards)
 # </details>
 
 # %% [markdown]
-# ## What training adds
+# ## What training changes
 #
 # In the example of six words, a word finds words whose vectors happen to point the same way as its own, or to be long. Yet the
 # writer's *T* found a line break, which is a quite different character. In the writer, queries and keys are not the vectors
@@ -457,8 +460,8 @@ check.mask_afterwards(mask_afterwards)
 # output  = weights @ value          # the weighted average of what the words have to say
 # ```
 #
-# Training changes the matrices so that the query of one character fits the key of another, wherever that helps to guess the next
-# one. The rule stays the same, and no weight is stored: a new text gives new vectors, and these give new weights.
+# These matrices begin at random, and training changes them. The rule stays the same, and no weight is stored: a new text gives new
+# vectors, and these give new weights.
 #
 # If that is all, `new_vector` must be able to do this head's work. Let us try. We catch the vectors that enter the attention of the
 # fourth block, and what its heads hand on. Then we compute queries, keys, values and scores with the writer's own matrices, and
@@ -535,7 +538,7 @@ print(f"among those to be tested on, {(test_labels == 1).float().mean():.1%} are
 # Keep the last number in mind: it is the accuracy of a model that always answers 1, the commonest digit, without looking.
 #
 # What can be reached? The package has a trained transformer for this, too, the *reader*. Here are ten of the test digits. Read them
-# yourself. **Predict**: on how many of all 2,000 does the reader agree with the label, which says what the writer of the digit meant?
+# yourself. **Predict**: on how many of all 2,000 does the reader agree with the label, which says which digit was meant?
 
 # %%
 plotting.images(test_images[:10], [f"no. {n}" for n in range(1, 11)])
@@ -674,10 +677,10 @@ plotting.show("A map of 19 boxes, one for each notebook, joined by arrows, in si
 #
 # What is inside ChatGPT, and can I build it?
 #
-# - Inside are parameters, nearly all of them in a stack of blocks (counted in the writer), and a rule for computing with them. At
-#   the centre of the rule stands attention: score, softmax, weighted average.
-# - Training adds the matrices that make queries, keys and values. With them, one head of the writer looks most at the latest line
-#   break in about three quarters of all cases; without training, hardly ever.
+# - Inside are parameters, nearly all of them in a stack of blocks (counted in the writer), and a rule for computing with them. The
+#   step of this rule in which tokens look at one another is attention: score, softmax, weighted average.
+# - Training changes the matrices that make queries, keys and values. With those of the writer, one head looks most at the latest
+#   line break in about three quarters of the cases counted; with untrained ones, hardly ever.
 # - You have built the central step, and it did a trained head's work. You have trained a transformer by repeating four things:
 #   let the model answer, measure the loss, compute the gradients, move the parameters. The other parts follow in the course.
 # - What runs in ChatGPT is larger, and was also trained on example answers and on people's judgements of its own answers, which turns a model
