@@ -510,7 +510,7 @@ for sentence in sentences:
 # choose: (0, 0) scores 0 with every word, so it still gets the mean.
 #
 # But we have made up the vectors, and *river* got the length 3. **Predict**: it keeps its direction and becomes shorter, (2, 0) and then
-# (1, 0). What becomes of *bank*?
+# (1, 0). What becomes of *bank*, with attention and with the mean?
 
 # %%
 words = sentences[0].split()
@@ -520,15 +520,15 @@ for length in (3.0, 2.0, 1.0):
     old_words[river, 0] = length
     new_words, attention = plain_attention(old_words)
     gives = f"bank gives itself {attention[bank, bank]:.2f}, river {attention[bank, river]:.2f}"
-    print(f"river ({length:.0f}, 0): {gives}, and becomes  {told(new_words[bank])}")
+    print(f"river ({length:.0f}, 0): {gives}, and becomes  {told(new_words[bank])};  the mean  {told(old_words.mean(dim=0))}")
 
 # %% [markdown]
-# *River* points the same way all the time. Yet when its length is 1, *bank* looks more at itself, and comes out with little more water
-# than money. It is as with *cat* and *mat*: to a dot product, length is importance. So the simplest attention can change *bank* by its
-# neighbours, if the word that matters has a vector long enough. In a trained model the vectors are learned, like the parameters in
-# notebook 00, and have many more features.
+# *River* points the same way all the time. Yet at length 2 *bank* leans no further than with the mean, three parts to one, and at length
+# 1 less far: it looks more at itself, and has 1.4 parts of water to one of money where the mean has two. It is as with *cat* and *mat*:
+# to a dot product, length is importance. So the simplest attention turns *bank* further than the mean only if the word that matters has
+# a vector long enough. In a trained model the vectors are learned, like the parameters in notebook 00, and have many more features.
 #
-# We shall come back to the banks. But first: how do you notice a mistake in attention, and how sharply does it choose?
+# We shall come back to the banks. But first: how do you notice a mistake in attention, and how can one make it choose more sharply?
 
 # %% [markdown]
 # ## Break it: the sum over the wrong index
@@ -552,11 +552,12 @@ plotting.show("Three matrices of weights, each with the sums of its rows written
 
 
 # %% [markdown]
-# Only on the left do all rows sum to 1. In the middle, the denominator counts only the first two words, and the row of *mat* sums to more
-# than 50. On the right, that of *sat* sums to less than half, and that of *on* to 1.01, which is no rounding: look at all rows. (The
-# colours end at 1, so that 54.23 looks like 0.98: read the numbers.) Print row sums whenever you write a softmax.
+# Only in the first matrix do all rows sum to 1. In the second, the denominator counts only the first two words, and the row of *mat* sums
+# to more than 50. In the third, the row of *sat* sums to less than half. That of *on* sums to 1.01, which looks like rounding and is
+# not; so look at all rows. (The colours end at 1, so that 54.23 looks like 0.98: read the numbers.) Print row sums whenever you write a
+# softmax.
 #
-# **Question** (easy, 2 minutes). Reflect the left matrix at its diagonal, and you have the right one. Why?
+# **Question** (easy, 2 minutes). Reflect the first matrix at its diagonal, and you have the third. Why?
 #
 # <details><summary>Answer</summary>
 #
@@ -591,9 +592,11 @@ for temperature in (0.1, 100):
 
 
 # %% [markdown]
-# At a low temperature attention copies the best match; at a high one it comes close to the mean. Without a temperature, $T$ is 1.
+# At a low temperature attention copies the best match, or averages several that are equally good (as *the* has); at a high one it
+# comes close to the mean. Without a temperature, $T$ is 1.
 #
-# **Question** (easy, 2 minutes). Make all six vectors twice as long. Which temperature would have given the same weights?
+# **Question** (easy, 2 minutes). All six vectors become twice as long, at $T = 1$. With which temperature do the *old* vectors have
+# the same weights?
 #
 # <details><summary>Answer</summary>
 #
@@ -716,22 +719,28 @@ check.bilateral_filter(bilateral_filter)
 # The same for words. Since $e^a e^b = e^{a+b}$, kernels are multiplied by adding their scores: to each dot product we add the score of a
 # Gaussian of positions, of width 3 as for the signal.
 #
-# **Predict.** What becomes of the two banks of the one text?
+# **Predict.** What becomes of the two banks of the one text? And which part does it: would positions alone do as well?
 
 # %%
 place = torch.arange(len(text))  # (L,)
 nearness = -((place[:, None] - place) ** 2) / (2 * 3**2)  # (L, L)
-attention = (old_words @ old_words.T + nearness).softmax(dim=-1)  # (L, L)
-for i in banks:
-    gives = f"gives river {attention[i, river]:.2f}, money {attention[i, money]:.2f}"
-    print(f"{text[i]} at position {i:2} {gives}, and becomes  {told(attention[i] @ old_words)}")
+content = old_words @ old_words.T  # (L, L)
+for name, text_scores in {"content": content, "positions": nearness, "both": content + nearness}.items():
+    attention = text_scores.softmax(dim=-1)  # (L, L)
+    for i in banks:
+        gives = f"gives river {attention[i, river]:.2f}, money {attention[i, money]:.2f}"
+        print(f"{name:9}  {text[i]} at position {i:2} {gives}, and becomes  {told(attention[i] @ old_words)}")
 
 
 # %% [markdown]
-# One text, and one word with two meanings: the first *bank* is mostly water and the second mostly money, because a weight depends on what
-# a neighbour means *and* on where it stands. So this is how a word's meaning can depend on its neighbours. It rests on choices of ours:
-# on the vectors, on the width, and on a text in which each *bank* stands three words from its clue and seven from the other one.
-# Notebook 04 gives attention a sense of order in another way, and in notebook 07 a model learns how much distance counts.
+# One text, and one word with two meanings: the first *bank* is mostly water and the second mostly money. Positions alone part them, too,
+# by 2.4 to one, since they see what stands near; but they spend most of their weight on words that say nothing here, so that *bank*
+# keeps little of anything. With both it is four to one. Content alone cannot part them at all.
+#
+# So this is how a word's meaning can depend on its neighbours. It rests on choices of ours: on the vectors, on the width, and on a text
+# in which each *bank* stands three words from its clue and seven from the other one. And what we have added is distance, not order: read
+# backwards, every word would get the same vector. Notebook 04 gives attention a sense of order, and in notebook 07 a model learns how
+# much distance counts.
 
 # %% [markdown]
 # ## What it costs
@@ -801,14 +810,14 @@ course.verdict("time for 4,096 tokens over time for 512", seconds[4096] / second
 # ## Takeaways
 #
 # - Mean, smoothing filter, Nadaraya–Watson regression, attention: all are weights @ values. They differ in what the weights depend on:
-#   nothing for the mean; positions or content for filters and regression; content for attention.
+#   nothing for the mean; positions or content for filters and regression; content for attention, until one adds positions.
 # - The softmax runs over the keys, the last axis of the scores. Its weights are positive and each row sums to 1, so
 #   that no output leaves the convex hull of the inputs.
-# - A word's neighbours change its vector: *bank* came out mostly as water or mostly as money, and more clearly than with the mean. Where
-#   the dot product is positive, a long vector gets more weight: *cat* preferred the longer *mat* to itself, and a short *river* hardly
-#   moved *bank*.
+# - A word's neighbours change its vector: *bank* came out mostly as water or mostly as money. Where the dot product is positive, a long
+#   vector gets more weight: *cat* preferred the longer *mat* to itself, and beside a short *river* the mean turned *bank* further than
+#   attention did.
 # - This simplest attention has no parameters and sees no order: two banks in one text came out alike, until the scores took their
-#   positions in. Its operations and its weights grow as $L^2$.
+#   distances in. Its operations and its weights grow as $L^2$.
 
 # %% [markdown]
 # ## Three questions
@@ -1019,8 +1028,8 @@ for L, E, scale in ((64, 16, 0.1), (64, 16, 1), (64, 16, 10), (256, 16, 1), (64,
 # at 1, because there a token keeps most of its weight for itself. At a tenth of the scale its weights are nearly equal, and the output is
 # close to the mean of the tokens, which is short.
 #
-# None of the three is best in every test. The transformer uses the softmax, whose outputs stay among the vectors that are averaged. Its
-# weak spot is the scale, which makes its weights sharper, and which notebook 02 repairs in part.
+# Which is best depends on what one wants: to pass on what is common to all words, or the differences alone. The transformer uses the
+# softmax, whose outputs stay among the vectors that are averaged. Its weak spot is the scale, which makes its weights sharper, and which notebook 02 repairs in part.
 #
 # And in a whole model? Small transformers were trained with standardised rows and with the softmax, ten runs each; behind ± stands the
 # **standard error**, by which a mean of ten runs is uncertain. On digits they were no worse: 92.1 ± 0.1 % right against 91.6 ± 0.2 %. On
