@@ -14,12 +14,12 @@ from sciformer.check.exercise import Case, Draw, Exercise, pair
 
 _BAHDANAU = "Bahdanau's score"
 _FORMULA = "The formula"
-_BREAK = "Break it: three slips"
+_BREAK = "Break it: two slips"
 _MOVES = "The sum moves out of the tanh"
 _PROOF = "The proof"
-_CAUSAL = "Causal: a running mean"
-_LOUD = "Break it: large and small weights"
-_MEMORY = "A memory of one token"
+_CAUSAL = "With a causal mask"
+_LOUD = "Optional: large and small weights"
+_MEMORY = "Writing token by token"
 
 
 def bahdanau(
