@@ -19,7 +19,7 @@ _MOAT = "The moat"
 _FIELD = "The field form"
 _FLAT = "How far apart can weights be?"
 _CLASS = "The class"
-_LEAK = "Break it: a divisor that sees the future"
+_LEAK = "Break it: a divisor over all keys"
 
 
 def lorentzian_moat(
