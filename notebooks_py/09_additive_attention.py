@@ -172,7 +172,7 @@ for length in (64, 256, 512, 1024):
 
 # %% [markdown]
 # For each pair of tokens the dot product keeps one weight, and Bahdanau's score D hidden
-# [features](../docs/glossary.md#f) and one weight. The queries, keys and values, which both keep, grow only with the
+# [features](../docs/glossary.md#f) and one weight. What else they keep of queries, keys and values grows only with the
 # length. So the longer the text, the closer the ratio comes to $D + 1 = 65$. The repository, too, says "~64x" of this
 # score, and therefore trained the cheaper form.
 #
@@ -793,7 +793,8 @@ for one, other in pairs_of_scores:
 
 # %% [markdown]
 # The first claim is **refuted** again. But here most of the gap stands between two scores that both use the query, and
-# the query's own share may be nothing. So the settings disagree about it. (On images, notebook 16 finds the first claim
+# the query's own share may be nothing. These runs differ from the record in three ways at once, in rates, starts and
+# steps, so they do not tell which of the three matters. (On images, notebook 16 finds the first claim
 # shown for patches and undecided for pixels.)
 
 # %% [markdown]
@@ -994,8 +995,9 @@ check.read_token(read_token)
 # - Bahdanau's score holds D hidden features for each pair; in blocks of queries it needs less memory at a time. The
 #   separable score leaves a running mean: linear time, and a state of one token.
 # - On the look-up, whose task is to ask for the right key, the price is everything.
-# - On text, your third prediction, the cheaper form is 0.04 to 0.06 nats behind the dot product. A query explains 0.04 of
-#   that at most, and perhaps nothing.
+# - On text, your third prediction, the cheaper form is 0.04 to 0.06 nats behind the dot product. Of that Bahdanau's score,
+#   whose query counts, makes up 0.027 of 0.064 with sinusoids, 0.031 of 0.040 with learned positions, and 0.012 of 0.045
+#   in the tuned runs, where it may be nothing. The rest is between two scores whose queries both count.
 #
 # | claim, for models of our size | measured | verdict |
 # |---|---|---|
