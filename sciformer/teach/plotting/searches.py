@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from sciformer.lab.metrics import mean_and_error
+from sciformer.lab.search import groups_of
 from sciformer.teach.plotting.style import COLORS, finish_lines
 
 
@@ -52,7 +53,16 @@ def parallel_coordinates(
         columns.append(at + spread if len(set(at.tolist())) == len(ticks) else at)
         ax.axvline(n, color="0.7", linewidth=0.8, zorder=0)
         for tick, mark in zip(ticks, marks, strict=True):
-            ax.annotate(mark, (n, tick), (3, 0), textcoords="offset points", fontsize=8, va="center", zorder=4)
+            ax.annotate(
+                mark,
+                (n, tick),
+                (3, 0),
+                textcoords="offset points",
+                fontsize=8,
+                va="center",
+                zorder=4,
+                bbox={"boxstyle": "square,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
+            )
     lines = torch.stack(columns, dim=1)  # (N, names)
     colors = plt.get_cmap("viridis")
     order = sorted(range(N), key=lambda n: values[n])
@@ -75,7 +85,9 @@ def slices(
     title: str = "",
     ylabel: str = "validation accuracy",
 ) -> Figure:
-    """A panel for each hyper-parameter, a dot for each trial; where values repeat, their mean and its standard error.
+    """A panel for each hyper-parameter, a dot for each trial, and each group's mean with its standard error.
+
+    A group has one value or, where values hardly repeat, a quarter of them, as in ``search.importance``.
 
     Args:
         choices: hyper-parameters by name, the same names in each.
@@ -94,11 +106,12 @@ def slices(
         drawn = [choice[name] for choice in choices]
         at, ticks, marks = _on_axis(drawn, name in log)
         ax.plot(at, y, "o", color=COLORS[0], alpha=0.45, markersize=4)
-        if len(set(drawn)) <= 6:
-            for value in sorted(set(drawn)):
-                own = [n for n, one in enumerate(drawn) if one == value]
-                mean, error = mean_and_error(y[own].tolist())
-                ax.errorbar(float(at[own[0]]) + 0.06, mean, error, fmt="_", color=COLORS[1], capsize=3)
+        groups = groups_of(drawn)
+        beside = 0.06 if len(set(groups)) == len(set(drawn)) else 0.0
+        for group in sorted(set(groups)):
+            own = [n for n, one in enumerate(groups) if one == group]
+            mean, error = mean_and_error(y[own].tolist())
+            ax.errorbar(float(at[own].mean()) + beside, mean, error, fmt="_", color=COLORS[1], capsize=3)
         ax.set_xticks(ticks, labels=marks)
         ax.set(xlabel=name, xlim=(-0.15, 1.15))
         finish_lines(ax)
