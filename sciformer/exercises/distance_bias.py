@@ -19,7 +19,7 @@ _FORMULA = "The formula"
 _BREAK = "Break it: three slips in the penalty"
 _CLASS = "The class"
 _IMAGE = "Distance in an image"
-_CURE = "The cure: left is not right"
+_CURE = "Mend it"
 _GRID = "Four sides on the grid"
 _CAUSAL = "Causal: one more argument"
 
