@@ -424,7 +424,7 @@ _TWO_SIDED_SCORE_FAULTS = (
         "absolute slopes",
         "Your prices lose their sign. They should keep it: training may make a price negative, and that side then "
         "favours what is far.",
-        see="Optional: can a price learn to look far?",
+        see="Can gradient descent find a price?",
         slopes=lambda strength: (strength[:, 0].abs(), strength[:, 1].abs()),
     ),
     Fault(
