@@ -19,7 +19,7 @@ _FORMULA = "The formula"
 _BREAK = "Break it: three slips in the penalty"
 _CLASS = "The class"
 _IMAGE = "Distance in an image"
-_CURE = "The cure: left is not right"
+_CURE = "Mend it"
 _GRID = "Four sides on the grid"
 _CAUSAL = "Causal: one more argument"
 
@@ -424,7 +424,7 @@ _TWO_SIDED_SCORE_FAULTS = (
         "absolute slopes",
         "Your prices lose their sign. They should keep it: training may make a price negative, and that side then "
         "favours what is far.",
-        see="Optional: can a price learn to look far?",
+        see="Can gradient descent find a price?",
         slopes=lambda strength: (strength[:, 0].abs(), strength[:, 1].abs()),
     ),
     Fault(
