@@ -14,9 +14,9 @@ from sciformer.check.exercise import Case, Draw, Exercise
 
 _SINUSOIDAL = "A vector for each position: sinusoidal"
 _CLOCKS = "A row of clocks"
-_ROTATION = "A shift is a rotation"
-_ADDED = "Added, once, in front"
-_AFTERWARDS = "Break it: added afterwards"
+_ROTATION = "One matrix for every position"
+_ADDED = "Tell the words where they stand"
+_AFTERWARDS = "Break it: before or after?"
 _ROTARY = "Rotary: turn the queries and the keys"
 
 
