@@ -760,7 +760,7 @@ course.verdict("previous token hidden: lost through keys, minus through queries 
 # the token itself from them, and one answer in ten is right, fewer than if they are silent (a third).
 #
 # Silence now costs about 0.3 through the queries and through the values, too: there, both need something that the heads say. Silence takes away all
-# that they say, so it does not tell what. What the models share may hold for more; what they do not share is no rule.
+# that they say, so it does not tell what. What the two models share may hold for others; where they differ, there is no rule.
 #
 # ## Take away the first step: one layer
 #
@@ -823,9 +823,10 @@ course.verdict("share right with one layer, the best of five seeds", max(right["
 
 
 # %% [markdown]
-# Your second prediction: one time in ten. The keys of a single layer are made of tokens and positions alone, and none says which token stood before.
-# So no head of it can find *B* by the *A* before it. Twice the steps did not help, nor did twice the width, although the wide model has more
-# parameters than ours of two layers: all three are right in 11 % of the cases, about as often as the rule that always answers with the token 23 back.
+# Your second prediction: one time in ten. The keys and queries of a single layer are made of tokens and positions alone: no key says which token stood
+# before, and no query where the earlier copy stood. So neither of our two ways is open. Twice the steps did not help, nor did twice the width,
+# although the wide model has more parameters than ours of two layers: all three are right in 11 % of the cases, about as often as the rule that
+# always answers with the token 23 back.
 # (That is right for period 24, and for period 12 from the third block on. In the record one layer gets 10 %. Its loop clips large gradients, so we
 # compare its arms only with each other.) This does not prove that no single layer, however wide, could do the task in another way.
 #
@@ -900,7 +901,7 @@ course.verdict("share right, lowest with a head above 0.4 minus highest without 
 
 # %% [markdown]
 # Your third prediction: not in these trainings. Models with the separable score are right on 22 % after 600 steps, and their heads stay left of the
-# ceiling, no higher than our random ones. (They must: this verdict tests our proof, not the models.) Others lie left of it without being bound by it.
+# ceiling. (They must: this verdict tests our proof, not the models.) They are no higher than our random ones. Others lie there without being bound.
 # One layer, most models with the additive score of [Bahdanau et al. 2014](https://arxiv.org/abs/1409.0473) (*additive*) and one with the Gaussian
 # energy well (`gaussian_well`, notebook 10) are there although their weights *do* depend on the query. In 600 steps, at one learning rate for all,
 # they formed no induction heads.
@@ -943,7 +944,8 @@ course.verdict("share right, lowest with a head above 0.4 minus highest without 
 #
 # <details><summary>Answers</summary>
 #
-# 1. Its keys are made of tokens and positions. The key of *B* does not say that an *A* stood before it.
+# 1. Its keys and queries are made of tokens and positions. The key of *B* does not say that an *A* stood before it, and the query of the last *A*
+#    not where the earlier one stood.
 # 2. That this model, on this task, can do without the head. Others may have taken over its work: silence them together. A silent head says nothing; one
 #    that looks at the wrong token says something wrong, and later layers believe it.
 # 3. One that looks 19 tokens back and copies, whatever stands there: the earlier copy is 20 back, and what followed it 19. It needs positions alone.
