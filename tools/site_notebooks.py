@@ -44,7 +44,7 @@ SMALL_PICTURES = {
         "where one patch of a digit looks under a score of one's own and under others",
     ),
     "18": (
-        'title="two layers: a slow decline, then a drop"',
+        'title="loss of two layers"',
         "a loss that drops when two kinds of heads have formed",
     ),
 }
