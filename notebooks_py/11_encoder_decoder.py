@@ -452,7 +452,8 @@ explore(draw, alt="bars: where one head looks in the source while one character 
 # on `March` while it writes the `9` of the year, which does not depend on the month. Nor is a weight on `M` one on
 # that letter alone: the encoder has mixed the characters. So maps only suggest an answer.
 #
-# A proof changes the source. We take all held-out days in March, change one part of each date, and leave the rest.
+# A proof changes the source. We take all held-out days in March, written without the weekday, and change one
+# part of each date.
 # **Which characters of the output must change, and which must not?**
 
 # %%
@@ -566,7 +567,7 @@ print(f"{known_days:,} days of training: ln({known_days:,}) / 11 = {math.log(kno
 #
 # The loss could have warned us. Who knows which $N$ days there are, but not which is meant, can give each only a
 # probability of $1/N$: a loss of $\ln N$ for the date and, on average, $\ln N / 11$ for each of its ten characters
-# and the end. That is the 1.01 above, where the causal model stops. But who computes that beforehand?
+# and the end. That is the 1.01 above, close to where the causal model stops. But who computes that beforehand?
 #
 # **Which single test finds both mistakes and needs no training?** Think of one before you run the next cell.
 
@@ -726,11 +727,11 @@ course.verdict("mean probability of the best of four", wide[:, 0].exp().mean().i
 
 # %% [markdown]
 # Over 200 dates in known forms, the best of four has nearly all the probability on average and is nearly always
-# right. So is greedy's answer on ten thousand such dates: we have not shown that a beam helps here. The second and
-# third line share nothing between March and May. In the stored run the likeliest target is neither reading: its year
-# is not the source's, and its probability is at most 0.65. The probabilities say how sure the model *is*, not how
-# sure it ought to be. (A target such as `1905-03-8` has ended too early. It stays while fewer than four others are
-# better.)
+# right. So is greedy's answer on ten thousand such dates: we have not shown that a beam helps here. In the second and
+# third line, the likeliest target of the stored run is neither of the two readings: its year is not the source's,
+# with a probability of 0.65 and 0.57. Another machine may find otherwise. The probabilities say how sure the model
+# *is*, not how sure it ought to be. (A target such as `1905-03-8` has ended too early. It stays while fewer than four
+# others are better.)
 
 
 # %% [markdown]
