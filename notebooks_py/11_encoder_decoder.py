@@ -7,7 +7,7 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task **11** [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
-# Needs: notebooks 05, 07 and 08 · runs in about 240 s on two CPU cores · about 3 hours of study
+# Needs: notebooks 05 to 08 · runs in about 150 s on two CPU cores · about 3 hours of study
 
 # %% [markdown]
 # Ask a translator for a sentence that nobody has written before, and it answers fluently. But has it read your
@@ -365,8 +365,8 @@ course.verdict("share right, new days in new forms", right["new days, new forms"
 # %% [markdown]
 # ## The mistakes
 #
-# Which dates did it get wrong? We count mistakes by shape, with `9` for any digit and `a` for any letter, out of all
-# tested dates of that shape. **What do the wrong answers have in common?**
+# Which dates did it get wrong? We count mistakes by shape, with `9` for any digit and `a` for any letter, out of the
+# dates of that shape among the first 3,000. **What do the wrong answers have in common?**
 
 # %% tags=["nbval-ignore-output"]
 for name, (written, iso) in tests.items():
@@ -384,8 +384,8 @@ for name, (written, iso) in tests.items():
 # %% [markdown]
 # In the stored run all mistakes in new forms have one shape, `aaa 9.9.9999`: a weekday, then day and month without
 # their zeros. Yet most dates of this shape come out right (147 of 156 and 141 of 159). In seven of the eight mistakes
-# listed, day and month come out as the same number. So the model has trouble with one kind of new form, not with new
-# forms as such. Rounding alone makes it another run on another machine: look at your own shapes.
+# listed (one date is listed twice), day and month come out as the same number. So the model has trouble with some dates
+# of one shape, not with new forms as such. Rounding alone makes it another run on another machine: look at your own shapes.
 #
 # A new day is a new combination of digits that were each seen in their places; a new form can put parts side by side
 # that never stood so. A test finds what its held-out part can show: days test the digits, and forms the parsing.
@@ -452,9 +452,8 @@ explore(draw, alt="bars: where one head looks in the source while one character 
 # on `March` while it writes the `9` of the year, which does not depend on the month. Nor is a weight on `M` one on
 # that letter alone: the encoder has mixed the characters. So maps only suggest an answer.
 #
-# A proof changes the source. We take all held-out days in March, written without the weekday, and change one
-# part of each date.
-# **Which characters of the output must change, and which must not?**
+# An experiment changes the source. We take the held-out days in March until 2098, written without the weekday, and
+# change one part of each date. **Which characters of the output must change, and which must not?**
 
 # %%
 def in_iso(texts):
@@ -491,9 +490,10 @@ course.verdict("other parts unchanged, lowest share", min(others_kept.values()),
 
 
 # %% [markdown]
-# This answers prediction 1 for dates of this form. In the stored run, another month in the source changed the month
-# of all 617 outputs and no year or day, and likewise for the other two parts; every new date was right. The weight on
-# `March` at the `9` was no need: with `May`, the year came out as before.
+# The map says where the model looks, this experiment what its output depends on, for dates of this form. In the stored
+# run, another month in the source changed the month of all 617 outputs and no year or day, and likewise for the other
+# two parts; every new date was right. So whatever the head took from `March` at the `9`, the year does not depend on
+# *which* month stands there.
 
 # %% [markdown]
 # ## Break it: a decoder that ignores its source
@@ -569,7 +569,7 @@ print(f"{known_days:,} days of training: ln({known_days:,}) / 11 = {math.log(kno
 # probability of $1/N$: a loss of $\ln N$ for the date and, on average, $\ln N / 11$ for each of its ten characters
 # and the end. That is the 1.01 above, close to where the causal model stops. But who computes that beforehand?
 #
-# **Which single test finds both mistakes and needs no training?** Think of one before you run the next cell.
+# **Which single test finds both models out, and needs no training?** Think of one before you run the next cell.
 
 # %%
 @torch.no_grad()
@@ -584,8 +584,9 @@ for name, tested in ({"untrained": date_setting.model().to(device), "trained": d
     print(f"{name:22} reads its source: {reads_its_source(tested)}")
 
 # %% [markdown]
-# **Change the source, and the output must change.** This finds wrong wiring, even before training. Whether a trained
-# model uses its source *well*, only right answers tell.
+# **Change the source, and the output must change.** This finds a decoder that is wired past its source; an untrained model
+# that is wired well passes it. It does not find the missing causal mask: a model that reads its source and sees its
+# answer, too, would pass. Whether a trained model uses its source *well*, only right answers tell.
 
 # %% [markdown]
 # ## Ten times the length
@@ -669,7 +670,8 @@ print("letters in their right position, 100 strings of 100:", {arm: round(dict(l
 
 # %% [markdown]
 # In the stored run, for one string of each length, none writes the number it is asked for: with learned positions
-# always nine, with sinusoids ten, ten, and at 100 on and on until it is cut off. At 100 each has fewer letters in
+# always nine, with sinusoids ten, ten, and at 100 on and on until it is cut off, as with rotary positions at 20. (`_` is
+# padding: asked for 100, the model with rotary positions writes it between four letters.) At 100 each has fewer letters in
 # their right position (0.02 to 0.16) than the guesser (0.23).
 #
 # ### The recorded runs
