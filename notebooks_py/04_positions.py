@@ -331,7 +331,8 @@ print("turns of the fastest hand:", *(f"{d / (2 * math.pi):.2f}" for d in bumps)
 # <details><summary>Answer</summary>
 #
 # Every bump is within about one step of a whole number of turns of the fastest hand. The other hands keep the bumps
-# below the peak, and move some of them a little.
+# below the peak, and move some of them a little. One of the whole turns, 38, has no bump: there the second hand points
+# the opposite way.
 #
 # </details>
 #
@@ -646,7 +647,7 @@ for name in ("sinusoidal", "learned"):
 #
 # ## Lengths never trained
 #
-# What people type is seldom as long as a training text. Will the stripe go on? The use of a model on longer sequences
+# Texts are often longer than those that a model was trained on. Will the stripe go on? The use of a model on longer sequences
 # than it was trained on is called [**extrapolation**](../docs/glossary.md#e). The authors of the waves hoped that they
 # "may allow the model to extrapolate to sequence lengths longer than the ones encountered during training".
 #
@@ -696,8 +697,8 @@ for name, share in far.items():
 #
 # <details><summary>Answer</summary>
 #
-# Take one of them away: cut the sequences to their first 16 tokens. The repeated tokens stay, and the new keys are
-# gone.
+# Take one of them away: cut the sequences to their first 16 tokens. The new keys are gone. Some repeated tokens stay,
+# though fewer than before.
 #
 # </details>
 
@@ -708,8 +709,8 @@ for name, share in cut.items():
 
 
 # %% [markdown]
-# So the repeated tokens do no harm, and it is the new keys that mislead the waves. Which of them? Call a key **wrong**
-# if it gets the largest weight and is not the right one, three back. The picture counts how many steps from the right
+# So a few repeated tokens do no harm, and the new keys (with the many repeats among them) mislead the waves. Which of
+# them? Call a key **wrong** if it gets the largest weight and is not the right one, three back. The picture counts how many steps from the right
 # key the wrong ones stand: before it on the left of 0, after it on the right.
 
 # %%
@@ -745,8 +746,8 @@ plotting.show(
 #
 # <details><summary>Answer</summary>
 #
-# The high peaks stand at numbers of your list, or one step beside them: 25, 32, 38 and 44 on one side or both. There
-# the fastest hand is back. The learned positions have no hands. Their rows 16 to 63 still hold the small random numbers
+# The high peaks stand at numbers of your list, or one step beside them: 25, 32, 38 and 44 on one side or both (and with
+# one seed 18, beside 19). There the fastest hand is back. The learned positions have no hands. Their rows 16 to 63 still hold the small random numbers
 # of the start, so that from position 16 on a query hardly knows where it stands, and earlier keys win at any distance.
 #
 # </details>
@@ -975,8 +976,8 @@ for name in ("sinusoidal", "learned", "rotary"):
 #   alike.
 # - Position vectors are added before the attention; afterwards they did not help. Waves and learned vectors both solved
 #   the task at the trained length.
-# - Beyond it both failed, if every sequence began at the first row in training. With the waves a solution for all 64
-#   positions exists, but training on length 16 did not find it.
+# - Beyond it both failed, if every sequence began at the first row in training. With the waves a solution by position
+#   alone, without words, exists for all 64 positions, but training on length 16 did not find it.
 # - A rotary score depends on the query, the key and the signed offset $t - u$, and on no absolute position. Trained on
 #   length 16, all four seeds were right far more often at length 64 than those with waves.
 # - More than half of the wrong keys of the waves, and nearly all of rotary, stood a whole number of turns of the
