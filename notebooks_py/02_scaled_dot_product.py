@@ -432,7 +432,8 @@ plotting.show(
 #
 # </details>
 #
-# A [**causal mask**](../docs/glossary.md#c) forbids it: query $i$ may attend to keys $j \le i$ only.
+# A [**mask**](../docs/glossary.md#m) says which query may attend to which key. A [**causal mask**](../docs/glossary.md#c)
+# forbids to look ahead: query $i$ may attend to keys $j \le i$ only.
 #
 # A second kind of mask hides [**padding**](../docs/glossary.md#p). Sentences of a batch have different lengths, and the
 # short ones are filled up. In this course **True means "may attend"**, and two masks are combined with `&`.

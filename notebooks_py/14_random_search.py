@@ -556,7 +556,8 @@ for name, (share, error) in search.importance(wide, rest).items():
 # prove it. Nor does it help the head dimension, whose share stays at 0.02 although its series rises by 32 points (from 2 on,
 # where the search begins at 4). Much of the heads' gain may be **width**: at equal width, 16 heads beat 1 by 9 points after
 # 400 steps and by none after 100.
-#
+
+# %% [markdown]
 # Prediction 2, then, has no single answer. In this space, after 75 steps, it is the sequence length. Around the base, too,
 # the ends of its series are 58 points apart after 100 steps, and those of the heads 32. After 400 steps it is 28 against
 # 39: long sequences start slowly and catch up, although three seeds leave that order open. **What matters most depends on
