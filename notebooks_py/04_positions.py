@@ -726,8 +726,8 @@ def draw_steps(names):
     _, axes = plt.subplots(len(names), 1, figsize=(9, 2.3 * len(names)), squeeze=False, layout="constrained")
     for name, ax in zip(names, axes.flat, strict=True):
         for seed, model in enumerate(models[name]):
-            counts = torch.bincount(wrong_steps(model) + 60, minlength=121)
-            ax.plot(range(-60, 61), counts / (500 * 61), linewidth=1.5, color=plotting.COLORS[seed], label=f"seed {seed}")
+            counts = torch.bincount(wrong_steps(model) + 60, minlength=124)
+            ax.plot(range(-60, 64), counts / (500 * 61), linewidth=1.5, color=plotting.COLORS[seed], label=f"seed {seed}")
         ax.set(title=f"{name}: wrong keys", xlabel="steps from the right key", ylabel="share of queries")
         ax.set_xticks(range(-60, 61, 10))
         ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
