@@ -63,7 +63,7 @@ def factor_of_sharpness(setting: ImageSetting, seed: int, wanted: float) -> floa
     Raises:
         InputError: if no factor between 2⁻²⁰ and 2²⁰ makes it so sharp.
     """
-    images = mnist("train", size=setting.size)[0][:20]
+    images = _digits(setting)
 
     def sharpness_with(log: float) -> float:
         torch.manual_seed(seed)
@@ -76,6 +76,11 @@ def factor_of_sharpness(setting: ImageSetting, seed: int, wanted: float) -> floa
         middle = (low + high) / 2
         low, high = (middle, high) if sharpness_with(middle) < wanted else (low, middle)
     return 2 ** ((low + high) / 2)
+
+
+def _digits(setting: ImageSetting) -> Tensor:
+    """The training digits on which sharpness is measured."""
+    return mnist("train", size=setting.size)[0][:20]
 
 
 def scaled(setting: ImageSetting, factor: float) -> ImageSetting:
@@ -100,6 +105,6 @@ def train_equally_sharp(
     """
     factor = factor_of_sharpness(setting, seed, wanted)
     run = train_at_best_rate(scaled(setting, factor), seed, rates=rates, device=device, **options)
-    images = mnist("train", size=setting.size)[0][:20].to(device)
-    run.details |= {"factor": [factor], "sharpness after training": [sharpness(run.model.eval(), images)]}
+    after = sharpness(run.model.eval(), _digits(setting).to(device))
+    run.details |= {"factor": [factor], "sharpness after training": [after]}
     return run
