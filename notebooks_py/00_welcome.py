@@ -357,8 +357,7 @@ mask = causal_mask(6)
 masked = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)  # e to the power of −∞ is 0
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.7), layout="constrained")
 plotting.heatmap(mask, title="the mask", ylabel="looks", ax=left, **axes)
-plotting.heatmap(masked, title="the weights under it", ylabel="", ax=right, **axes)
-right.imshow(torch.ones(6, 6).where(~mask, math.nan), cmap="gray", vmin=0, vmax=1)  # white over what is hidden
+plotting.heatmap(masked.where(mask, math.nan), title="the weights under it", ylabel="", ax=right, **axes)  # hidden: blank
 plotting.show("Left, a tick wherever a word may look. Right, the weights under this mask; what it hides is white.")
 print("largest hidden weight:", masked[~mask].max().item())
 print("sums of the rows:", [round(total, 3) for total in masked.sum(dim=-1).tolist()])

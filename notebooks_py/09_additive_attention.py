@@ -364,9 +364,7 @@ for score in ("dot", "additive", "separable"):
 scores = separable_additive_scores(q[None, None], k[None, None], w[None])
 masked, weights = attend(scores, v[None, None], attn_mask=causal_mask(6))
 seen = weights[0, 0].masked_fill(~causal_mask(6), torch.nan)
-ax = plotting.heatmap(seen, rows=words, columns=words, title="separable, causal", vmax=1)
-for text in ax.texts:
-    text.set_visible(text.get_text() != "–∞")  # masked cells stay blank
+plotting.heatmap(seen, rows=words, columns=words, title="separable, causal", vmax=1)  # masked cells stay blank
 plotting.show("A triangle of weights, a row for each of the six words; above the diagonal it is blank.")
 
 # %% [markdown]
