@@ -810,7 +810,7 @@ compare([*pairs, ("one price", "none"), ("four prices", "none"), ("two prices", 
 # </details>
 #
 # And here is a puzzle. *Four prices* knows rows and columns and tells left from right. Yet it reads about 16 points fewer than *two prices*, which knows the
-# line alone. What do the two differ in at the start, where all their prices are alike? *Mend it* has the pieces.
+# line alone. How do the two differ at the start, where all their prices are alike? *Mend it* has the pieces.
 #
 # <details><summary>One possible reason</summary>
 #
