@@ -7,7 +7,7 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work **06** [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
-# Needs: notebook 05 · runs in about 3 minutes on two CPU cores · about 3½ hours of study
+# Needs: notebook 05 · runs in about 3 minutes on two CPU cores · about 3 hours of study
 
 # %% [markdown]
 # You photograph a page of handwriting, send it to a chatbot, and it reads the page to you. The model behind it was built for words. Where
@@ -21,7 +21,7 @@
 # transformer knows nothing of the kind. **Does a model that sees have to be told what lies beside what?** You will let
 # both read the same digits and find out.
 #
-# In this notebook you build and train such a **[vision transformer](../docs/glossary.md#v)** yourself. Afterwards you can
+# You build and train such a **[vision transformer](../docs/glossary.md#v)** yourself. Afterwards you can
 #
 # - turn a picture into a sequence of tokens, and explain why one [convolution](../docs/glossary.md#c) is enough for it;
 # - build the whole model from the blocks of notebook 05, and check that it computes what the package's model computes, gradients included;
@@ -535,10 +535,10 @@ plotting.show(
 #
 # ### How sure is that?
 #
-# The quick profile's test set has 2,000 digits, a random sample of MNIST's 10,000 (see `help(mnist)`). Another sample would have given another share.
-# The **standard deviation** says how far single values typically lie from their mean. Divided by $\sqrt N$ it is the **[standard
-# error](../docs/glossary.md#s)**: how far the mean of $N$ values typically lies from the true mean. Twice the standard error on either side makes,
-# roughly, a **95 % interval**: the true mean lies outside about one time in twenty. So we build nothing on differences smaller than twice their error.
+# The quick profile's test set has 2,000 digits, a random sample of MNIST's 10,000 (see `help(mnist)`). The **standard deviation** says how far
+# single values typically lie from their mean. Divided by $\sqrt N$ it is the **[standard error](../docs/glossary.md#s)**: how far the mean of $N$
+# values typically lies from the true mean. Twice the standard error on either side makes, roughly, a **95 % interval**: the true mean lies outside
+# about one time in twenty. So we build nothing on differences smaller than twice their error.
 #
 # Our two models read the *same* digits. So take their difference digit by digit, 0 where both are right or both wrong, else 1 or −1. The standard
 # error of its mean stands after the ± below. (On *different* digits it would be larger.)
@@ -818,7 +818,7 @@ plotting.show("A table of four by four mean similarities by rows and columns apa
 #
 # This is one table. Five more models, each with a start and batches of its own, show how much of it is luck. They take 200 steps only. How do
 # neighbours in a row compare with neighbours in a column? (With five values the error itself is uncertain, so a 95 % interval takes 2.78 errors on
-# either side in place of 2, by Student's t. How many digits each model recognises is printed, too.)
+# either side in place of 2, by Student's t.)
 
 # %% tags=["nbval-ignore-output"]
 tables, recognised = [], []
@@ -921,7 +921,7 @@ course.verdict("the same, minus that of pixels four apart", of_pairs(added, 1) -
 # ### Where a patch looks: the attention
 #
 # The **[attention map](../docs/glossary.md#a)** of one digit in each head of the first block: row $i$ is how patch
-# $i$ divides its attention among all patches. The neighbours of patch 5 are 4 and 6 beside it, 1 and 9 above and below, and four more at its corners.
+# $i$ divides its attention among all patches. The neighbours of patch 5 are 4 and 6, 1 and 9, and four at its corners.
 # If every patch looked at its neighbours, where in the map would the bright cells lie? And where do they lie? (□ marks an empty patch.)
 
 # %%
@@ -986,18 +986,17 @@ course.verdict("the same minus its control, largest", max(a - b for a, b in zip(
 # on neighbours. Some patches are looked at by all, and those in the middle, with eight neighbours each, are among them. Averaged over its heads, no
 # block looks at neighbours more than about a point more often than this control.
 #
-# So of nearness we found rows in the positions and neighbouring pixels in the filters, and in the attention hardly anything that the control does
+# Of nearness we found rows in the positions and neighbouring pixels in the filters, and in the attention hardly anything that the control does
 # not explain. Your transformer reads most digits all the same.
 #
-# Attention says where information *may* flow from; values and feed-forward decide what is done with it. Read these
+# Values and feed-forward decide what is done with what attention brings. So read these
 # maps as a hint, not as an explanation ([Jain and Wallace 2019](https://arxiv.org/abs/1902.10186)), and let an
 # experiment decide.
 
 # %% [markdown]
 # ## Look at the mistakes
 #
-# Here are the ten mistakes of which your model was most certain, with the probability of its answer. Which would you
-# have read rightly? Those are the model's fault.
+# Here are the ten mistakes of which your model was most certain, with the probability of its answer. Which would you have read rightly?
 
 # %%
 model.to(device)
