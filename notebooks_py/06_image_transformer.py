@@ -609,7 +609,8 @@ for name in ("quick", "long"):
 # ### What the network is told
 #
 # The paper of 2020 saw transformers trail convolutional networks on the million photographs of ImageNet, and pass them with three hundred million.
-# There it took more *data*, here more steps. Either way the transformer has to learn something that the network has from the start. What is it?
+# More *data* turned the lead round there; more steps shrank it here. Either way the transformer has to learn something that the network has from
+# the start. What is it?
 #
 # What a model takes for granted before it has seen a single digit is its **[inductive bias](../docs/glossary.md#i)**. The network
 # takes two things for granted.
