@@ -55,6 +55,7 @@ def test_the_cache_shows_its_numbers_and_frames_the_new_column():
     assert [text for text in shown if text in ("0.25", "0.50")] == ["0.25", "0.25", "0.50"]
     assert "−0.0" not in shown
     assert "reading 'b': 2 kept, 1 new" in shown
+    assert "drawn: 2 of 5 features" in shown
     framed = [patch.get_x() for patch in figure.axes[0].patches if patch.get_linewidth() == 2.5]
     assert framed == pytest.approx([2.3 + 2 * 0.46] * 2)
 

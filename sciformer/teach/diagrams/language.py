@@ -145,9 +145,12 @@ def kv_cache(
     out = sheet.tensor(right + 0.75, 0.15, (weights @ values)[few, None], fill="output", name="output")
     for words, side in (("keys", k), ("weights", w), ("values", v)):
         sheet.text(x - 0.12, side["left"][1], words, align="right")
+    if len(query) > features:
+        sheet.text(right + 1.7, 5.35, f"drawn: {features} of {len(query)} features", align="right")
     for part in (k, v):
         bottom, height = part["bottom"][1], features * CELL
         sheet.ax.add_patch(Rectangle((x + (S - 1) * CELL, bottom), CELL, height, fill=False, ec=_NEW, lw=2.5))
     sheet.arrow((q["right"][0], q["right"][1] - 0.6), (x - 0.03, k["left"][1] - 0.6))
     sheet.arrow((w["right"][0], w["right"][1]), (out["top"][0], out["top"][1] + 0.3), bend=-0.25)
+    sheet.arrow(v["right"], out["left"])
     return sheet.done()
