@@ -14,7 +14,7 @@
 #
 # - read an [error bar](../docs/glossary.md#e), and make one that fits the comparison;
 # - say how often chance alone looks like a result, and correct for many comparisons;
-# - compare [scores](../docs/glossary.md#s) fairly: the same models, and for each the same choice of rate and start;
+# - compare [scores](../docs/glossary.md#s) fairly: the same models, and for each a choice of settings that can change it;
 # - write a rule for verdicts, and say which claims of this course are shown, refuted or undecided.
 #
 # New against notebook 10: all eight scores are compared at once, and every claim of the course is judged.
@@ -56,8 +56,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 #
 # *Our attention is 0.4 points better*, says a paper. You have met eight [scores](../docs/glossary.md#s) by now. Which of
 # them should you use, and how would you know? Student, who brewed for Guinness, showed in 1908 how to draw conclusions
-# from a few measurements. Here you write a rule with his help, and hold the scores and all claims of this course against
-# it.
+# from a few measurements. With his help you write a rule here, and hold the scores and all claims of this course against it.
 #
 # 1. Two equally good models are trained with the same three [seeds](../docs/glossary.md#s). Somebody takes the difference
 #    seed by seed, and calls it real if its mean lies more than two [standard errors](../docs/glossary.md#s) from 0, on
@@ -556,9 +555,9 @@ for count in (2_000, 10_000):
 #
 # </details>
 #
-# Open the reasons: the first and the third say what could be measured, and none says why less would not matter. So δ is a
-# convention, and *too small to matter* depends on it. On today's 10,000 digits the first reason gives only 0.44 points.
-# Our δ stayed, since it may not follow the results.
+# The first and the third reason say what could be measured, and none says why less would not matter. So δ is a convention,
+# and *too small to matter* depends on it. On today's 10,000 digits the first reason gives only 0.44 points. Our δ stayed,
+# since it may not follow the results.
 #
 # Here are five gains in accuracy, four with five seeds and one with three; the bar is the 95 % interval. **Predict**:
 # which verdict does each of them get?
@@ -639,8 +638,8 @@ for score in SCORES:
 # exception to the choice.)
 #
 # Below you see every score seed by seed against the dot product, and the verdict of *your* `verdict_rule` on the claim
-# that it is better. Behind the semicolon stands what the seeds chose: *0.01 × 3: 4* means that four seeds took the rate
-# 0.01 and vectors three times as long.
+# that it is better. What the seeds chose stands last: *0.01 × 3: 4* means that four seeds took the rate 0.01 and vectors
+# three times as long. (The four cells that follow only prepare this; you may skim them.)
 
 # %%
 def recorded_gains(name, metric):
@@ -791,10 +790,10 @@ gained_by_choice = judge("pixels-chosen", "pixels")
 
 # %% [markdown]
 # The lead is gone: −0.2 points. The interval, from about −5 to +5, excludes a lead of 10, but not one of four points on
-# either side. The dot product rose from 71 to 79 %; all its seeds chose vectors three times as long, with a rate of 0.01.
-# The separable score fell from 81 to 79 %; its old rate of 0.02 was not among the three. Which of these changes took the
-# lead away was not measured. So nothing shows that a query harms. And the weights of both are of much use: with equal
-# weights the model reads 44 %.
+# either side. The dot product rose from 71 to 79 %; all its seeds chose vectors three times as long and a rate of 0.01. The
+# separable score fell from 81 to 79 %; its old rate, 0.02, was not among the three. Which change took the lead away was not
+# measured. So nothing shows that a query harms. And the weights of both are of much use: with equal weights the model reads
+# 44 %.
 #
 # Your rule did what it can. It weighed five seeds against luck, for the models that it was given, at their one setting. The
 # mistake is to read its verdict as one on the two scores. **Seeds guard against luck, and not against a setting that suits
@@ -871,10 +870,10 @@ for (task, arm), gain in every.items():
 # %% [markdown]
 # ## Is it the score, or its scale?
 #
-# On patches two wells are behind by 2.7 and 5.0 points. Before we blame their formulas: did they have the same chance? The
-# choice was the same for all, three rates and two lengths of queries and keys. Longer vectors are meant to make attention
-# sharper, with most weight on a few keys. Call **sharpness** the largest weight of a row over the average one, as
-# notebook 17 does: it is 1 where all keys have the same weight, and 49 where one of the 49 patches has all of it.
+# On patches two wells are behind by 2.7 and 5.0 points. Before we blame their formulas: had they the same chance? All scores
+# chose from three rates and two lengths of queries and keys, and longer vectors are meant to make attention sharper, with
+# most weight on a few keys. Call **sharpness** the largest weight of a row over the average one: it is 1 where all keys have
+# the same weight, and 49 where one of the 49 patches has all of it.
 #
 # **Predict**: for how many of the eight do queries and keys three times as long at least double the sharpness before
 # training? (In the code, `gain` is the factor of their length.)
@@ -926,13 +925,13 @@ for (arm, gain), left in zip(equal.items(), chance.tolist(), strict=True):
 # softmax-exponential. None is shown to reach δ.
 #
 # So what costs up to 5 points on patches is not a formula alone. It is the formula at the scale at which it was made, and
-# nothing that was offered to these two wells could change that scale. Even a comparison that tunes each score alike is only
-# as fair as what it lets each of them tune.
+# nothing that was offered to these two wells could change that scale. A comparison that tunes each score alike is only as
+# fair as what it lets each of them tune.
 #
-# That holds for this control, too. The sharpness of 3 was fixed before the first run, and no other was tried; another may
-# suit other scores. The dot product lost its sharper start, and half a point, but this loss cannot be told from 0. The
-# factor stays through the training and multiplies the gradients as well, so the control does not separate a sharp start
-# from larger steps. And it was made on patches alone: what a factor does on text or on the look-up was not measured.
+# That holds for this control, too. The sharpness of 3 was fixed before the first run; another may suit other scores. The dot
+# product lost its sharper start, and half a point, though this loss cannot be told from 0. The factor stays through the
+# training and multiplies the gradients as well, so the control does not separate a sharp start from larger steps. And what a
+# factor does on text or on the look-up was not measured.
 #
 # The choice of a score depends on one thing more: its cost.
 
@@ -1040,7 +1039,7 @@ for claim in claims.CLAIMS[:5]:
 # - 9: how far the heads look after training, against before; δ is half a token (notebook 07).
 # - 14: sinusoidal against learned positions, with either of two scores (notebook 09).
 # - 17: the additive score against the dot product, in the runs that you have just seen.
-# - 34: rows of scores minus their mean and over their spread, in place of the softmax (notebook 01).
+# - 34: in place of the softmax, each row of scores minus its mean, divided by its spread (notebook 01).
 # - 37: to the scores of each key is added how worth looking at it is, computed from the key (notebook 03).
 #
 # The picture has their findings in units of δ, and behind each what is claimed of the gain: *better* (above 0), *no worse*
@@ -1074,9 +1073,8 @@ for number, bet in bets.items():
 
 # %% [markdown]
 # How many did you get? Now prediction 3. Here are all 39, grouped by their verdicts. Each mark is a condition under which the
-# claim was measured, in no particular order. You can read off the rule: a claim with an orange mark anywhere is refuted, one
-# with blue marks only is shown, and the rest are undecided. A square was computed and not measured. A bracket holds the
-# number of the notebook.
+# claim was measured. You can read off the rule: a claim with an orange mark anywhere is refuted, one with blue marks only is
+# shown, and the rest are undecided. A square was computed and not measured. A bracket holds the number of the notebook.
 
 # %%
 marks = {"shown": ("o", "C0", "C0"), "refuted": ("X", "C1", "C1"), "undecided": ("o", "white", "0.5")}
@@ -1109,9 +1107,11 @@ few = sum(any(one.outcome == "undecided" and one.note for one in found) for foun
 print(f"of those shown {proved} are computed; of those undecided {few} have a finding with fewer than five seeds")
 
 # %% [markdown]
-# A strict rule has its price: some of what we wanted to know is still open, and not only where seeds are missing. (Three
-# claims were measured on 50 drawn sets of tokens in place of seeds.) Who claimed what stands in [the table of
-# claims](../docs/measured.md), each condition and setting on [the page of results](../results/README.md).
+# A strict rule has its price: some of what we wanted to know is still open, and not only where seeds are missing. And a
+# verdict holds for the setting of its record. That separable and additive attention do no worse *on pixels* (15, 17) is
+# shown by the runs with one setting for all, of which you know what a choice can do to them. (Three claims were measured on
+# 50 drawn sets of tokens in place of seeds.) Who claimed what stands in [the table of claims](../docs/measured.md), each
+# condition and setting on [the page of results](../results/README.md).
 #
 # Holm corrects within each claim, but there are 39 of them. **Predict**: what happens to these verdicts if all their findings
 # are one family?
