@@ -67,7 +67,7 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # 3. The 39 claims of this course are judged by proofs or by our records, the files of finished runs. How many are shown,
 #    how many refuted, and how many stay undecided?
 #
-# Write your answers down. They are scored near the end.
+# Write your answers down: the first two are scored once you have chosen a score, the third in the last part.
 
 # %% [markdown]
 # ## Five papers, five runs
@@ -1260,7 +1260,7 @@ course.verdict("sharpness, inverse-square well, largest", max(sharp["inverse_squ
 # the middle look? **Predict**: which two of the nine maps are the same score?
 #
 # White is the weight of uniform attention, 1/49; blue is less, and red is more. The frame marks the patch that asks. The
-# digit itself is grey.
+# digit itself is black on white.
 
 # %%
 base = experiments.BAKE_OFF_PATCHES["quick"]["dot"]
