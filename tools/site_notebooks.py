@@ -36,7 +36,7 @@ SMALL_PICTURES = {
     "14": ("plotting.parallel_coordinates(", "trials as lines across eight settings, coloured by accuracy"),
     "15": ("time of a training pass", "time and memory of a training pass against length, with their slopes"),
     "16": (
-        "figure = plotting.images(torch.cat([2 * small, shuffled])",
+        "figure = plotting.images(torch.cat([shuffled[:1], shuffled])",
         "a digit, and how much each part of it is looked at under eight scores, one of them twice",
     ),
     "17": (
