@@ -275,9 +275,8 @@ print(f"best first look of those given up: {max(trial.first_look for trial in la
 
 # %% [markdown]
 # When this page was made, 13 of the 14 were given up, far more than half. The four that set the median were lucky: three of
-# them were above 0.5 at their first look, and no trial that was given up reached their median, 0.571. (In a longer search
-# the median tends to rise, too, because a later trial joins only if it keeps up. With several processes it depends on
-# which trials have ended, so who is pruned may differ.)
+# them were above 0.5 at their first look, and no trial that was given up reached their median, 0.571. (With several
+# processes the median depends on which trials have ended, so who is pruned may differ.)
 #
 # The price: trials that start slowly are pruned before they can catch up. And those that ran to their end are a
 # **selection**. What all trials have is their first look, after equal numbers of steps. That is what we will compare.
@@ -362,9 +361,9 @@ if many:
     tell("first look", first[orders[:, :5]].amax(dim=1), first[orders[:, 5:25]].amax(dim=1))
 
 # %% [markdown]
-# Prediction 3: fifteen more trials are worth 8.2 points on average. In half of the draws the lead is below 4.8 points, but
-# in 48 % it is above 5: a lead of five points can come from the search alone. And in 21 % the team with a quarter of the
-# trials is ahead: one pair of searches says little, whoever wins it.
+# Prediction 3: fifteen more trials are worth 8.2 points on average. The leads differ much: in 48 % of the draws B is more
+# than five points ahead, by searching alone, and in 21 % the team with a quarter of the trials is ahead. One pair of
+# searches says little, whoever wins it.
 #
 # How does the best of $n$ trials grow with $n$? (Dodge et al. 2019, [arXiv:1909.03004](https://arxiv.org/abs/1909.03004),
 # have a formula for the mean, with replacement: exercise 3.) After how many trials does one more hardly help?
@@ -679,7 +678,7 @@ print(", ".join(f"{name} {value:.3g}" for name, value in top.choice.items()))
 #   the best of many shows the winner's curse, too.
 # - **New test sets.** Recht et al. 2019 ([arXiv:1902.10811](https://arxiv.org/abs/1902.10811)) made another one for
 #   ImageNet, a collection of labelled photos. Accuracies fell by 11 to 14 points, but better models stayed better; the
-#   authors blame harder images, not choosing. Not every fall is the winner's curse.
+#   authors blame harder images. Not every fall is the winner's curse.
 #
 # **So, the idea or the search?** Our two teams had the same idea, and yet the longer search led by 8.2 points on average and
 # by more than 5 in 48 % of the draws. When the shorter one knew what matters, 1.6 points were left. A leader's number alone
