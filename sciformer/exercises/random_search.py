@@ -16,7 +16,7 @@ from sciformer.check.exercise import Case, Draw, Exercise
 
 _SPACE = "Break it: a learning rate drawn evenly"
 _EARLY = "Giving up early"
-_BEST = "Best so far"
+_BEST = "Two teams, one idea"
 
 
 def log_uniform(
