@@ -109,7 +109,7 @@ scores_in_a_loop.round(decimals=2)
 # %% [markdown]
 # In the paper $q$ and $k$ are [projections](../docs/glossary.md#p) of two networks' states. Nothing is divided by
 # $\sqrt D$: tanh stays within ±1, so a score stays within $\pm\sum|w|$. The sum grows with the number of features; the
-# class below therefore starts with smaller $w$ where D is larger.
+# classes below therefore start with smaller $w$ where D is larger.
 #
 # Without the loops, every pair gets its own hidden layer:
 
@@ -196,7 +196,8 @@ class MySeparable(nn.Module):
         gain = nn.init.calculate_gain("tanh")
         self.weight = nn.Parameter(torch.randn(num_heads, head_dim) * gain / head_dim**0.5)  # (H, D)
 
-    def forward(self, query, key, *, attn_mask=None, query_offset=0):
+    # Every score of the package is given a mask and an offset; this one needs neither.
+    def forward(self, query, key, *, attn_mask=None, query_offset=0):  # (B, H, L, D), (B, H, S, D)
         from_query = (query.tanh() * self.weight[:, None]).sum(dim=-1)  # (B, H, L)
         from_key = (key.tanh() * self.weight[:, None]).sum(dim=-1)  # (B, H, S)
         return from_query[..., :, None] + from_key[..., None, :]  # (B, H, L, S)
@@ -410,7 +411,7 @@ course.verdict("time at 2048 tokens, readable over running mean", timed["separab
 # %% [markdown]
 # All but the running mean compute something for each pair of tokens, so in long texts their time should grow about
 # fourfold when the length doubles; how memory is used moves this up or down. The running mean's work grows only with
-# the length. In short texts most of its time is what each call costs, however little it computes. Where the lines cross
+# the length. (The fair rival is the fused dot product: the readable path is slow because it can show its weights.) In short texts most of its time is what each call costs, however little it computes. Where the lines cross
 # depends on the machine and on what else it does. The models below read 64 characters, where the running mean can
 # hardly help.
 #
@@ -815,7 +816,6 @@ class MyAdditive(nn.Module):
         gain = nn.init.calculate_gain("tanh")  # 5/3: for q and k of variance 1, scores start with variance 1.4
         self.weight = nn.Parameter(torch.randn(num_heads, head_dim) * gain / head_dim**0.5)  # (H, D)
 
-    # Every score of the package is given a mask and an offset; this one needs neither.
     def forward(self, query, key, *, attn_mask=None, query_offset=0):  # (B, H, L, D), (B, H, S, D)
         hidden = (query[:, :, :, None] + key[:, :, None]).tanh()  # (B, H, L, S, D)
         return (hidden * self.weight[:, None, None]).sum(dim=-1)  # (B, H, L, S)
