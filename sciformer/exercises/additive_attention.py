@@ -14,7 +14,7 @@ from sciformer.check.exercise import Case, Draw, Exercise, pair
 
 _BAHDANAU = "Bahdanau's score"
 _FORMULA = "The formula"
-_BREAK = "Break it: two slips"
+_BREAK = "Break it: the wrong axis"
 _MOVES = "The sum moves out of the tanh"
 _PROOF = "The proof"
 _CAUSAL = "With a causal mask"
@@ -66,7 +66,7 @@ _BAHDANAU_FAULTS = (
     Fault(
         "no tanh",
         "The tanh is missing. Then w · (q + k) = w · q + w · k, and the softmax cancels the query.",
-        see=_BREAK,
+        see=_PROOF,
         hidden=lambda query, key, weight: query[:, None] + key,
     ),
     Fault(
