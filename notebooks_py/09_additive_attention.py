@@ -411,8 +411,9 @@ course.verdict("time at 2048 tokens, readable over running mean", timed["separab
 # %% [markdown]
 # All but the running mean compute something for each pair of tokens, so in long texts their time should grow about
 # fourfold when the length doubles; how memory is used moves this up or down. The running mean's work grows only with
-# the length. (The fair rival is the fused dot product: the readable path is slow because it can show its weights.) In short texts most of its time is what each call costs, however little it computes. Where the lines cross
-# depends on the machine and on what else it does. The models below read 64 characters, where the running mean can
+# the length. (The fair rival is the fused dot product: the readable path is slow because it can show its weights.) In
+# short texts most of its time is what each call costs, however little it computes. Where the lines cross depends on
+# the machine and on what else it does. The models below read 64 characters, where the running mean can
 # hardly help.
 #
 # ## Writing token by token
@@ -688,8 +689,8 @@ plotting.show("The differences of the table above, a row for each claim, each a 
 # The last three rows are learned minus sinusoidal; each row has the colour of its (first) score.
 #
 # **First: the cheaper form keeps up with the dot product.** On text **refuted**, **undecided** and **refuted** when
-# tuned. (On images, notebook 16 finds it shown for patches and undecided for pixels.) The look-up above, which the
-# repository did not try, shows what no loss on text shows: 29 % right in place of 99.99 %.
+# tuned. (On images, notebook 16 finds it shown for patches, and for pixels where one setting serves all scores.) The
+# look-up above, which the repository did not try, shows what no loss on text shows: 29 % right in place of 99.99 %.
 #
 # **How much of this is the query?** Compare the separable score with Bahdanau's. The query is worth 0.027 and 0.031
 # nats: more than nothing, since neither interval contains 0, but whether it is more than 0.03 is undecided. Tuned, it is
