@@ -413,8 +413,8 @@ course.verdict("time at 2048 tokens, readable over running mean", timed["separab
 # fourfold when the length doubles; how memory is used moves this up or down. The running mean's work grows only with
 # the length. (The fair rival is the fused dot product: the readable path is slow because it can show its weights.) In
 # short texts most of its time is what each call costs, however little it computes. Where the lines cross depends on
-# the machine and on what else it does. The models below read 64 characters, where the running mean can
-# hardly help.
+# the machine and on what else it does. The models below read 64 characters, where the running mean is
+# likely to be the slower one.
 #
 # ## Writing token by token
 #
@@ -548,7 +548,8 @@ course.verdict("loss of learned minus sinusoidal, mean of both scores", statisti
 # %% [markdown]
 # Each dot is one training; an *ok* says only that your run is of the usual kind. Equal weights do much better than
 # counting pairs: a model learns much without preferring any key, from the token itself and from plain means of the
-# values, which hold positions too. With sinusoids, trained scores add 0.07 nats if separable and 0.10 if dot products.
+# values, which hold positions too. With sinusoids, a trained score lowers that loss by 0.07 nats more if it is separable,
+# by 0.10 if it is a dot product. (After this short training equal weights are even ahead of both models with learned positions.)
 # (A nat is the unit of a loss with natural logarithms, as in notebook 08.) How much of that is content and how much
 # position, this does not tell.
 #
@@ -692,12 +693,12 @@ plotting.show("The differences of the table above, a row for each claim, each a 
 # tuned. (On images, notebook 16 finds it shown for patches, and for pixels where one setting serves all scores.) The
 # look-up above, which the repository did not try, shows what no loss on text shows: 29 % right in place of 99.99 %.
 #
-# **How much of this is the query?** Compare the separable score with Bahdanau's. The query is worth 0.027 and 0.031
-# nats: more than nothing, since neither interval contains 0, but whether it is more than 0.03 is undecided. Tuned, it is
-# too little to matter, and perhaps nothing. These runs differ in rates, starts and steps, and do not tell which of these
-# closes the gap. What is left, up to the dot product, is a difference between two scores that both use their queries.
-# So for this form of score a query is worth a few hundredths of a nat at most; for the dot product nobody took it away
-# here.
+# **How much of this is the query?** Compare the separable score with Bahdanau's. The query, with its parameters, is worth
+# 0.027 and 0.031 nats: more than nothing, since neither interval contains 0, but whether it is more than 0.03 is
+# undecided. Tuned, it is too little to matter, and perhaps nothing. The tuned runs differ in rates, starts and steps, and
+# do not tell which of these makes the query worth less. What is left, up to the dot product, is a difference between two
+# scores that both use their queries. So on this text and at this size a query is worth a few hundredths of a nat at most
+# for this form of score; for the dot product nobody took it away here.
 
 # %% [markdown]
 # **Second: both kinds of positions do equally well.** With every score sinusoids have the lower loss: **refuted** with
@@ -728,10 +729,10 @@ course.verdict("the least that a separable model's loss rises", least, above=0.2
 
 # %% [markdown]
 # A validation loss that rises while the training loss ends far below is [overfitting](../docs/glossary.md#o), and the
-# separable score overfits with every seed that was trained. The verdicts stand in its two lines above: *refuted* is
-# about models of our size on little text; *undecided* beside a rise many times 0.03 means that the rule wants more
-# seeds, not that nothing was seen. How far a loss rises is no ranking: a model whose training loss is still high may
-# only be behind.
+# separable score overfits with every seed that was trained. By the rule the claim stays **undecided** all the same: three
+# seeds decide nothing, even where each rises by many times 0.03. And the runs have no dropout and little text, so they
+# show that the separable score *can* overfit, and not that it would have in the repository's setting. How far a loss
+# rises is no ranking: a model whose training loss is still high may only be behind.
 #
 # All this holds at our size. The repository's models are larger and train for 5,000 steps: our full profile (the
 # published size), which nobody has recorded yet.
@@ -999,14 +1000,14 @@ check.read_token(read_token)
 #
 # - **Gained**: a running mean, in linear time, and a state of D + 1 numbers. Bahdanau's score holds D hidden features
 #   for each pair; blocks of queries cure the memory, not the time.
-# - **Lost on the look-up**, whose task is to ask for the right key: everything, 29.3 % right in place of 99.99 %.
+# - **Lost on the look-up**, whose task is to ask for the right key: all that asking brings, 29.3 % right in place of 100 %.
 # - **Lost on text**, your third prediction: the cheaper form is 0.04 to 0.06 nats behind the dot product. The lost query
 #   and its parameters make up 0.027 of 0.064 with sinusoids, 0.031 of 0.040 with learned positions, and 0.012 of 0.045
 #   in the tuned runs, where it may be nothing.
 # - **The claims**, for models of our size: that the cheaper form keeps up is refuted on the look-up and in two of three
 #   settings on text. That both kinds of positions do equally well is refuted with the dot product. The rest of these
-#   two is undecided. As for the third, on little text the separable form overfits too, with every seed; its verdict by
-#   the rule is printed above.
+#   two is undecided. As for the third, on little text the separable form overfits too, with every seed, but three seeds leave
+#   it undecided.
 
 # %% [markdown]
 # ## Check yourself
