@@ -271,7 +271,7 @@ plotting.show(
 done = sum(trial.looks[-1][0] for trial in trials) / (live.base.train.steps * len(trials))
 print(f"{sum(trial.pruned for trial in later)} of {len(later)} given up; {100 * done:.0f} % of all steps were run")
 print("first look of the first ones:", ", ".join(f"{trial.first_look:.2f}" for trial in at_first), f"  median {medians[0][1]:.3f}")
-print(f"best first look of those given up: {max(trial.first_look for trial in later if trial.pruned):.3f}")
+print(f"best first look of those given up: {max((trial.first_look for trial in later if trial.pruned), default=math.nan):.3f}")
 
 # %% [markdown]
 # When this page was made, 13 of the 14 were given up, far more than half. The four that set the median were lucky: three of
