@@ -1129,10 +1129,11 @@ def words(text):
     return re.findall(r"[A-Za-z']+", text.lower())
 
 
-dictionary = set(words(vocabulary.decode(tokens)))
+training_text, validation_text = vocabulary.decode(tokens), vocabulary.decode(validation)
+dictionary = set(words(training_text))
 shares = {name: sum(word in dictionary for word in words(poem)) / len(words(poem)) for name, poem in gallery.items()}
 errors = [math.sqrt(share * (1 - share) / len(words(gallery[name]))) for name, share in shares.items()]
-unseen = [word in dictionary for word in words(vocabulary.decode(validation))]
+unseen = [word in dictionary for word in words(validation_text)]
 print(f"of the words of the validation text itself {sum(unseen) / len(unseen):.3f} are real in this sense")
 short = ["threes", "plain", "rotary", "QK-norm", "sq. ReLU", "Muon", "t. shift", "package"]
 names = [f"{name}\n{share:.2f}" for name, share in zip(short, shares.values(), strict=True)]
@@ -1170,7 +1171,6 @@ def longest_shared(text, source):  # the longest run of characters in the text t
     return longest
 
 
-training_text, validation_text = vocabulary.decode(tokens), vocabulary.decode(validation)
 drawn = gallery[last][len("ROMEO:\n") :]  # without the prompt
 passages = [validation_text[start : start + len(drawn)] for start in range(0, len(validation) - 1000, len(validation) // 10)]
 by_shakespeare = sorted((longest_shared(passage, training_text) for passage in passages), key=len)
@@ -1228,8 +1228,8 @@ for n in range(1, 6):
         rows.append([before - after, control, validated - before, validated - after])
     fall, control, gap, wider = torch.tensor(rows).mean(dim=0).tolist()
     print(f"{n:10} {fall:19.3f} {min(rows)[0]:10.3f} {control:14.3f} {gap:12.2f} {wider:11.2f}")
-texts = vocabulary.decode(tokens), vocabulary.decode(validation)  # speakers: lines such as ROMEO: or First Servant:
-known, said = (re.findall(r"^([A-Z][A-Za-z ]{1,20}):\n", text, flags=re.M) for text in texts)
+# speakers: lines such as ROMEO: or First Servant:
+known, said = (re.findall(r"^([A-Z][A-Za-z ]{1,20}):\n", text, flags=re.M) for text in (training_text, validation_text))
 new = [name for name in said if name not in known]
 print(f"{len(new) / len(said):.0%} of the speeches in the validation text are by people who never speak in training")
 
