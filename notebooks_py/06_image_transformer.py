@@ -187,14 +187,15 @@ plotting.show(
 # %% [markdown]
 # ## From patch to token
 #
-# A patch becomes a token by one linear map, the same for every patch. Its $64 \cdot 49$ weights are learned with everything else.
+# A patch becomes a token by one linear map, the same for every patch: the **patch embedding**. Its $64 \cdot 49$ weights are learned with everything
+# else.
 #
 # $$x_n = W p_n + b$$
 #
 # | symbol | variable | shape |
 # |---|---|---|
 # | $p_n$, the pixels of patch $n$ | `digit_patches[n]` | (49,) |
-# | $W$, the **patch embedding** | `conv.weight.flatten(1)` | (64, 49) |
+# | $W$, its weights | `conv.weight.flatten(1)` | (64, 49) |
 # | $b$ | `conv.bias` | (64,) |
 # | $x_n$, token $n$ | `by_hand[n]` | (64,) |
 #
@@ -468,8 +469,8 @@ plotting.show(
 # </details>
 #
 # The learning rate rises from nearly 0 during the first 50 steps (the **[warm-up](../docs/glossary.md#w)** of notebook 05); a second factor falls
-# linearly to nearly 0 over all steps. torch keeps it in `optimizer.param_groups`, one entry for each group of parameters (here one). `stream` hands out batches of
-# 64 digits in random order, as long as `next` asks for them.
+# linearly to nearly 0 over all steps. torch keeps it in `optimizer.param_groups`, one entry for each group of parameters (here one). `stream` hands
+# out batches of 64 digits in random order, as long as `next` asks for them.
 
 # %%
 def train(model, rate, steps=800, seed=0):  # seed: of the batches
@@ -1116,9 +1117,9 @@ plotting.show("Three tables of four by four numbers, one for each block: the att
 
 
 # %% [markdown]
-# In the quick profile, in block 1, everyone looks at the middle: patches 5, 6 and 9 get about three times an equal share, and each of the four corners about a quarter of
-# one. A patch in the middle is a neighbour of eight others, a corner of three. So whoever looks at the middle looks at many neighbours,
-# without having looked for them.
+# In the quick profile, in block 1, everyone looks at the middle: patches 5, 6 and 9 get about three times an equal share, and each of the four
+# corners about a quarter of one. A patch in the middle is a neighbour of eight others, a corner of three. So whoever looks at the middle looks at
+# many neighbours, without having looked for them.
 #
 # Values and feed-forward decide what is done with what attention brings. So read such maps as a hint, not as an explanation
 # ([Jain and Wallace 2019](https://arxiv.org/abs/1902.10186)), and let an experiment decide, as the next section does.
