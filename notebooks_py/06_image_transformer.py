@@ -497,8 +497,8 @@ def read(model):  # which of the test digits are recognised, as 0 and 1
 
 
 # %% [markdown]
-# Now train *your* model: 800 steps of 64 digits, so that each digit of the quick profile is seen about five times. (A
-# verdict with `measured="quick"` judges its value in the quick profile only.)
+# Now train *your* model: 800 steps of 64 digits, so that each digit of the quick profile is seen about five times.
+# (`measured="quick"` marks bounds that are judged in the quick profile only.)
 
 # %% tags=["nbval-ignore-output"]
 torch.manual_seed(0)
