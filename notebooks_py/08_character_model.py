@@ -733,7 +733,7 @@ plotting.show("A square of 24 by 24 scores, a row for each position of the query
 # depends only on how far apart they stand and which comes first.
 #
 # Your function becomes a score, the scaled dot product of turned queries and keys, and the learned positions go. (`query_offset` is for a cache.) The
-# plain model's loss was 2.40. Which will the turned one have, and does the change pass $\delta$?
+# plain model's loss was 2.40. Which will the turned one have, and does the change matter?
 
 # %% tags=["nbval-ignore-output"]
 for d in range(-23, 24):  # each diagonal holds one number
@@ -793,17 +793,6 @@ settle("QK-norm")
 # %% [markdown]
 # A loss, and one smaller than $\delta$. Perhaps the softmax can no longer be as sharp: a guess. We keep the norm as insurance: without it the largest
 # scores are more than three times as large after only 500 steps (an optional section measures them). Whether the insurance pays, we do not know.
-#
-# ## Rung 3: squared ReLU
-#
-# Between the two maps of the feed-forward network stands a GELU, notebook 05's smooth form of $\max(x, 0)$. Put the [**squared
-# ReLU**](../docs/glossary.md#s), $\max(x, 0)^2$, in its place: a unit that is twice as active then counts four times as much. Would you bet on it? A
-# gain, a loss, or undecided?
-
-# %% [markdown]
-# More than three times as large in all three layers, on this one chunk. (The softmax saturates only if a score lies far *above* the others; one far
-# below counts here too.) Perhaps the loss rises because the softmax can no longer be as sharp: a guess. We keep the norm as insurance, not knowing
-# whether it pays.
 #
 # ## Rung 3: squared ReLU
 #
