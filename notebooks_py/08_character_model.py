@@ -13,11 +13,11 @@
 # Cover the end of this sentence and guess, letter by letter, how it goes o… You knew the *n*, and you hardly needed to think. In a play, after *ROME*,
 # you would bet on *O*. A machine that is good at this game has to know about spelling, about words, about who is speaking. **Can it then write?**
 #
-# Claude Shannon asked in [1948](https://doi.org/10.1002/j.1538-7305.1948.tb01338.x) how predictable English is and wrote text by hand, looking up in a
-# book what follows the last one or two letters. In [1951](https://doi.org/10.1002/j.1538-7305.1951.tb01366.x) he let people play the game. In 2003
+# Claude Shannon asked in [1948](https://doi.org/10.1002/j.1538-7305.1948.tb01338.x) how predictable English is and wrote text by hand, looking up in
+# a book what follows the last one or two letters. In [1951](https://doi.org/10.1002/j.1538-7305.1951.tb01366.x) he let people play the game. In 2003
 # Bengio and colleagues replaced the counts by a [network](https://www.jmlr.org/papers/v3/bengio03a.html). In 2018 Radford and colleagues took [causal
 # transformer blocks](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf) and more than 7,000 books: the
-# first [GPT](../docs/glossary.md#g), a *generative pre-trained transformer* (pre-trained, because it then learned other tasks).
+# first [GPT](../docs/glossary.md#g), a *generative pre-trained transformer* (pre-trained, because it was then trained further for other tasks).
 #
 # After this notebook you can
 #
@@ -604,8 +604,8 @@ print(repr(vocabulary.decode(write_on(by_counts(4), start, 100, 1.0, lambda p: p
 #
 # > **The rule of this notebook** asks two questions. *Which way?* A change is a *gain* if its whole interval lies below 0, a *loss* if it lies above
 # > 0, and otherwise *undecided*. *How much?* The course fixes $\delta = 0.03$ nats (3 % of the perplexity). A change *matters* if its whole interval
-# > lies beyond $-\delta$ or $\delta$, it is *smaller than δ* if the whole interval lies between them, and otherwise its *size is open*. Fewer than
-# > five seeds decide nothing.
+# > lies below $-\delta$ or above $\delta$, it is *smaller than δ* if the whole interval lies between them, and otherwise its *size is open*. Fewer
+# > than five seeds decide nothing.
 #
 # You train with one seed. The *ok* under each rung says only that your run is of the recorded kind: not far from the recorded mean.
 
@@ -830,8 +830,8 @@ settle("squared ReLU")
 # AdamW's first step divides each entry by its own size. How much does what is left stretch the two directions? And which matrix stretches both by 1?
 #
 # [**Muon**](../docs/glossary.md#m) (Jordan et al. 2024) looks for that second matrix, which is called *orthogonal*. To compute it exactly at every
-# step would take too long. So Muon makes the gradient so short that no strength is above 1, and sends it five times through products of matrices that
-# move every strength $s$ to
+# step would take too long. So Muon first scales the gradient down until no strength is above 1. Then it multiplies matrices in five rounds, each of
+# which moves every strength $s$ to
 #
 # $$3.4445\, s - 4.775\, s^3 + 2.0315\, s^5$$
 #
@@ -1080,7 +1080,7 @@ print(f"counted fours: loss {to_beat['fours']:.3f}, torn between {math.exp(to_be
 # bits a letter: torn between $2^\text{bits}$, 1.5 to 2.5 letters, but in prose of only 27 signs. (nanoGPT's number is measured a little differently;
 # an optional section compares the two recipes at one size.)
 #
-# Only do not compare ours with your ladder: its chunks had 256 characters, yours 64. Near the beginning of a chunk a model has little to read and
+# But ours cannot be compared with your ladder: its chunks had 256 characters, yours 64. Near the beginning of a chunk a model has little to read and
 # guesses worse, and longer chunks have fewer beginnings. **The losses of two models can only be compared at one length.**
 #
 # Here the first evening ends.
@@ -1216,7 +1216,8 @@ for n in range(1, 6):
 # %% [markdown]
 # Something is left at every line and in every seed: 0.02 at the first line, 0.05 at the last two. What changes at a line is what was read: just
 # before the third line a passage had been read twice, just after it three times, and more recently. So **the model seems to recognise what it has
-# read**, perhaps even after one reading; there the curve is still steep, and the control least certain. (Three seeds decide nothing by our rule.)
+# read**, perhaps even after one reading. (There the whole curve is still steep, so the control is least certain. And three seeds decide nothing by
+# our rule.)
 #
 # The validation loss falls to the end, so no harm can be seen. Optional sections ask how much of the gap between the two curves is memory, and what
 # 80 readings do to the same recipe.
@@ -1458,9 +1459,9 @@ course.verdict("loss at the first position minus that of counted pairs", first -
 # ## Optional: how much of the gap is memory?
 #
 # At the end the one-core model has a lower loss on its training text than on the validation text. Is this gap memory? The next cell measures it
-# around each line of the epochs' picture: a validation loss, taken 10 to 50 steps after the line, minus the training loss of the 50 steps before or
-# after it. It also counts how many speeches of the validation text are by people who never speak in training. How large is the gap before anything
-# was read twice?
+# around each dashed line of the picture with the five epochs: a validation loss, taken 10 to 50 steps after the line, minus the training loss of the
+# 50 steps before or after it. It also counts how many speeches of the validation text are by people who never speak in training. How large is the gap
+# before anything was read twice?
 
 # %%
 print("epoch ends   gap before   gap after")
