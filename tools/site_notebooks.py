@@ -28,7 +28,7 @@ SMALL_PICTURES = {
     "06": ("plotting.attention_on_image", "a digit, and where one of its patches looks in each head"),
     "07": ("turned by 180°", "a six, and the same six turned to a nine; the logits of both are the same"),
     "08": ("def one_step(text)", "how a character is drawn: probabilities, temperature, the draw, and the longer text"),
-    "09": ('"outside: separable"', "Bahdanau's weights differ from query to query, the separable ones do not"),
+    "09": ('"outside: separable"', "the attention weights of a word under Bahdanau's score and the separable one"),
     "10": ('words = ["the", "cat"', "four energy wells around six words, seen from above"),
     "11": ('xlabel="source", ylabel="writes"', "where a decoder looks in a written date while it writes the ISO date"),
     "12": ("model.restore(digits", "ten digits, what is visible of them, and how the model restores them"),

@@ -14,7 +14,7 @@ from sciformer.check.exercise import Case, Draw, Exercise, pair
 
 _BAHDANAU = "Bahdanau's score"
 _FORMULA = "The formula"
-_BREAK = "Break it: the wrong axis"
+_BREAK = "Break it: without the tanh"
 _MOVES = "The sum moves out of the tanh"
 _PROOF = "The proof"
 _CAUSAL = "With a causal mask"
@@ -66,7 +66,7 @@ _BAHDANAU_FAULTS = (
     Fault(
         "no tanh",
         "The tanh is missing. Then w · (q + k) = w · q + w · k, and the softmax cancels the query.",
-        see=_PROOF,
+        see=_BREAK,
         hidden=lambda query, key, weight: query[:, None] + key,
     ),
     Fault(
@@ -141,7 +141,7 @@ _BAHDANAU_FAULTS = (
     Fault(
         "softmax over the queries",
         "The softmax runs over the queries. Each query shares out one unit among the keys: dim=-1 of (L, S).",
-        see=_BREAK,
+        see=_FORMULA,
         normalize=lambda scores: scores.softmax(dim=-2),
     ),
     Fault(
