@@ -19,7 +19,7 @@ _MOAT = "The moat"
 _FIELD = "The field form"
 _FLAT = "How far apart can weights be?"
 _CLASS = "The class"
-_LEAK = "Break it: a divisor over all keys"
+_LEAK = "Optional: the softmax-exponential well under a mask"
 
 
 def lorentzian_moat(
