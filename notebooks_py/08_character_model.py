@@ -196,8 +196,8 @@ print(f"{new.float().mean():.0%} of the fives in the validation text never occur
 
 # %% [markdown]
 # Pairs are torn between 12 characters, not 65: that is the first half of your first guess. Of the fives, one in ten is new, and a table with its
-# $65^5$ entries, more than a billion, gives it hardly any probability. So **fours are the number to beat**. (Fives that fall back on fours where they
-# are new might do better.)
+# $65^5$ entries, more than a billion, gives it hardly any probability. So of these three **fours are the number to beat**. (Fives that fall back
+# on fours where they are new might do better; we have not tried.)
 #
 # Here is the table of pairs for the small letters and the space; the rest is left out, so a row need not sum to 1. What may follow an *h*?
 
@@ -368,9 +368,9 @@ course.verdict("first loss with the small start, over log 65", first / math.log(
 #
 # ### The optimiser: AdamW
 #
-# The gradient says in which direction the loss falls; the [**optimiser**](../docs/glossary.md#o) says how far to go. [**AdamW**](../docs/glossary.md#a)
-# (Loshchilov and Hutter 2019) keeps two running averages for each weight $w$: $m$ of its gradient $g$, and $v$ of the gradient's square. In each step
-# (small corrections left out)
+# The gradient says in which direction the loss rises, so training steps the other way; the [**optimiser**](../docs/glossary.md#o) says how far.
+# [**AdamW**](../docs/glossary.md#a) (Loshchilov and Hutter 2019) keeps two running averages for each weight $w$: $m$ of its gradient $g$, and $v$ of
+# the gradient's square. In each step (small corrections left out)
 #
 # $$m \leftarrow \beta_1 m + (1 - \beta_1)\, g, \qquad v \leftarrow \beta_2 v + (1 - \beta_2)\, g^2, \qquad
 # w \leftarrow (1 - \eta\lambda)\, w - \eta\, m / \sqrt v$$
@@ -1075,10 +1075,11 @@ print(f"2,500 steps: torn between {math.exp(sum(ends) / 3):.1f} characters; the 
 print(f"counted fours: loss {to_beat['fours']:.3f}, torn between {math.exp(to_beat['fours']):.1f}")
 
 # %% [markdown]
-# **Here the fours are beaten**, by 0.38 nats, and this time both sides used all of the training text. The model is torn between four characters, the
-# fours between six: that is the second half of your first guess. Claude Shannon concluded in 1951 from the guesses of people that English has 0.6 to 1.3
-# bits a letter: torn between $2^\text{bits}$, 1.5 to 2.5 letters, but in prose of only 27 signs. (nanoGPT's number is measured a little differently;
-# an optional section compares the two recipes at one size.)
+# **Here the fours are beaten**, by 0.38 nats, and this time both sides used all of the training text. (There are three seeds, too few for our rule;
+# but the highest of them, printed above, lies as far below.) The model is torn between four characters, the fours between six: that is the second
+# half of your first guess. Claude Shannon concluded in 1951 from the guesses of people that English has 0.6 to 1.3 bits a letter: torn between
+# $2^\text{bits}$, 1.5 to 2.5 letters, but in prose of only 27 signs. (nanoGPT's number is measured a little differently; an optional section compares
+# the two recipes at one size.)
 #
 # But ours cannot be compared with your ladder: its chunks had 256 characters, yours 64. Near the beginning of a chunk a model has little to read and
 # guesses worse, and longer chunks have fewer beginnings. **The losses of two models can only be compared at one length.**
@@ -1164,8 +1165,9 @@ shared = len(by_the_model) / len(by_shakespeare[-1])
 course.verdict("longest run of the model's text over the longest of the ten passages", shared, below=2)
 
 # %% [markdown]
-# In the stored run it has 20 characters: *'t.*, a blank line and *First Murderer:*. Shakespeare's own passages share 15 to 29. So by this test the
-# text is no copy. (One text at one temperature does not show that the model never quotes.)
+# In the stored run it has 20 characters: *t.*, a blank line, *First Murderer:* and the end of that line. Shakespeare's own passages share 15 to 29.
+# So by this test the text is no copy. (It looks for one long run: a patchwork of short ones would pass. And one text at one temperature does not show
+# that the model never quotes.)
 #
 # ### Does it remember what it has read?
 #
@@ -1216,8 +1218,8 @@ for n in range(1, 6):
 # %% [markdown]
 # Something is left at every line and in every seed: 0.02 at the first line, 0.05 at the last two. What changes at a line is what was read: just
 # before the third line a passage had been read twice, just after it three times, and more recently. So **the model seems to recognise what it has
-# read**, perhaps even after one reading. (There the whole curve is still steep, so the control is least certain. And three seeds decide nothing by
-# our rule.)
+# read**, perhaps even after one reading. (There the whole curve is still steep, so the control is least certain. The fifth line stands at the end of
+# the training, where the learning rate is almost 0, so it has no control behind it. And three seeds decide nothing by our rule.)
 #
 # The validation loss falls to the end, so no harm can be seen. Optional sections ask how much of the gap between the two curves is memory, and what
 # 80 readings do to the same recipe.
@@ -1331,9 +1333,9 @@ print(f"the model itself, 8.03 billion parameters: {8.03e9 * 2 / 2**30:.0f} GiB"
 # - **GPT** (Radford et al. 2018, its norms still after the branches) and **GPT-2** (2019): your class, with 12 to 48 blocks and words or pieces of
 #   words as tokens. **GPT-3** ([Brown et al. 2020](https://arxiv.org/abs/2005.14165)): the same loop with 175 billion parameters. **GPT-4** ([OpenAI
 #   2023](https://arxiv.org/abs/2303.08774)): again trained to predict the next token, then adjusted with human feedback; its size is not published.
-# - Your rungs: **Llama 3** (Grattafiori et al. 2024) has rotary positions, **Gemma 3** ([Google 2025](https://arxiv.org/abs/2503.19786)) QK-norm too. **Kimi
-#   K2** ([2025](https://arxiv.org/abs/2507.20534)) was trained with a Muon that limits the scores; **RWKV** (Peng et al. 2023) is built around the
-#   token shift.
+# - Your rungs: **Llama 3** (Grattafiori et al. 2024) has rotary positions, **Gemma 3** ([Google 2025](https://arxiv.org/abs/2503.19786)) QK-norm too.
+#   **Kimi K2** ([2025](https://arxiv.org/abs/2507.20534)) was trained with a Muon that limits the scores; **RWKV** (Peng et al. 2023) is built around
+#   the token shift.
 # - **vLLM** ([Kwon et al. 2023](https://arxiv.org/abs/2309.06180)) serves many readers and keeps the KV cache in small blocks, wherever memory is
 #   free.
 
@@ -1341,14 +1343,14 @@ print(f"the model itself, 8.03 billion parameters: {8.03e9 * 2 / 2**30:.0f} GiB"
 # ## So, can it write?
 #
 # It spells, and it writes in the form of a play. All this came from guessing the next letter, with 1.6 million parameters. But no thought lasts in
-# the text that we read. That text was not recited, though the model seems to recognise what it has read. And writing costs: either the whole text is
-# read again for each letter, or a cache takes memory.
+# the text that we read. The text shares no long run with what it has read, though the model seems to recognise what it has read. And writing costs:
+# either the whole text is read again for each letter, or a cache takes memory.
 #
 # Your three guesses:
 #
 # 1. Pairs are torn between 12 characters, fours between 6, the best model between 4.
 # 2. Rotary positions gain most, 0.25 nats.
-# 3. With a cache the model needs 122 times fewer multiplications.
+# 3. With a cache a model with 128 features needs 122 times fewer multiplications for 256 characters.
 
 # %% [markdown]
 # ## Takeaways
@@ -1374,8 +1376,9 @@ print(f"the model itself, 8.03 billion parameters: {8.03e9 * 2 / 2**30:.0f} GiB"
 #
 # <details><summary>Answers</summary>
 #
-# 1. Undecided: the interval contains 0. Your one run tells even less: its 0.02 is half of the spread between the ten seeds on the plain rung. The
-#    second is a gain, smaller than δ, and only on top of the five rungs; what it gains elsewhere has to be measured there.
+# 1. Undecided, since the interval contains 0, and its size is open, since it reaches past −δ. Your one run tells even less: its 0.02 is half of the
+#    spread between the ten seeds on the plain rung. The second is a gain, smaller than δ, and only on top of the five rungs; what it gains elsewhere
+#    has to be measured there.
 # 2. Nobody knows. At 256 fewer characters stand near the beginning of a chunk, which alone lowers the loss. Cut the text alike for both.
 # 3. Its old tokens would see the new one. From the second layer on, their keys and values would change with every character. A causal model may not use
 #    it when the window slides: then the oldest character, which the others have seen, is gone.
@@ -1575,8 +1578,8 @@ course.verdict("time of the last characters, no cache over cache", fastest["no c
 #
 # <details><summary>Answer</summary>
 #
-# On the left both curves begin at about the same height: a forward pass has costs that do not shrink with the work (such as the calls into torch). In
-# so small a model with a cache, hardly anything else is left.
+# On the left the curves begin within a factor of two: a forward pass has costs that do not shrink with the work (such as the calls into torch). In
+# so small a model with a cache, hardly anything else is left. (The jumps of the upper curve are noise of the clock.)
 #
 # </details>
 
@@ -1621,7 +1624,8 @@ explore(
 
 # %% [markdown]
 # On this one line, in the stored run, most heads lie below 6; none comes close to 1. (Layers and heads are counted from 0.) Does the model need no head
-# at distance 1 because the token shift hands over the character before? `by_muon` has none: look at its heads (`token_shift=0`).
+# at distance 1 because the token shift hands over the character before? `by_muon` has no token shift: look at its heads, in a twin built with
+# `token_shift=0`.
 
 # %% [markdown]
 # ## Optional: the same ladder, four times as long
@@ -1802,8 +1806,8 @@ plotting.show("Validation loss against the length of a chunk, which doubles alon
 # Why? Learned positions have rows that no training ever touched, and sines and turns come in combinations that are new. Even *none* gets worse. (A
 # falling line proves little: longer chunks have fewer characters near their beginning.)
 #
-# That eight times the length makes the loss no worse was claimed by Press, Smith and Lewis for ALiBi. It is shown here, and
-# [refuted](../docs/measured.md) for each of the other kinds.
+# That eight times the length makes the loss no worse was claimed by Press, Smith and Lewis for ALiBi, of one model read at two lengths, which is why
+# these losses are compared across lengths for once. It is shown here. For each of the other kinds the same is [refuted](../docs/measured.md).
 #
 # At 64, rotary positions gain 0.34 over none, and learned ones make no difference that matters (undecided, smaller than $\delta$). So rung 1 may have
 # had a weak opponent.
