@@ -527,8 +527,8 @@ if many:
     tell(f"{len(few)} for A", first[of_a].amax(dim=1), first[of_b].amax(dim=1))
 
 # %% [markdown]
-# The lead of B falls from 8.2 points to less than 2: to know which values are good is worth most of what fifteen trials are, and a
-# table of results does not show who knew. (We flatter A: we learnt these values from the same 60 trials.)
+# The lead of B falls from 8.2 points to less than 2: to know which values are good is worth most of what fifteen trials
+# are, and a table of results does not show who knew. (We flatter A: we learnt these values from the same 60 trials.)
 #
 # ### One change at a time
 #
@@ -633,10 +633,10 @@ for name, (share, error) in search.importance(wide, rest).items():
 # after 100 steps. And much of the heads' gain may be **width**: at equal width 8 heads beat 1 by 3 ± 2 points after 100
 # steps and by 8 ± 1 after 400.
 #
-# Prediction 4, then, has no single answer. In this space, after 75 steps, it is the sequence length. So it is around the
-# base after 100 steps, but not after 400, when long sequences have caught up by half. **What matters most depends on the
-# space, the base and the number of steps.** (The learning rate has no series here, and what two hyper-parameters do together
-# is in no share.)
+# So neither has to be wrong, and prediction 4 has no single answer. In this space, after 75 steps, it is the sequence
+# length. The same holds around the base after 100 steps, but not after 400, when long sequences have caught up by half.
+# **What matters most depends on the space, the base and the number of steps.** (The learning rate has no series here,
+# and what two hyper-parameters do together is in no share.)
 #
 # And what had won the live search?
 
@@ -666,19 +666,20 @@ print(", ".join(f"{name} {value:.3g}" for name, value in top.choice.items()))
 #
 # Our two teams had the same idea, and yet the longer search led by 8.2 points on average, in one wide space after 75 steps.
 # Even teams that searched alike were often more than 5 points apart. When the shorter search knew what matters, less than 2
-# points were left. So a leader's number alone cannot tell an idea from a search. Ask how many trials each side had, what it knew
-# before, how many steps the models had, and which data measured the winner.
+# points were left. So a leader's number alone cannot tell an idea from a search. Ask how many trials each side had, what it
+# knew before, how many steps the models had, and which data measured the winner.
 
 # %% [markdown]
 # ## Takeaways
 #
-# - Where a grid repeats a few values, each random draw tries new ones, and 59 draws hit the best 5 % of any space with a
-#   probability of more than 95 %.
+# - Along a range a grid repeats a few values, while each random draw tries a new one; 59 draws hit the best 5 % of any
+#   space with a probability of more than 95 %.
 # - A lead speaks for an idea only if both sides searched alike, and more than once.
 # - The best of many noisy numbers is too high: the winner needs digits that did not choose it.
 # - Keep finished trials where a kill cannot reach them, give up early at equal steps, and judge what mattered at a
 #   look that all trials have.
 # - Shares need a correction for chance and an [error bar](../docs/glossary.md#e), which a few dozen trials give only roughly.
+#   What matters most depends on the space, the base and the number of steps.
 
 # %% [markdown]
 # ## Check yourself
