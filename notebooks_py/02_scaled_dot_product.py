@@ -258,8 +258,8 @@ for name, matrices in {"set by hand": (W_q, W_k), "random": (random_q, random_k)
 #
 # </details>
 #
-# Each word **adds** its output to its vector, so that it keeps what it was and carries the news as well. Here is what
-# *it* can ask for after that.
+# Each word **adds** what it was handed, here living and road, to its vector. So it keeps what it was and carries the
+# news as well. Here is what *it* can ask for after that.
 
 # %%
 W_back = torch.tensor([[1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [0, 0, 0, 0, 0]]).double()  # (D, E): living and road join the word
@@ -468,8 +468,8 @@ scaled_dot_product = check.scaled_dot_product.use(scaled_dot_product)
 
 # %% [markdown]
 # torch has all of this in one function, called [**SDPA**](../docs/glossary.md#s) for short. The package splits the work
-# in two: a function for the scores, and `attend`, which returns output and weights. These two want tensors of four axes,
-# (B, H, L, D), for a batch and H heads, here one of each. Do all agree with you?
+# in two: a function for the scores, and `attend`, which returns output and weights. These two want two more axes in
+# front, (B, H, L, D): a batch and H heads, here one of each. Do all agree with you?
 
 # %%
 mine = scaled_dot_product(query, key, value, causal)  # (L, D)
