@@ -105,8 +105,8 @@ naive_scores = x @ x.T  # (L, L)
 print("it · tired =", naive_scores[4, 5].item(), "  symmetric:", torch.equal(naive_scores, naive_scores.T))
 
 # %% [markdown]
-# So *it* cannot find *tired*, and no score differs from its mirror image. The cure is to give each word three vectors,
-# each made by a matrix of its own:
+# So *it* cannot find *tired*, and no score differs from its mirror image. The cure: each word gets three vectors, each
+# made by a matrix of its own:
 #
 # - the [**query**](../docs/glossary.md#q) says what the word looks for;
 # - the [**key**](../docs/glossary.md#k) says what the word can be found by;
@@ -157,11 +157,10 @@ for i in (3, 4, 5):
 #
 # Let *it* look. Its query meets every key in a dot product, which is divided by $\sqrt 3$ (the section "Why
 # $1/\sqrt d$" says why). The softmax turns the six **scores** into six **weights**, and the weights average the values.
-# (In the comments S counts keys, as L counts queries; here both are 6.)
 
 # %%
 i = 4  # it
-scores_of_it = torch.stack([query[i] @ key[j] / math.sqrt(3) for j in range(6)])  # (S,)
+scores_of_it = torch.stack([query[i] @ key[j] / math.sqrt(3) for j in range(6)])  # (S,): S counts keys
 weights_of_it = scores_of_it.exp() / scores_of_it.exp().sum()  # (S,), sums to 1
 output_of_it = sum(weights_of_it[j] * value[j] for j in range(6))  # (D,)
 print("scores ", [round(s, 2) for s in scores_of_it.tolist()])
@@ -655,9 +654,8 @@ print("asked ", asked, "  answer", answer)
 
 # %% [markdown]
 # An **embedding** table gives each of these numbers a vector that is learned as well. A pair becomes one token, the sum
-# of both vectors. (The keys and values of this task are numbers as in a dictionary; the head makes vectors from the
-# token and calls them key and value, too.) A last linear map, the read-out, turns what was found into one number for
-# each possible answer.
+# of both vectors. (From this sum the head makes vectors that are called key and value, too.) A last linear map, the
+# read-out, turns what was found into one number for each possible answer.
 
 # %%
 class LookUp(nn.Module):
@@ -1426,7 +1424,8 @@ for name, head in heads.items():
 # ## Optional: trainable masks
 #
 # A mask need not be yes or no. One number for each pair of positions can be **added** to its score (it starts at 0),
-# or can **multiply** it (it starts at 1), and training changes these numbers.
+# or can **multiply** it (it starts at 1), and training changes these numbers. (Section 3 of [Press et al.
+# 2022](https://arxiv.org/abs/2108.12409) adds fixed numbers.)
 
 # %%
 class AdditiveMask(nn.Module):
@@ -1532,9 +1531,7 @@ for name, metric in (("recipes-text", "validation loss"), ("recipes-images", "te
 #   the report with *tired* and *wide*; look at the picture of *it*.
 # - [Clark et al. 2019](https://arxiv.org/abs/1906.04341), *What does BERT look at?*: section 4, on single heads and
 #   what each of them finds.
-# - [Press et al. 2022](https://arxiv.org/abs/2108.12409), section 3: numbers added to the scores, fixed instead of
-#   trained.
-# - `sciformer/teach/export/forward.js` is the same head in another language; the course's web page computes by it.
+# - `sciformer/teach/export/forward.js`: the same head in another language, by which the course's web page computes.
 #
 # A head has one query for each word, and one row of weights: whatever the word asks for, it gets one mixture. But a verb
 # has a subject, an object and a tense to look for, and wants to keep them apart. Could one head answer all three?
