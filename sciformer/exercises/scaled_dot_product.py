@@ -20,7 +20,7 @@ _PARTS = "One vector, three parts"
 _WHY = r"Why $1/\sqrt d$"
 _MASKS = "Masks: True = may attend"
 _BREAK = "Break it: three classic mistakes"
-_GRADIENT = "A test for leaks: the gradient"
+_LEAKS = "A test for leaks"
 
 
 def _random_mask(draw: Draw, length: int, key_length: int) -> Tensor:
@@ -673,7 +673,7 @@ EXERCISES = (
     Exercise(
         future_leaks,
         notebook="02",
-        section=_GRADIENT,
+        section=_LEAKS,
         level="hard",
         minutes=12,
         hints=(

@@ -39,7 +39,7 @@ def attention_head(
 
     Args:
         features: names of the columns of ``x``, ``query`` (the keys have the same) and ``value`` (so has the output).
-        follow: the word whose row is framed, from its query to its output.
+        follow: the word whose rows are framed, from its features to its output.
     """
     (L, E), D, cell = x.shape, query.shape[1], _CELL
     margin, gap, names = 0.75, 1.0, 0.8  # room for the words on the left, for an arrow, for upright names
@@ -89,8 +89,14 @@ def attention_head(
     sheet.arrow(answers["bottom"], (products["top"][0], products["top"][1] + 0.28))
     sheet.arrow(hands["bottom"], (result["top"][0], result["top"][1] + 0.28))
     if follow is not None:
-        for at, columns in ((margin, D), (at_scores, L), (at_weights, L), (at_output, D)):
-            corner = (at, low + (L - 1 - follow) * cell)
+        for at, row, columns in (
+            (margin, top, E),
+            (margin, low, D),
+            (at_scores, low, L),
+            (at_weights, low, L),
+            (at_output, low, D),
+        ):
+            corner = (at, row + (L - 1 - follow) * cell)
             sheet.ax.add_patch(Rectangle(corner, columns * cell, cell, fill=False, ec="#D55E00", lw=2))
     return sheet.done()
 

@@ -28,7 +28,7 @@ def shifted_by_one(tokens: Sequence[str], *, answers: bool = True) -> Figure:
     inputs, targets = tokens[:-1], tokens[1:]
     width, size = (0.5, 12) if max(map(len, tokens)) == 1 else (1.05, 9)
     left, step = 1.0, width + 0.3
-    title = "Each target is the next input" if answers else "What it reads, and what it should say"
+    title = "Each target is the next input" if answers else "What the model reads, and what it should say"
     sheet = Sheet(left + step * len(inputs) + 0.3, 2.55, title)
     sheet.text(left - 0.15, 0.55, "input", align="right")
     sheet.text(left - 0.15, 1.65, "target", align="right")
