@@ -393,7 +393,7 @@ holm = check.holm.use(holm)
 #     order = p.argsort()  # from the smallest to the largest
 #     factor = torch.arange(len(p), 0, -1, device=p.device)  # M, M - 1, ..., 1
 #     adjusted = (factor * p[order]).cummax(dim=0).values.clamp(max=1)
-#     return adjusted[order.argsort()]  # back: where order is 2, 0, 1 this is 1, 2, 0
+#     return adjusted[order.argsort()]  # back to where each stood
 # ```
 #
 # </details>
