@@ -255,7 +255,7 @@ def draw_alarms(errors):
     title, labels = f"{errors:.1f} errors", ["3", "5", "10", "30"]
     ax = plotting.bars(shares, labels, xlabel="seeds", ylabel="false alarms in %", top=25, title=title)
     ax.axhline(5, color="0.3", linestyle="--", linewidth=1)
-    ax.text(3.5, 5.3, "5 %", ha="right")
+    ax.text(3.65, 5, "5 %", va="center")
     return ax
 
 
@@ -276,7 +276,7 @@ for n in (3, 10, 30):
     print(f"{n:2} seeds: s is below half of the truth in {100 * (s < 0.5).float().mean():.0f} % of the experiments")
 ax = plotting.curves(densities, xlabel="estimated standard deviation", ylabel="density")
 ax.axvline(1, color="0.6", linestyle="--")
-ax.text(1.02, 0.1, "the truth")
+ax.text(1.12, 2.7, "the truth")
 plotting.show("Three curves over the estimated standard deviation: that of three seeds reaches from near 0 to above 2, that of thirty is a narrow peak at 1.")
 
 
@@ -1376,7 +1376,7 @@ plotting.show("Eight lines, the sharpness of each score's attention against how 
 
 # %%
 course.verdict("sharpness, dot product, 64 times as long", sharp["dot"][-1], above=40)
-course.verdict("sharpness, additive scores, largest", max(sharp["additive"] + sharp["separable"]), below=8)
+course.verdict("sharpness, additive scores, largest", max(sharp["additive"] + sharp["separable"]), below=10)
 course.verdict("sharpness, inverse-square well, largest", max(sharp["inverse_square_well"]), below=2)
 
 # %% [markdown]
