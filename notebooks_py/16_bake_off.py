@@ -14,7 +14,7 @@
 #
 # - read an [error bar](../docs/glossary.md#e), and make one that fits the comparison;
 # - say how often chance alone looks like a result, and correct for many comparisons;
-# - compare [scores](../docs/glossary.md#s) fairly: the same models, and for each a choice of settings that can change it;
+# - compare [scores](../docs/glossary.md#s) fairly, and say what makes a comparison unfair;
 # - write a rule for verdicts, and say which claims of this course are shown, refuted or undecided.
 #
 # New against notebook 10: all eight scores are compared at once, and every claim of the course is judged.
@@ -46,6 +46,7 @@ from scipy import stats
 from sciformer import SCORES, check, course, experiments, metrics, plotting
 from sciformer.data import mnist
 from sciformer.lab import claims, records, trainers
+from sciformer.lab.sharpness import sharpness
 from sciformer.teach import explore
 
 torch.manual_seed(0)
@@ -54,27 +55,29 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% [markdown]
 # ## Predict first
 #
-# *Our attention is 0.4 points better*, says a paper. You have met eight [scores](../docs/glossary.md#s) by now. Which of
-# them should you use, and how would you know? Student, who brewed for Guinness, showed in 1908 how to draw conclusions
-# from a few measurements. With his help you write a rule here, and hold the scores and all claims of this course against it.
+# *Our attention is 0.4 points better*, says a paper. You have met eight [scores](../docs/glossary.md#s) by now. Which
+# of them should you use, and how would you know? Student, who brewed for Guinness, showed in 1908 how to draw
+# conclusions from a few measurements.
 #
-# 1. Two equally good models are trained with the same three [seeds](../docs/glossary.md#s). Somebody takes the difference
-#    seed by seed, and calls it real if its mean lies more than two [standard errors](../docs/glossary.md#s) from 0, on
-#    either side. (A standard error says how far such a mean typically lies from the truth.) How often does this rule
-#    call chance real: in 1 of 100 such comparisons, 1 of 20, or 1 of 5?
-# 2. Which of the eight scores learns digits best? Which learns text best? Seven scores are compared with the
-#    [dot product](../docs/glossary.md#d) on four tasks: how many of the 28 differences are more than luck?
-# 3. The 39 claims of this course are judged by proofs or by our records, the files of finished runs. How many are shown,
-#    how many refuted, and how many stay undecided?
+# In **part one** you write a rule for verdicts with his help, and choose a score by it. **Part two**, which is short,
+# holds every claim of this course against the same rule.
 #
-# Write your answers down: the first two are scored once you have chosen a score, the third in the last part.
+# 1. Two equally good models are trained with the same three [seeds](../docs/glossary.md#s). Somebody takes the
+#    difference seed by seed, and calls it real if its mean lies more than two [standard errors](../docs/glossary.md#s)
+#    from 0, on either side. (A standard error says how far such a mean typically lies from the truth.) How often does
+#    this rule call chance real: in 1 of 100 such comparisons, 1 of 20, or 1 of 5?
+# 2. Which of the eight scores reads digits best that are cut into patches? Which learns text best? Seven scores are
+#    compared with the [dot product](../docs/glossary.md#d) on four tasks: how many of the 28 differences are more than
+#    luck?
+#
+# Write your answers down: they are scored at the end of part one.
 
 # %% [markdown]
-# ## Five papers, five runs
+# ## Part one: which score should you choose?
 #
-# Five papers compare the same two models, the Lorentzian well of notebook 10 and the dot product, on the same digits. Each
-# trains both once, with a seed of its own and otherwise one setting. (They are the first five seeds of
-# notebook 10's record.) **Predict**: do the five agree on which is better?
+# Five papers compare the same two models, the Lorentzian well of notebook 10 and the dot product, on the same digits.
+# Each trains both once, with a seed of its own and otherwise one setting. (They are the first five seeds of notebook
+# 10's record, the file of its finished runs.) **Predict**: do the five agree on which is better?
 
 # %%
 content = claims.best_record("energy-wells")
@@ -84,8 +87,8 @@ for seed, one, other in zip(content["seeds"], well, dot, strict=False):
 
 # %% [markdown]
 # No. Three papers would announce a better score, one of them with *0.4 points better*; two would announce a worse one.
-# Only the seed differs between them: how the weights start and in which order the data come. So a single difference may be
-# the luck of its seed. We need several seeds, and a measure of how far they scatter.
+# Only the seed differs between them: how the weights start and in which order the data come. So we need several seeds,
+# and a measure of how far they scatter.
 #
 # ## Mean and standard error
 #
@@ -106,8 +109,6 @@ print("the package's:", "{:.3f} ± {:.3f}".format(*metrics.mean_and_error(values
 
 
 # %% [markdown]
-# Now for many models at once.
-#
 # ### Exercise 1 · easy · 4 minutes
 #
 # For each of the A scores: mean and standard error over its $R$ seeds. The seeds are a sample, so the variance divides by
@@ -150,17 +151,13 @@ seed_spread = check.seed_spread.use(seed_spread)
 generator = torch.Generator().manual_seed(0)
 for n in (3, 10, 100):
     runs = torch.randn(20_000, n, generator=generator)  # many experiments of n seeds, all with s = 1 in truth
-    mean_spread = runs.var(dim=1).mean().sqrt()
-    print(f"n = {n:3}: standard deviation {mean_spread:.2f}, the means scatter by {runs.mean(dim=1).std():.2f}")
+    mean_spread = runs.var(dim=1).mean().sqrt()  # the root of the mean variance
+    print(f"n = {n:3}: one seed scatters by {mean_spread:.2f}, the means scatter by {runs.mean(dim=1).std():.2f}")
 
 # %% [markdown]
-# More seeds do not make the seeds agree: the typical $s$ (the root of the mean variance) is 1 for every $n$. But the
-# means of $n$ seeds scatter by $1 / \sqrt n$ only. All luck here is drawn from the bell-shaped **normal distribution**,
-# which the tests below assume as well.
-#
-# We want to know a difference, though, and not one model's mean.
-#
-# ## Pairs
+# More seeds do not make the seeds agree: one seed scatters as far for every $n$. But the means of $n$ seeds scatter by
+# $1 / \sqrt n$ only. (All luck here is drawn from the bell-shaped **normal distribution**, which the tests below assume
+# as well.)
 #
 # Here are six runs of two toy models, which were trained with the same three seeds. Which model is better, or can you
 # not tell?
@@ -174,8 +171,10 @@ plotting.show("Two models with three dots each and a mean with its error bar.")
 
 
 # %% [markdown]
-# The bars overlap widely. But a seed decides the order of the data and how the weights start, for both models alike, and
-# what makes one seed easier may make it easier for both. So compare seed by seed: subtract first, and then ask how far the
+# ## Pairs
+#
+# The bars overlap widely. But a seed decides the order of the data and how the weights start, for both models alike,
+# and what makes one seed easier may make it easier for both. So subtract seed by seed first, and then ask how far the
 # differences scatter. This is a **[paired comparison](../docs/glossary.md#p)**.
 #
 # ### Exercise 2 · middle · 6 minutes
@@ -225,30 +224,11 @@ gain, error = paired_gain(ours, theirs)
 print(f"as if independent: {gain:.3f} ± {math.hypot(*apart.tolist()):.4f} (standard error)")
 print(f"seed by seed:      {gain:.3f} ± {error:.4f}")
 
-# %% [markdown]
-# All three lines rise. As if independent, the difference is smaller than its error; in pairs it is many times its error.
-# Error bars of paired runs may overlap although one model is clearly better.
-#
-# Do real seeds share their luck, too? The record of notebook 10 on text has eight **arms** beside the dot product. (An
-# arm is one of the models that an experiment compares; all have the same five seeds and one setting. *Gradient* is a well
-# as it was stated first, *field* its other form.) **Predict**: for how many of the eight does pairing make the error
-# smaller?
-
-# %%
-content = claims.best_record("energy-wells-text")
-loss = {arm: torch.tensor(records.recorded_metric(content, "validation loss", arm)) for arm in content["arms"] if arm != "uniform"}
-dot = loss.pop("dot")
-for arm, values in loss.items():
-    _, apart = seed_spread(torch.stack([dot, values]))
-    _, error = paired_gain(dot, values)
-    print(f"{arm:29} standard error {math.hypot(*apart.tolist()):.4f} nats as if independent, {error:.4f} in pairs")
-
 
 # %% [markdown]
-# For seven of the eight. The inverse square, as stated, seems to share much of its luck with the dot product: pairing makes
-# its error a third. With the stated Lorentzian the paired error is even larger. With five seeds each of these estimates is
-# rough, and where no luck is shared, both estimate the same thing. So decide for pairs before you see either error, and
-# keep to it.
+# All three lines rise. As if independent, the difference is smaller than its error; in pairs it is many times its
+# error. Error bars of paired runs may overlap although one model is clearly better. (Decide for pairs before you see
+# either error, and keep to it.)
 #
 # How many errors from 0 must a mean difference lie, then, before we believe it?
 #
@@ -275,6 +255,7 @@ def draw_alarms(errors):
     title, labels = f"{errors:.1f} errors", ["3", "5", "10", "30"]
     ax = plotting.bars(shares, labels, xlabel="seeds", ylabel="false alarms in %", top=25, title=title)
     ax.axhline(5, color="0.3", linestyle="--", linewidth=1)
+    ax.text(3.65, 5, "5 %", va="center")
     return ax
 
 
@@ -282,9 +263,9 @@ slider = ipywidgets.FloatSlider(value=2.0, min=1.0, max=6.0, step=0.1, descripti
 explore(draw_alarms, alt="Four bars, the false alarms of 3, 5, 10 and 30 seeds; a line at 5 %.", errors=slider)
 
 # %% [markdown]
-# This answers prediction 1: nearly 1 of 5. The rule "two errors, 5 %" holds for many seeds only; with three it takes more
-# than four errors. Why? The error is itself an estimate. Here is the standard deviation $s$ that 3, 10 and 30 seeds
-# estimate, where the truth is 1:
+# This answers prediction 1: nearly 1 of 5. The rule "two errors, 5 %" holds for many seeds only; with three it takes
+# more than four errors. Why? The error is itself an estimate. Here is the standard deviation $s$ that 3, 10 and 30
+# seeds estimate, where the truth is 1:
 
 # %%
 densities = {}
@@ -293,19 +274,22 @@ for n in (3, 10, 30):
     heights, edges = torch.histogram(s, bins=60, range=(0.0, 2.5), density=True)
     densities[f"{n} seeds"] = list(zip(((edges[1:] + edges[:-1]) / 2).tolist(), heights.tolist(), strict=True))
     print(f"{n:2} seeds: s is below half of the truth in {100 * (s < 0.5).float().mean():.0f} % of the experiments")
-plotting.curves(densities, xlabel="estimated standard deviation", ylabel="density").axvline(1, color="0.6", linestyle="--")
+ax = plotting.curves(densities, xlabel="estimated standard deviation", ylabel="density")
+ax.axvline(1, color="0.6", linestyle="--")
+ax.text(1.12, 2.7, "the truth")
 plotting.show("Three curves over the estimated standard deviation: that of three seeds reaches from near 0 to above 2, that of thirty is a narrow peak at 1.")
+
 
 
 # %% [markdown]
 # In about one experiment of five, three seeds find less than half of the true scatter. Two errors by that estimate are
 # less than one true error, and chance alone often goes so far.
 #
-# The test that takes this into account is the **t-test** ([Student 1908](https://doi.org/10.1093/biomet/6.1.1)), here on
-# paired differences. Let $t$ be the mean in standard errors. The probability that chance alone gives a mean at least as
-# many standard errors from 0 is the **[p-value](../docs/glossary.md#p)**. For three seeds it has a simple formula,
-# $p = 1 - |t| / \sqrt{t^2 + 2}$. It is 0.05 at $t = 4.3$, so the **95 % confidence interval** of three seeds reaches 4.3
-# standard errors to either side of the mean, and not 2.
+# The **t-test** takes this into account ([Student 1908](https://doi.org/10.1093/biomet/6.1.1)), here on paired
+# differences. Let $t$ be the mean in standard errors. The probability that chance alone gives a mean at least so many
+# errors from 0 is the **[p-value](../docs/glossary.md#p)**. For three seeds $p = 1 - |t| / \sqrt{t^2 + 2}$. That is
+# 0.05 at $t = 4.3$, so the **95 % confidence interval** of three seeds reaches 4.3 standard errors to either side of
+# the mean, and not 2.
 
 # %%
 def p_value_of_three(t):
@@ -331,6 +315,7 @@ found = of_duds > 2
 print("better by more than two errors:", found.sum().item(), "of 60")
 
 
+
 # %% [markdown]
 # Here are the best of them. Move the slider: how many scores does it take until one looks good?
 
@@ -338,12 +323,15 @@ print("better by more than two errors:", found.sum().item(), "of 60")
 def draw_best(scores):
     """The best ten, or as many as there are, of the first so many scores, by gain over error."""
     best = of_duds[:scores].argsort(descending=True)[:10].tolist()
-    title = f"the best of {scores}, sorted by gain / error; beyond two errors: {int((of_duds[:scores] > 2).sum())}"
+    beyond = int((of_duds[:scores] > 2).sum())
+    title = f"the best of {scores}, sorted by gain / error; left of the bar: more than two errors ({beyond})"
     groups = {f"{n}": duds[n].tolist() for n in best}
-    return plotting.seeds(groups, lines={"the truth": 0.0}, xlabel="number of the score", ylabel="gain", title=title)
+    ax = plotting.seeds(groups, lines={"the truth": 0.0}, xlabel="number of the score", ylabel="gain", title=title)
+    ax.axvline(min(beyond, 10) - 0.5, color="0.3", linewidth=3)
+    return ax
 
 
-alt = "Ten groups of three dots, each with its mean and error bar; a dashed line marks the truth, a gain of 0."
+alt = "Ten groups of three dots, each with its mean and error bar; a dashed line marks the truth, a gain of 0, and an upright bar two errors."
 explore(draw_best, alt=alt, scores=ipywidgets.IntSlider(value=60, min=1, max=60, description="scores"))
 
 # %% [markdown]
@@ -354,11 +342,12 @@ explore(draw_best, alt=alt, scores=ipywidgets.IntSlider(value=60, min=1, max=60,
 print(f"none of sixty: {100 * (1 - p_value_of_three(2) / 2) ** 60:.1f} %")
 
 
+
 # %% [markdown]
 # A best that looks convincing is nearly always there, and whoever shows it must say that there were sixty.
 #
-# How small must a p-value be, if it is the smallest of sixty? Chance had sixty attempts. So multiply each p-value by 60,
-# and believe it if the product stays below 0.05: this is Bonferroni's correction. Holm
+# How small must a p-value be, if it is the smallest of sixty? Chance had sixty attempts. So multiply each p-value by
+# 60, and believe it if the product stays below 0.05: this is Bonferroni's correction. Holm
 # ([1979](https://www.jstor.org/stable/4615733)) noticed that only the smallest needs the factor 60. **Think**: once the
 # smallest is believed, which factor is enough for the next?
 #
@@ -426,29 +415,24 @@ torch.testing.assert_close(holm(p), torch.tensor(claims.holm(p.numpy())), check_
 #
 # ## Rules before results
 #
-# A [verdict](../docs/glossary.md#v) needs a rule that was fixed before the measurements that it judges. Four terms, with
-# claim 31 as the example:
-#
-# - a **claim** is a statement about a mechanism, here that an encoder learns without labels (its features are tested by a
-#   linear probe, a single linear layer that reads digits from them);
-# - a **condition** is what it was measured against, or on, here two rivals;
-# - a **finding** is what was measured under one condition;
-# - the findings of one claim are a **family**: Holm's correction takes them together.
-#
-# Each line has two accuracies with their standard errors over the seeds, and the gain with its 95 % interval. (You may
-# leave the rest for now: *power* is explained below, and the last number is the **sampling error**, how far an accuracy
-# moves with another draw of test digits, which seeds cannot tell.) **What would you decide**: is the claim shown?
+# A [verdict](../docs/glossary.md#v) needs a rule that was fixed before the measurements that it judges. Claim 31 of
+# this course is an example. A **claim** is a statement about a mechanism, here that an encoder learns without labels (a
+# single linear layer, the linear probe, reads digits from its features). It is measured under **conditions**, here
+# against two rivals. What was measured under one condition is a **finding**, and the findings of a claim are a
+# **family**, which Holm's correction takes together. **What would you decide**: is the claim shown?
 
 # %% tags=["nbval-ignore-output"]
 learned = list(claims.CLAIMS[31 - 1].findings())
 print(claims.CLAIMS[31 - 1].claimed)
 for finding in learned:
-    print(f"- {finding.condition}: {finding.measured}")
+    low, high = (100 * end for end in finding.effect.interval)
+    print(f"- {finding.condition}: gain {100 * finding.effect.gain:+.2f} points, 95 % from {low:+.2f} to {high:+.2f}, {finding.effect.seeds} seeds")
+
 
 
 # %% [markdown]
-# This course once decided by *two standard errors over three seeds*. **Before you read on**: what is wrong with that, and
-# what would you put in its place?
+# This course once decided by *two standard errors over three seeds*. **Before you read on**: which weaknesses of that
+# have you met, and what else does a rule need?
 #
 # <details><summary>Five weaknesses, and how the rule of today answers each</summary>
 #
@@ -462,26 +446,29 @@ for finding in learned:
 #
 # </details>
 #
-# The rule stands in `sciformer/lab/claims/rules.py`. The records with five seeds and more, which it lets decide, are younger
-# than the rule. But those with three seeds were known when it was written, and it would have been better to know none.
+# A tiny gain can be certain. So the rule needs **δ**, the smallest effect that matters. There are three verdicts.
+# **Shown**: the 95 % interval lies wholly on the claimed side of 0. **Refuted**: the interval lies wholly below δ, so
+# that it excludes a gain that matters. **Undecided**: everything else, and that is no failure. Where a claim has
+# several findings, each is asked both questions, *above 0?* and *below δ?*; each question allows a p-value of 2.5 %,
+# and Holm corrects its answers within the claim.
 #
-# There are three verdicts. **Shown**: the 95 % interval lies wholly on the claimed side of 0. **Refuted**: the interval
-# lies wholly below δ, so that it excludes a gain that matters. **Undecided**: everything else, and that is no failure.
-# Where a claim has several findings, Holm's correction decides in place of the plain interval.
+# The rule, in `sciformer/lab/claims/rules.py`, is older than the records with five seeds and more, which it lets
+# decide. Those with three seeds were known when it was written; it would have been better to know none.
 
 # %% [markdown]
 # ### Exercise 4 · hard · 15 minutes
 #
 # Write a verdict rule, and find its false-alarm rate. `gains` is (A, R): each of A comparisons has its gain for each of
-# R seeds. `delta` is the smallest gain that matters. `t` is the reach of the 95 % interval: so many standard errors lie
-# between the mean and either end, 4.30 for three seeds, 2.78 for five, 2.26 for ten. Your verdict on each comparison:
+# R seeds. `delta` is the smallest gain that matters. `t` is the reach of the 95 % interval, the number of standard
+# errors at which Student's p-value is 0.05: so many lie between the mean and either end, 4.30 for three seeds, 2.78 for
+# five, 2.26 for ten. Your verdict on each comparison:
 #
 # - 1, shown, if its whole interval lies above 0;
 # - else −1, refuted, if its whole interval lies below `delta`;
 # - else 0, undecided.
 #
-# With fewer than five seeds every verdict is 0. The second result is the share of all A verdicts that are 1, as a tensor
-# or a number: if in truth there is no gain anywhere, that is the false-alarm rate.
+# With fewer than five seeds every verdict is 0. The second result is the share of all A verdicts that are 1, as a
+# tensor or a number: if in truth there is no gain anywhere, that is the false-alarm rate.
 
 # %%
 def verdict_rule(gains, delta, t):  # (A, R), two numbers
@@ -530,34 +517,26 @@ for n in (3, 5, 10):
 course.verdict("false alarms of five seeds", rates[5, f"{stats.t.ppf(0.975, 4):.2f} errors"], below=0.03)
 
 # %% [markdown]
-# Only gains count here, one of the two sides, so 2.5 % is what a 95 % interval promises. Two errors give more, and the
-# fewer the seeds, the more. Three seeds raise no alarm because the rule lets them decide nothing.
+# Only gains count here, so 2.5 % is what a 95 % interval promises. Two errors give more, and the fewer the seeds, the
+# more. Three seeds raise no alarm because they decide nothing.
 #
-# Can a gain be shown, and still be too small to matter? Take an interval from 0.1 to 0.5 points, where δ is 1 point: it
-# lies above 0 and also below δ. Your rule calls the gain shown; the course calls it **shown but smaller than δ**.
+# Can a gain be shown, and still be too small to matter? An interval from 0.1 to 0.5 points, where δ is 1 point, lies
+# above 0 and also below δ. Your rule calls such a gain shown; the course calls it **shown but smaller than δ**.
 #
-# How large is δ? Statistics cannot choose it, for what matters depends on the use. These three are as old as the rule.
-# Which reason could you give for each?
+# How large is δ? Statistics cannot choose it. Ours are 1 point of accuracy, 0.03 nats of loss and 0.1 times the time of
+# a step. Which reason could you give for each? (The **sampling error**, which seeds cannot tell, is how far an accuracy
+# moves with another draw of test digits.)
 
 # %%
-print("δ:", "; ".join(claims.SMALLEST[unit].said for unit in ("%", "", "times")))
+for unit in ("%", "", "times"):
+    print(f"{claims.SMALLEST[unit].said}: {claims.SMALLEST[unit].reason}")
 for count in (2_000, 10_000):
     print(f"twice the sampling error of an accuracy of 95 % on {count:6,} digits: {200 * math.sqrt(0.95 * 0.05 / count):.2f} points")
 
 # %% [markdown]
-# <details><summary>The reasons that were given</summary>
-#
-# - **1 point** of accuracy: twice the sampling error on 2,000 test digits, as we had at first;
-# - **0.03 nats** of loss: 3 % of the perplexity; [a published
-#   comparison](https://github.com/blindTissue/additive-attention-experiment) calls positions alike whose losses differ by
-#   up to 0.028;
-# - **0.1 times** the time of a step: timed against itself, the dot product came out as far from 1 as 1.11.
-#
-# </details>
-#
-# The first and the third reason say what could be measured, and none says why less would not matter. So δ is a convention,
-# and *too small to matter* depends on it. On today's 10,000 digits the first reason gives only 0.44 points. Our δ stayed,
-# since it may not follow the results.
+# The reasons say what could be measured, or what [others](https://github.com/blindTissue/additive-attention-experiment)
+# called alike; none says why less would not matter. So δ is a convention. On today's 10,000 digits the first reason
+# gives only 0.44 points; ours stayed, since δ may not follow the results.
 #
 # Here are five gains in accuracy, four with five seeds and one with three; the bar is the 95 % interval. **Predict**:
 # which verdict does each of them get?
@@ -585,61 +564,32 @@ for name, effect in effects.items():
 print("claim 31:", ", ".join(map(str, claims.decisions(learned))))
 
 # %% [markdown]
-# A is shown, and B shown, but too small to matter. The interval of C holds 0 and ends below δ: refuted. D holds 0 and
-# δ, so that nothing can be said. E has the numbers of A, but three of them only. Both intervals of claim 31 lie above 0.
+# A is shown, and B shown, but too small to matter. C holds 0 and ends below δ: refuted. D holds 0 and δ, so that
+# nothing can be said. E has the numbers of A, but only three of them. Both findings of claim 31 are shown.
 #
-# The **power** is how likely so many seeds, with this scatter, find a gain of δ (by the interval alone). Where it is low,
-# as for D, "undecided" was to be expected, and a wide interval is no evidence that nothing is there.
+# The **power** is how likely so many seeds, with this scatter, find a gain of δ (by the interval alone). Where it is
+# low, as for D, "undecided" was to be expected.
 #
-# A claim of *no worse* is held against −δ in place of 0. It is shown if the whole interval lies above −δ, which excludes
-# a loss of δ, and refuted if the whole interval lies below −δ. A claim of *equally well* is held against both: it is shown
-# if the whole interval lies between −δ and δ, and refuted if it lies wholly below −δ or wholly above δ. The old rule was
-# another: *no worse* passed unless the mean lay more than two errors below 0. Take a model that is two points worse.
-# **Predict**: what does more noise do to its verdict under the old rule, and what under ours?
-
-# %%
-for noise in (0.2, 2.0, 5.0):
-    gains = [(noise * x - 2) / 100 for x in (-1.0, 0.5, 0.0, 0.7, -0.2)]  # five seeds, on average 2 points worse
-    effect = claims.compare_values(dict(enumerate(gains)), 0.0, "test accuracy", "no worse")
-    (ours,) = claims.decisions([claims.Finding("…", "a toy", effect=effect)])
-    print(f"noise {noise}: no worse {'passes' if effect.gain > -2 * effect.error else 'fails'} by the old rule, is {ours} by ours")
-
-# %% [markdown]
-# With noise enough the old rule passes a model that is two points worse. Ours withholds the verdict.
-#
-# One part of the rule is left. A claim speaks of all conditions under which it was measured: it is shown if each condition
-# shows it, refuted if any condition refutes it, and otherwise undecided. (That is hard on a claim that something *can*
-# happen, which a single condition would prove.)
-#
-# The rule stands. Now to the question: which of the eight scores should you use?
+# The rule stands. Which of the eight scores should you use?
 #
 # ## Equal but for the score
 #
-# There are four tasks. All eight models of a task have the same sizes, steps, [batches](../docs/glossary.md#b) and seeds,
-# and [sinusoidal positions](../docs/glossary.md#s), which learn nothing. Only what a score itself learns differs, less
-# than one parameter in a hundred: how sharp a well is (α), the vector of the additive scores and two wells (w), the slope
-# of the distance bias (λ).
+# There are four tasks. All eight models of a task have the same sizes, steps, [batches](../docs/glossary.md#b) and
+# seeds, and [sinusoidal positions](../docs/glossary.md#s), which learn nothing. Only what a score itself learns
+# differs: how sharp a well is (α), the vector of the additive scores and two wells (w), the slope of the distance bias
+# (λ).
 
 # %%
-print(" " * 26 + "".join(f"{task:>9}" for task in claims.BAKE_OFFS))
-for score in SCORES:
-    sizes = []
-    for task in claims.BAKE_OFFS:
-        model = experiments.EXPERIMENTS[f"bake-off-{task}"].arms("quick")[score].model()
-        sizes.append(sum(p.numel() for p in model.parameters()))
-    print(f"{score:26}" + "".join(f"{size:9,}" for size in sizes))
+for task in claims.BAKE_OFFS:
+    models = [arm.model() for arm in experiments.EXPERIMENTS[f"bake-off-{task}"].arms("quick").values()]
+    sizes = [sum(p.numel() for p in model.parameters()) for model in models]
+    print(f"{task:8} from {min(sizes):,} to {max(sizes):,} parameters")
+
 
 
 # %% [markdown]
-# But is one [learning rate](../docs/glossary.md#l) for all fair? A rate that suits the dot product need not suit a well.
-# So each score and seed had the same choice of six models: three learning rates, 0.003, 0.01 and 0.03, each with queries
-# and keys that start as they are made or three times as long. Of the six, the one that does best on training data held out
-# is judged on test data. There are ten seeds on the look-up, five on the other tasks. (One of the four, the last, is an
-# exception to the choice.)
-#
-# Below you see every score seed by seed against the dot product, and the verdict of *your* `verdict_rule` on the claim
-# that it is better. What the seeds chose stands last: *0.01 × 3: 4* means that four seeds took the rate 0.01 and vectors
-# three times as long. (The four cells that follow only prepare this; you may skim them.)
+# That is less than one parameter in a hundred. Below you see every score seed by seed against the dot product, and the
+# verdict of *your* `verdict_rule` on the claim that it is better. (The next four cells only prepare this.)
 
 # %%
 def recorded_gains(name, metric):
@@ -691,142 +641,140 @@ def draw_gains(gains, effects, task, title):
 
 
 # %%
-def judge(name, task):
+def judge(name, task, title):
     """Draw what the arms of a record gain over the dot product; print it with your verdicts and what each seed chose."""
     content, metric, (scale, _, digits) = claims.best_record(name), claims.BAKE_OFFS[task], units(task)
     gains = recorded_gains(name, metric)
     if not gains:
         return gains
     effects = {arm: effect_of(gain, task) for arm, gain in gains.items()}
-    draw_gains(gains, effects, task, f"{name}: {metric}")
+    draw_gains(gains, effects, task, title)
     values = torch.tensor(list(gains.values()))  # (A, R)
     reach = stats.t.ppf(0.975, values.shape[1] - 1)  # in standard errors, to either end of the 95 % interval of R seeds
     verdicts, _ = verdict_rule(values, next(iter(effects.values())).delta, reach)
     judged = {arm: f", gain {told(effects[arm], task)}: {VERDICTS[int(v)]}" for arm, v in zip(gains, verdicts, strict=True)}
     for arm in content["arms"]:
         mean = torch.tensor(records.recorded_metric(content, metric, arm)).mean()
+        power = f" (power {effects[arm].power:.2f})" if judged.get(arm, "").endswith("undecided") else ""
         counts = ", ".join(f"{rate} × {longer:.0f}: {n}" for (rate, longer), n in chosen_by(content, arm).most_common())
-        print(f"{arm:24} mean {scale * mean:.{digits}f}{judged.get(arm, '')}" + (f"; chose {counts}" if counts else ""))
+        print(f"{arm:24} mean {scale * mean:.{digits}f}{judged.get(arm, '')}{power}" + (f"; chose {counts}" if counts else ""))
     return gains
 
 
 gained = {}  # by task and score: the gain over the dot product with each seed
 
 # %% [markdown]
-# First, **digits** as 49 patches. Your prediction 2: which score reads them best?
+# First, **digits** as 49 patches, with five seeds. A [learning rate](../docs/glossary.md#l) that suits the dot product
+# need not suit a well. So each score and seed had the same choice of six models: three learning rates, 0.003, 0.01 and
+# 0.03, each with queries and keys that start as they are made or three times as long. Of the six, the one that does
+# best on training data held out is judged on data that had no say. What the seeds chose stands last: *0.01 × 3: 4*
+# means that four seeds took the rate 0.01 and vectors three times as long.
+#
+# Your prediction 2: which score reads the digits best?
 
 # %% tags=["nbval-ignore-output"]
-gained["patches"] = judge("bake-off-patches", "patches")
+gained["patches"] = judge("bake-off-patches", "patches", "digits as 49 patches: accuracy")
 
 # %% [markdown]
-# The additive score has the highest mean, but only 0.6 points above the dot product; the distance bias and the separable
-# score are 0.4 and 0.3 above it. Your rule calls all three **shown**, though each interval ends within the grey: gains
-# smaller than δ. (With a δ of 0.44 points one could not say so: all three intervals reach beyond that.) The Gaussian stays
-# **undecided**, for its interval reaches 1.2 points. So no gain that matters is shown here. The inverse square is 2.7
-# points behind, the softmax-exponential 5.0.
+# The additive score has the highest mean, but only 0.6 points above the dot product; the distance bias and the
+# separable score are 0.4 and 0.3 above it. Your rule calls all three **shown**, though each interval ends within the
+# grey: gains smaller than δ. (With a δ of 0.44 points one could not say so.) The Gaussian stays **undecided**: its
+# interval reaches 1.2 points. The inverse square is 2.7 points behind, the softmax-exponential 5.0.
 #
-# Next, **text**. Prediction 2 again: which score predicts the next character best?
+# Next, **text**, with the same choice. Prediction 2 again: which score predicts the next character best?
 
 # %% tags=["nbval-ignore-output"]
-gained["text"] = judge("bake-off-text", "text")
+gained["text"] = judge("bake-off-text", "text", "text: validation loss, where lower is a gain")
 
 # %% [markdown]
-# The distance bias is best, by 0.056 nats (0.045 to 0.067): **shown**, and larger than δ. The other six claims are
-# refuted. The Gaussian and the Lorentzian are close to the dot product; their intervals hold 0, and end below δ. Six of
-# the eight scores have a lower loss than counting threes, 2.05 (notebook 08); the inverse square with 2.10 and the
-# softmax-exponential with 2.26 do not.
+# The distance bias is best, by 0.056 nats (0.045 to 0.067): **shown**, and the interval lies above δ. The other six
+# claims are refuted. The intervals of the Gaussian and the Lorentzian hold 0, and end below δ.
 #
-# Third, the **look-up** of notebook 02: eight tokens, each a key with its value, then one of the keys; the answer is its
-# value. One attention layer, and nothing around it. **Predict**: one of the eight scores has to fail. Which, and how often
-# is it right all the same?
+# Third, with the same choice and ten seeds, the **look-up** of notebook 02: eight tokens, each a key with its value,
+# then one of the keys; the answer is its value. One attention layer, and nothing around it. **Predict**: one of the
+# eight scores has to fail. Which, and how often is it right all the same?
 
 # %% tags=["nbval-ignore-output"]
-gained["look-up"] = judge("bake-off-look-up", "look-up")
+gained["look-up"] = judge("bake-off-look-up", "look-up", "look-up: accuracy")
 
 # %% [markdown]
-# The **separable** score, whose weights do not depend on the query, cannot know which key was asked for. It is 71 points
-# behind, and right in 29 of 100, about as often as whoever names the commonest of the eight values (notebook 02): here
-# the theorem of notebook 09 has its price. The inverse square is right in 86 of 100, but its seeds are far from a bell
-# shape, so its interval is not to be trusted much. The other six solve it. Your rule refutes all seven claims to be
-# better: there is nothing to gain on a dot product that makes hardly a mistake.
+# The **separable** score, whose weights do not depend on the query, cannot know which key was asked for. It is right in
+# 29 of 100, about as often as whoever names the commonest of the eight values (notebook 02). The inverse square is
+# right in 86 of 100, but its seeds are far from a bell shape, so its interval is not to be trusted much. The other six
+# solve the task.
 #
-# On text the separable score is 0.045 nats behind the dot product. Is that because its query has no say? The additive
-# score has one, and is 0.032 behind. Here is the additive form minus the separable one, seed by seed. (Each chose its own
-# rate and start, so this is not the query alone, and the three are not corrected.)
-
-# %%
-for task, gains in gained.items():
-    if gains:
-        form = [a - b for a, b in zip(gains["additive"], gains["separable"], strict=True)]
-        print(f"additive minus separable on {task:8} {told(effect_of(form, task), task)}")
-
-# %% [markdown]
-# On the look-up the additive form is worth everything. On patches it is worth 0.3 points (0.1 to 0.4), less than δ. On
-# text the interval holds 0 and ends below 0.03 nats, our δ. And without a query the separable score still goes nine
-# tenths of the way from counting pairs, 2.48 (notebook 08), to the dot product.
-#
-# Last, the same digits as 196 **pixels**. The choice among six models would take more than five hours here. So one rate
-# serves all, 0.02, which was found earlier for the dot product and the [distance bias](../docs/glossary.md#d), and queries
-# and keys start as they are made. **Predict**: what does it cost here that a score cannot use its query?
+# Last, the same digits as 196 **pixels**, with five seeds. **Predict**: what does it cost here that a score cannot use
+# its query?
 
 # %% tags=["nbval-ignore-output"]
-gained["pixels"] = judge("bake-off-pixels", "pixels")
+gained["pixels"] = judge("bake-off-pixels", "pixels", "digits as 196 pixels: accuracy")
 lead = effect_of(gained["pixels"]["separable"], "pixels")
 print(f"separable: a gain of {100 * lead.gain:+.1f} points, {lead.gain / lead.error:.1f} standard errors from 0")
 
 # %% [markdown]
-# It costs nothing. The separable score, in which the [query](../docs/glossary.md#q) has no effect, is *ahead* by 10 points,
-# six standard errors from 0. Your rule says **shown** of this score, the additive one and the Lorentzian, and each of these
-# intervals lies wholly above δ. Five seeds, in pairs, by Student's t: is a query harmful? **Decide now**: would you publish?
+# It costs nothing. The separable score, in which the [query](../docs/glossary.md#q) has no effect, is *ahead* by 10
+# points, six standard errors from 0. Your rule says **shown** of this score, the additive one and the Lorentzian, and
+# each of these intervals lies wholly above δ. Five seeds, in pairs, by Student's t: is a query harmful? **Decide now**:
+# would you publish? Before you do, list what else differs between this experiment and the three before it. Then run the
+# next cell.
+
+# %%
+for task in gained:
+    experiment = experiments.EXPERIMENTS[f"bake-off-{task}"]
+    if experiment.trials > 1:
+        print(f"{task:8} the best of {experiment.trials} models for each score and seed")
+    else:
+        only = experiment.arms("quick")["dot"]
+        print(f"{task:8} one model for each score and seed: rate {only.train.lr}, queries and keys times {only.gain:.0f}")
+
+# %% [markdown]
+# Six models for each score and seed would have taken more than five hours here. So one rate served all eight, found
+# earlier for the dot product and the [distance bias](../docs/glossary.md#d).
 #
-# One thing differs from the other tasks: here no score chose its rate and its start. So the dot product and the separable
-# score, which train quickly, were trained again on pixels, with that choice and five seeds. Beside them stands a model with
-# **equal weights**: every key counts the same. **Predict**: by how much does the separable score lead now? And how many
-# digits does attention without any preference read?
+# Now the dot product and the separable score, which train quickly, get the choice that the other tasks had, with five
+# seeds. Beside them stands a model with **equal weights**: every key counts the same. **Predict**: by how much does the
+# separable score lead now? And how many digits does attention without any preference read?
 
 # %% tags=["nbval-ignore-output"]
-gained_by_choice = judge("pixels-chosen", "pixels")
+gained_by_choice = judge("pixels-chosen", "pixels", "196 pixels, each with its choice: accuracy")
+
 
 
 # %% [markdown]
 # The lead is gone: −0.2 points. The interval, from about −5 to +5, excludes a lead of 10, but not one of four points on
-# either side. The dot product rose from 71 to 79 %; all its seeds chose vectors three times as long and a rate of 0.01. The
-# separable score fell from 81 to 79 %; its old rate, 0.02, was not among the three. Which change took the lead away was not
-# measured. So nothing shows that a query harms. And the weights of both are of much use: with equal weights the model reads
-# 44 %.
+# either side. Most of it went because the dot product rose, from 71 to 79 %; all its seeds chose vectors three times as
+# long and a rate of 0.01. (Which of the two helped was not measured. The separable score fell from 81 to 79 %; its old
+# rate was not among the three.) So nothing shows that a query harms. And the weights of both are of much use: with
+# equal weights the model reads 44 %.
 #
-# Your rule did what it can. It weighed five seeds against luck, for the models that it was given, at their one setting. The
-# mistake is to read its verdict as one on the two scores. **Seeds guard against luck, and not against a setting that suits
-# one side.** So the panel of eight scores on pixels is no ranking.
+# Your rule judged models at one setting, and it is a mistake to read that as a verdict on their scores. **Seeds guard
+# against luck, and not against a setting that suits one side.** So the eight scores on pixels are no ranking.
 #
-# Does a choice among six models end this doubt? Not where all seeds took the highest rate: a still higher one was not
-# offered. Call it an **edge**, marked by a dagger, †, if all seeds of a model took the lowest rate, all the highest, or
-# all the longer start. (A shorter start was not offered either, but is not marked.) **Predict**: on which task is no
-# model at an edge?
+# Does a choice among six models end this doubt? Call it an **edge** where a seed took the lowest rate, the highest, or
+# the longer start: a step further was not offered. (Nor was a shorter start, which is not counted.) **Predict**: on
+# which tasks did all seeds of the dot product end at an edge?
 
 # %%
-def edge(content, arm):
-    """A dagger where all seeds chose the lowest rate, all the highest, or all the longest start."""
-    rates, lengths = ({choice[n] for choice in chosen_by(content, arm)} for n in (0, 1))
-    at_end = rates in ({min(experiments.RATES)}, {max(experiments.RATES)}) or lengths == {max(experiments.GAINS)}
-    return " †" if at_end else ""
+def at_edge(content, arm):
+    """How many seeds of an arm chose the lowest or the highest rate, or the longest start."""
+    ends = min(experiments.RATES), max(experiments.RATES)
+    return sum(n for (rate, longer), n in chosen_by(content, arm).items() if rate in ends or longer == max(experiments.GAINS))
 
 
 for name in ("bake-off-patches", "bake-off-text", "bake-off-look-up", "pixels-chosen"):
     if content := claims.best_record(name):
-        print(f"{name:17}", ", ".join(arm + edge(content, arm) for arm in content["arms"] if edge(content, arm)) or "none")
+        print(f"{name}, of {len(content['seeds'])} seeds:", ", ".join(f"{arm} {at_edge(content, arm)}" for arm in content["arms"]))
 
 # %% [markdown]
-# Some model is at an edge on every task: on pixels all three, so 79 % and 44 % may not be the best that these models reach;
-# on patches and text the dot product, so that with a longer start or a higher rate all seven scores might face a better
-# rival. (A model whose seeds stopped at different ends has no dagger, and yet no search of it is finished: on patches four
-# seeds of the distance bias took the longer start, and the fifth the highest rate.)
+# On patches and text, and on pixels with the choice. So a step further its rivals might face a better dot product. But
+# they are at edges, too: on patches at least three of five seeds of every score, on pixels all seeds of all three
+# models, so that 79 % and 44 % may not be the best that these reach.
 #
 # ### Twenty-eight comparisons
 #
 # Seven scores on four tasks are 28 differences. Your rule took each by itself, and has found seven gains shown.
 # **Predict**: how many of the 28 differences from 0 survive Holm's correction, with your `holm`? In how many of those
-# is the score ahead, and in how many by more than δ?
+# is the score ahead?
 
 # %% tags=["nbval-ignore-output"]
 every = {(task, arm): gain for task, gains in gained.items() for arm, gain in gains.items()}
@@ -837,44 +785,49 @@ bake_offs = {task: claims.best_record(f"bake-off-{task}") for task in gained}
 
 
 def outcome(task, arm):
-    """What is left of one difference after the correction, in a word or two, with the dagger of an edge."""
+    """What is left of one difference after the correction, in a word or two."""
     if not survives.get((task, arm)):
-        return "·" + edge(bake_offs[task], arm)
+        return "·"
     effect = effect_of(every[task, arm], task)
     is_small = max(map(abs, effect.interval)) < effect.delta
-    return ("ahead" if effect.gain > 0 else "behind") + (", by less than δ" if is_small else "") + edge(bake_offs[task], arm)
+    return ("ahead" if effect.gain > 0 else "behind") + (", by less than δ" if is_small else "")
 
 
-lines = ["| score | " + " | ".join(task + edge(content, "dot") for task, content in bake_offs.items() if content) + " |", "|---" * 5 + "|"]
+lines = ["| score | " + ", no choice | ".join([" | ".join(gained), ""]).rstrip(" |") + " |", "|---" * 5 + "|"]
 for arm in [score for score in SCORES if score != "dot"]:
     lines.append(f"| {claims.well_name(arm)} | " + " | ".join(outcome(task, arm) for task in gained) + " |")
 Markdown("\n".join(lines))
 
+# %% [markdown]
+# Which of the seven gains are left, and is one of them larger than δ? The last column asks that, again as one of 28. It
+# looks at one side only, so 2.5 % is the limit.
+
 # %% tags=["nbval-ignore-output"]
+sides = [stats.ttest_1samp(gain, effect_of(gain, task).delta, alternative="greater") for (task, arm), gain in every.items()]
+beyond = dict(zip(every, holm(torch.tensor([side.pvalue for side in sides])).tolist(), strict=True))
 for (task, arm), gain in every.items():
     if effect_of(gain, task).interval[0] > 0:
-        print(f"shown by itself: {arm:15} on {task:7} corrected p-value {corrected[task, arm]:.3f}")
+        print(f"{arm:15} on {task:7} corrected p-values: not 0 {corrected[task, arm]:.3f}, above δ {beyond[task, arm]:.3f}")
 
 # %% [markdown]
-# **Eleven of the 28** are left; a dot stands for what is not. Eight times the score is behind: by up to 5 points on patches,
-# up to 0.26 nats on text, by 71 points on the look-up and 31 on pixels. Three times it is ahead, and two of these, on
-# patches, are smaller than δ (by intervals that are not corrected). Of the seven gains that were shown by themselves four
-# are gone, among them all three on pixels; the separable score's is gone only just, with 0.056. A single gain is certain and
-# looks large enough to matter: that of **the distance bias on text**, whose interval, taken by itself, begins above δ.
+# **Eleven of the 28** are left. (A dot stands for the others, and does not mean *equal*: one of their means is 14
+# points behind.) Eight times the score is behind: by up to 5 points on patches, 0.26 nats on text, 71 points on the
+# look-up and, without a choice, 31 on pixels. Three times it is ahead, twice by less than δ (if the interval is not
+# corrected). Of the seven gains four are gone, among them all three on pixels.
 #
-# No correction removes the daggers, and the pixels have none only because nothing was chosen there. Those in the head of the table belong to the dot product, so the one gain that matters
-# is over a rival whose search stopped at its highest rate. And a dot does not mean *equal*: some of these means are nearly
-# 0, and one is 14 points.
+# One gain is left that may matter: **the distance bias on text**. That it helps is shown. That it helps by δ is not:
+# its interval begins above δ, but as one of 28 its p-value is 4.2 %. And its rival's search stopped at the highest
+# rate.
 #
-# So one gain that matters is shown, and a wrong score can cost much. But is it the score that costs so much?
+# So the best choice gains little, and a wrong score can cost much. But is it the score that costs so much?
 
 # %% [markdown]
-# ## Is it the score, or its scale?
+# ## Why do two wells fall behind?
 #
-# On patches two wells are behind by 2.7 and 5.0 points. Before we blame their formulas: had they the same chance? All scores
-# chose from three rates and two lengths of queries and keys, and longer vectors are meant to make attention sharper, with
-# most weight on a few keys. Call **sharpness** the largest weight of a row over the average one: it is 1 where all keys have
-# the same weight, and 49 where one of the 49 patches has all of it.
+# On patches two wells are behind by 2.7 and 5.0 points. All scores chose from three rates and two lengths of queries
+# and keys, since longer vectors are meant to make attention sharper, with most weight on a few keys. Call **sharpness**
+# the largest weight of a row over the average one: it is 1 where all keys have the same weight, and 49 where one of the
+# 49 patches has all of it.
 #
 # **Predict**: for how many of the eight do queries and keys three times as long at least double the sharpness before
 # training? (In the code, `gain` is the factor of their length.)
@@ -883,66 +836,68 @@ for (task, arm), gain in every.items():
 arms, digits = experiments.EXPERIMENTS["bake-off-patches"].arms("quick"), mnist("train")[0][:20]
 
 
-def sharpness_of(arm, longer):  # in the last block, on 20 digits, before training
+def sharpness_of(arm, longer):  # on average over both blocks, on 20 digits, before training
     torch.manual_seed(0)
-    with torch.no_grad():
-        weights = replace(arm, gain=float(longer)).model().eval().attention_weights(digits)[-1]  # (B, H, L, L)
-    return weights.shape[-1] * weights.amax(dim=-1).mean().item()
+    return sharpness(replace(arm, gain=float(longer)).model().eval(), digits)
 
 
 for score, arm in arms.items():
     print(f"{score:26} as made {sharpness_of(arm, 1):4.1f}, three times as long {sharpness_of(arm, 3):4.1f}")
 
 # %% [markdown]
-# For two, the dot product and the distance bias. The inverse square and the softmax-exponential, the two that fell behind,
-# find all keys nearly alike with either length. So the same choice was not the same chance: these two had in effect three
-# models to choose from (and so had others whose sharpness hardly moves). The dot product had six, and all its seeds took
-# the sharper start.
+# For two, the dot product and the distance bias. The inverse square and the softmax-exponential, the two that fell
+# behind, find all keys nearly alike with either length. So the same choice was not the same chance: these two, and
+# others whose sharpness hardly moves, had in effect three models to choose from. The dot product had six, and all its
+# seeds took the sharper start.
 #
-# A factor on the scores themselves, as in notebook 17, sharpens every score. This is the **control**: for each score and
-# seed the factor that gives a sharpness of 3 before training, on average over both blocks, found on 20 training digits; then
-# the training of the bake-off on patches, with the same choice of three rates. The factor stays. **Predict**: do the two wells that read patches worst catch
-# up? And which of the eight is last?
+# A factor on the scores themselves, as in notebook 17, sharpens every score. This is the **control**: for each score
+# and seed the factor that gives a sharpness of 3 before training, found on 20 training digits; then the training on
+# patches, with the same choice of three rates. The factor stays. **Predict**: what becomes of the two wells? And which
+# of the eight is last?
 
 # %% tags=["nbval-ignore-output"]
 equal, control = recorded_gains("equally-sharp", "test accuracy"), claims.best_record("equally-sharp")
-draw_gains(equal, {arm: effect_of(gain, "patches") for arm, gain in equal.items()}, "patches", "equally sharp before training")
-for arm in control["arms"]:
+_, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
+for n, arm in enumerate(control["arms"]):
     own, same = (torch.tensor(records.recorded_metric(x, "test accuracy", arm)) for x in (bake_offs["patches"], control))
     factors = [run["details"]["factor"][0] for run in control["runs"] if run["arm"] == arm]
     means = f"factor {sum(factors) / len(factors):6.2f}, own start {100 * own.mean():.2f} %, equally sharp {100 * same.mean():.2f} %"
     print(f"{arm:24} {means}, change {told(effect_of((same - own).tolist(), 'patches'), 'patches')}")
+    style = {"color": plotting.COLORS[n % 7], "linestyle": "--" if n > 6 else "-", "linewidth": 2 if n == 0 else 1.2}
+    ax.plot([0, 1], [100 * own.mean(), 100 * same.mean()], "o", label=claims.well_name(arm), **style)
+ax.set(xticks=[0, 1], xticklabels=["own start", "equally sharp"], xlim=(-0.2, 1.2), ylabel="accuracy in %", title="patches, means of five seeds")
+ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+plotting.show("Eight lines, one a score: its mean accuracy on patches with its own start, and with attention that starts equally sharp.")
 
 # %% tags=["nbval-ignore-output"]
 chance = holm(torch.tensor([stats.ttest_1samp(gain, 0).pvalue for gain in equal.values()]))
 for (arm, gain), left in zip(equal.items(), chance.tolist(), strict=True):
     print(f"{arm:24} over the dot product {told(effect_of(gain, 'patches'), 'patches')}, corrected p-value {left:.3f}")
+highest = [arm for arm in control["arms"] for rate, _ in chosen_by(control, arm).elements() if rate == max(experiments.RATES)]
+print("seeds at the highest rate:", ", ".join(f"{arm} {n}" for arm, n in Counter(highest).items()))
 
 # %% [markdown]
-# They do. With a factor of 21 the inverse square gains 3.5 points on itself and has the highest mean of all; with one of
-# about 110 the softmax-exponential gains 5.6. Of the other six only the additive score changes by an interval without 0, by
-# half a point for the worse. Equally sharp, all eight lie within 1.4 points, and the dot product is the last. Four of the
-# seven gains over it survive your `holm`: those of the distance bias, the Gaussian, the inverse square and the
-# softmax-exponential. None is shown to reach δ.
+# They catch up. With a factor of 21 the inverse square gains 3.5 points on itself and has the highest mean of all; with
+# one of about 110 the softmax-exponential gains 5.6. Of the others only the additive score changes by an interval
+# without 0, by half a point for the worse. All eight now lie within 1.4 points, and the dot product is the last. Four
+# gains over it survive your `holm`: those of the distance bias, the Gaussian, and the two wells that caught up. Whether
+# they reach δ is undecided, for each interval holds 1 point.
 #
-# So what costs up to 5 points on patches is not a formula alone. It is the formula at the scale at which it was made, and
-# nothing that was offered to these two wells could change that scale. A comparison that tunes each score alike is only as
-# fair as what it lets each of them tune.
+# So what costs up to 5 points on patches is not a formula alone. It is the formula at the scale at which it was made,
+# and nothing that was offered to these two wells could change that scale. **A comparison that tunes each score alike is
+# only as fair as what it lets each of them tune.**
 #
-# That holds for this control, too. The sharpness of 3 was fixed before the first run; another may suit other scores. The dot
-# product lost its sharper start, and half a point, though this loss cannot be told from 0. The factor stays through the
-# training and multiplies the gradients as well, so the control does not separate a sharp start from larger steps. And what a
-# factor does on text or on the look-up was not measured.
-#
-# The choice of a score depends on one thing more: its cost.
+# That holds for this control, too. The sharpness of 3 was fixed before the first run; another may suit other scores.
+# Some seeds stopped at the highest rate, all five of the distance bias. The dot product lost its sharper start, and
+# half a point, which cannot be told from 0; over its own start of 92.70 % the four lead by 0.4 to 0.9 points, untested.
+# The factor multiplies the gradients as well, so it may work by larger steps. And it was measured on patches only.
 
 # %% [markdown]
-# ## Which score should you choose?
+# ## What does a score cost?
 #
-# **Predict**: which score is the slowest, and is one quicker than the dot product? How far from 1 will the dot product
-# come out if it is timed against itself? Each mark below is a score, with its mean gain and the time of a step as a
-# multiple of the dot product's (the two took turns); the bars are 95 % intervals. (The look-up, where there is nothing to
-# gain, has its times in the table only.)
+# **Predict**: which score is the slowest, and is one quicker than the dot product? Each mark is a score, with its mean
+# gain and the time of a step as a multiple of the dot product's (the two took turns); the bars are 95 % intervals. The
+# grey stripe is the dot product, timed against itself.
 
 # %% tags=["nbval-ignore-output"]
 timed = {}  # by task and score: mean, and how far its 95 % interval reaches
@@ -951,22 +906,21 @@ for task, content in bake_offs.items():
         times = torch.tensor([records.recorded_metric(content, claims.STEP_TIME, arm)])
         mean, error = (float(value) for value in seed_spread(times))
         timed[task, arm] = mean, stats.t.ppf(0.975, times.shape[1] - 1) * error
-drawn = {"patches": "patches", "text": "text", "pixels": "pixels, one setting for all"}
-figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), sharex=True, layout="constrained")
-for ax, (task, title) in zip(axes, drawn.items(), strict=True):
-    for n, arm in enumerate(SCORES):
-        if arm in gained[task]:
-            scale, effect = units(task)[0], effect_of(gained[task][arm], task)
-            reach, style = scale * (effect.interval[1] - effect.gain), {"fmt": "D" if n > 6 else "o", "color": plotting.COLORS[n % 7]}
-            mean, wide = timed[task, arm]
-            ax.errorbar(mean, scale * effect.gain, yerr=reach, xerr=wide, capsize=2, label=claims.well_name(arm), **style)
+figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.6), sharex=True, layout="constrained")
+for ax, task in zip(axes, ("patches", "text"), strict=True):
+    middle, half = timed[task, "dot"]
+    ax.axvspan(middle - half, middle + half, color="0.9", zorder=0)
+    for n, (arm, gain) in enumerate(gained[task].items(), start=1):
+        scale, effect = units(task)[0], effect_of(gain, task)
+        reach, style = scale * (effect.interval[1] - effect.gain), {"fmt": "D" if n > 6 else "o", "color": plotting.COLORS[n % 7]}
+        mean, wide = timed[task, arm]
+        ax.errorbar(mean, scale * effect.gain, yerr=reach, xerr=wide, capsize=2, label=claims.well_name(arm), **style)
     ax.axhline(0, color="0.3", linestyle="--", linewidth=1)
-    ax.axvline(1, color="0.3", linestyle="--", linewidth=1)
-    ax.set(title=title, xscale="log", xlabel="step time / dot product's", ylabel=f"gain ({units(task)[1]})")
-    ax.set_xticks(ticks := [0.25, 0.5, 1, 2, 4], ticks, minor=False)
+    ax.set(title=task, xscale="log", xlabel="step time / dot product's", ylabel=f"gain ({units(task)[1]})")
+    ax.set_xticks(ticks := [0.75, 1, 1.5, 2, 3, 4], ticks, minor=False)
     ax.set_xticks([], minor=True)
 figure.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False)
-plotting.show("Three panels, one for each task: mean gain of seven scores against the time of a step, with 95 % intervals; the dot product is where the dashed lines cross.")
+plotting.show("Two panels, patches and text: mean gain of seven scores against the time of a step, with 95 % intervals; a grey stripe for the dot product.")
 
 # %% tags=["nbval-ignore-output"]
 print("times the dot product's".ljust(26) + "".join(f"{task:>15}" for task in gained))
@@ -974,34 +928,32 @@ for arm in SCORES:
     print(f"{arm:26}" + "".join(f"{f'{mean:.2f} ± {reach:.2f}':>15}" for mean, reach in (timed[task, arm] for task in gained)))
 
 # %% [markdown]
-# Here ± is the reach of the 95 % interval. The first line is a control, the dot product timed against itself. All
-# intervals hold 1, but that on text is so wide that it is no evidence of a fair timing, and there a quarter more tells
-# nothing.
-#
-# - The **additive** score, which makes a hidden layer for each pair of tokens, has the longest mean on every task: from 1.75
-#   times on the look-up, where it is hardly apart from two wells, to 4.4 times on the 196 pixels.
-# - The **wells** take 1.5 to nearly 2 times, on pixels about 3.
-# - The **distance bias** is level on patches and pixels, takes 1.2 times on the look-up, and on text perhaps as much.
-# - The **separable** score, which has no pairs, takes 0.84 on patches and 0.21 on pixels, but 1.13 on the nine tokens of the
-#   look-up. Its 1.36 on text is not settled.
+# Here ± is the reach of the 95 % interval. On text the dot product's own is so wide that a quarter more tells nothing
+# there. The **additive** score, which makes a hidden layer for each pair of tokens, has the longest mean on every task.
+# The **wells** take 1.5 to nearly 2 times, on pixels about 3. The **distance bias** is level on patches and pixels and
+# takes 1.2 times on the look-up. The **separable** score, which has no pairs, saves time on patches, and takes a fifth
+# on pixels; on the nine tokens of the look-up it is slower.
 
 # %% [markdown]
-# What to choose, then, at sizes like these?
+# ## Which score, then?
 #
-# - **On text** the dot product with the distance bias: the only gain that is certain and looks large enough to matter (its
-#   rival has a dagger, and that it reaches δ is not corrected for 28 comparisons).
-# - **On digits** no gain that matters has outlived a fairer choice. On patches the distance bias costs no time, and is
-#   ahead by less than δ, over a rival at an edge; equally sharp it is ahead as well. On pixels the separable score takes
-#   a fifth of the time and, at its chosen setting, may read up to five points less, or more.
-# - **Where one token has to ask for another**, as in the look-up, never the separable score.
-# - **A well as stated, or the additive score**: no gain of theirs that survives is shown to reach δ, in the bake-off or in the
-#   control, and none saves time. A well needs its scale chosen for it, as the control shows. (Fields were not in the bake-off.)
-# - **Elsewhere**: measure, with five seeds or more, and let each score choose among settings that make a difference to it.
+# At sizes like these, this is what was shown:
+#
+# - **On text**, take the dot product with the distance bias. It is shown to be ahead, though not by δ, and over a rival
+#   at an edge.
+# - **On digits**, no gain that matters is shown. On patches the distance bias costs no time and is ahead by less than
+#   δ, over a rival at an edge; equally sharp it is ahead as well. On pixels the separable score takes a fifth of the
+#   time; whether it reads more or fewer digits is open within five points.
+# - **Where one token has to ask for another**, as in the look-up, never take the separable score.
+# - **A well as stated and the additive score** save no time, and no gain of theirs is shown to reach δ once it is
+#   corrected, in the bake-off or in the control. A well needs its scale chosen for it. (Fields were not in the
+#   bake-off.)
+# - **Elsewhere**, measure with five seeds or more, and give each score choices that make a difference to it.
 
 # %% [markdown]
 # ## Your predictions, scored
 #
-# Take the first two answers that you wrote down.
+# Take the two answers that you wrote down.
 
 # %%
 print(f"1. chance is called real in {100 * p_value_of_three(2):.0f} % of such comparisons, 1 of {1 / p_value_of_three(2):.1f}")
@@ -1011,48 +963,55 @@ for task in ("patches", "text"):
     print(f"2. highest mean on {task}: {best}, {told(effect_of(gained[task][best], task), task)} over the dot product;")
     print(f"   over the next of the seven, {second}: {told(effect_of(margin, task), task)}")
 ahead = [effect_of(every[pair], pair[0]) for pair, is_left in survives.items() if is_left and sum(every[pair]) > 0]
-print(f"2. more than luck: {sum(survives.values())} of {len(every)}; ahead: {len(ahead)}, by δ or more: {sum(e.interval[0] > e.delta for e in ahead)}")
+large, sure = sum(e.interval[0] > e.delta for e in ahead), sum(one < 0.025 for one in beyond.values())
+print(f"2. more than luck: {sum(survives.values())} of {len(every)}; ahead: {len(ahead)}; by more than δ: {large} by itself, {sure} corrected")
 
 # %% [markdown]
-# The first answer is why this course changed its rule. The second is sobering: on patches the best of eight is not clearly
-# ahead of the next, 17 of the 28 differences cannot be told from luck, and of three leads one matters.
+# The second answer is sobering: on patches the best of eight is not clearly ahead of the next, 17 of the 28 differences
+# cannot be told from luck, and of three leads at most one matters.
 #
-# And the paper of the beginning, *0.4 points better*? You can now ask it six questions. How many seeds, and in pairs? With
-# which interval? Out of how many comparisons? More than which δ, stated when? Did each rival choose its setting, and did a
-# search stop at an edge? Could the choice change what holds a rival back? The first three guard against luck and the fourth
-# against trifles. On pixels it was the fifth that took 10 points away, and on patches the sixth that gave 5 back.
+# And the paper of the beginning, *0.4 points better*? Ask it six questions. How many seeds, and in pairs? With which
+# interval? Out of how many comparisons? More than which δ, stated when? Did each rival choose its setting, and did a
+# search stop at an edge? Could the choice change what holds a rival back? On pixels the fifth took 10 points away, and
+# on patches the sixth gave 5 back.
 
 # %% [markdown]
-# ## The same rule, for every claim of the course
+# ---
 #
-# The rule was made for more than scores: the course judges 39 claims, many of them in other notebooks. Some are theorems. A
-# theorem has no error bar: it is proved, and a check in float64 only guards against mistakes in our code. Here are five,
-# each but the moat with a counter-example beside it, for which the statement must fail:
-
-# %%
-for claim in claims.CLAIMS[:5]:
-    (finding,) = claim.findings()
-    print(f"{claim.claimed}\n  → {finding.computed}: {finding.measured}")
+# ## Part two: the same rule for every claim of the course
+#
+# The course judges 39 claims, by the rule that you know. **Predict**: how many are shown, how many refuted, and how
+# many stay undecided?
+#
+# Some are proved or computed. For the others, which are judged from records, the rule has three more lines:
+#
+# - A claim of *no worse* is held against −δ in place of 0. It is shown if the whole interval lies above −δ, which
+#   excludes a loss of δ, and refuted if it lies wholly below −δ.
+# - A claim of *equally well* is shown if the whole interval lies between −δ and δ, and refuted if it lies wholly below
+#   −δ or wholly above δ.
+# - A claim is shown if each of its conditions shows it, refuted if any condition refutes it, and otherwise undecided.
+#   (That is hard on a claim that something *can* happen.)
 
 # %% [markdown]
-# The others rest on trainings, and are judged from the records. Before you see them all, **bet on five**: write shown,
-# refuted or undecided between the quotation marks.
+# **Bet on five** before you see them all: write shown, refuted or undecided between the quotation marks.
 #
-# - 9: heads with a distance bias look *less far* after training than before; δ is half a token (notebook 07).
-# - 14: sinusoidal and learned positions do *equally well*, with either of two scores (notebook 09).
-# - 17: the additive score learns *no worse* than the dot product, in the runs that you have just seen.
+# - 9: heads with a distance bias look *less far* after training than before: a gain above 0, with a δ of half a token
+#   (notebook 07).
+# - 14: sinusoidal and learned positions do *equally well*, with either of two scores: between −δ and δ (notebook 09).
+# - 17: the additive score learns *no worse* than the dot product, on the four tasks of part one: above −δ.
 # - 34: a model does *no worse* if each row of scores, minus its mean and divided by its spread, takes the place of the
-#   softmax (notebook 01).
-# - 37: a model does *better* if the score of each key also counts how worth looking at the key is (notebook 03).
+#   softmax: above −δ (notebook 01).
+# - 37: a model does *better* if the score of each key also counts how worth looking at the key is: above 0 (notebook
+#   03).
 
 # %%
 bets = {9: "", 14: "", 17: "", 34: "", 37: ""}
 
 
+
 # %% [markdown]
-# The picture has their findings in units of δ, and behind each what is claimed of the gain: *better* (above 0), *no worse*
-# (above −1) or *equal* (between −1 and 1). Outside the grey band the axis is logarithmic. The numbers below it tell on which
-# side of a border a line ends.
+# Here are their findings in units of δ, with what is claimed in brackets. Outside the grey band the axis is
+# logarithmic.
 
 # %%
 def draw_in_deltas(effects, colors=None, ax=None):
@@ -1063,12 +1022,13 @@ def draw_in_deltas(effects, colors=None, ax=None):
     ax.set_xticks(ticks := [-10, -3, -1, 0, 1, 3, 10], ticks)
 
 
+words = {9: "looks less far", 14: "positions,", 17: "additive", 34: "no softmax", 37: "worth of keys"}
 found_in_bets = [(number, finding) for number in bets for finding in claims.CLAIMS[number - 1].findings()]
-rows = {f"{n} {x.condition} ({x.effect.goal}, {x.effect.seeds} seeds)".replace("  ", " "): x.effect for n, x in found_in_bets}
+rows = {f"{n} {words[n]} {x.condition} ({x.effect.goal})".replace("  ", " "): x.effect for n, x in found_in_bets}
 draw_in_deltas(rows)
 plotting.show("The findings of five claims, a row each: mean and 95 % interval in units of δ; a dashed line at 0, a grey band from −1 to 1.")
 for name, effect in rows.items():
-    print(f"{name:34} from {effect.interval[0] / effect.delta:+7.3f} δ to {effect.interval[1] / effect.delta:+7.3f} δ")
+    print(f"{name:35} from {effect.interval[0] / effect.delta:+7.3f} δ to {effect.interval[1] / effect.delta:+7.3f} δ")
 
 # %%
 decided = [claims.decisions(list(claim.findings())) for claim in claims.CLAIMS]
@@ -1077,49 +1037,221 @@ for number, bet in bets.items():
     print(f"{number:2}: {outcomes[number - 1]}" + (f", your bet was {bet}" if bet else ""))
 
 # %% [markdown]
-# How many did you get? Now prediction 3. Here are all 39, grouped by their verdicts. Each mark is a condition under which the
-# claim was measured. You can read off the rule: a claim with an orange mark anywhere is refuted, one with blue marks only is
-# shown, and the rest are undecided. A square was computed and not measured. A bracket holds the number of the notebook.
+# How many did you get? Now all 39, grouped by their verdicts. Each mark is a condition, and the notebook stands in
+# brackets. You can read off the rule: a claim with an orange mark anywhere is refuted, one with blue marks only is
+# shown, and the rest are undecided.
 
 # %%
 marks = {"shown": ("o", "C0", "C0"), "refuted": ("X", "C1", "C1"), "undecided": ("o", "white", "0.5")}
 order = sorted(range(len(decided)), key=lambda n: (list(marks).index(outcomes[n]), n))
-_, ax = plt.subplots(figsize=(10.5, 12), layout="constrained")
+_, ax = plt.subplots(figsize=(10.5, 13.5), layout="constrained")
 for y, n in enumerate(order):
-    for x, decision in enumerate(sorted(decided[n], key=lambda one: list(marks).index(one.outcome))):
+    for x, decision in enumerate(sorted(decided[n], key=lambda one: (list(marks).index(one.outcome), one.note))):
         marker, face, color = marks[decision.outcome]
-        computed = decision.note == "by computation"
-        ax.plot(x, y, marker="s" if computed else marker, markerfacecolor=face, color=color, markersize=7)
-names = [fill(f"{n + 1}. {claims.CLAIMS[n].claimed} [{claims.CLAIMS[n].notebook:02}]", 105) for n in order]
-ax.set_yticks(range(len(order)), names, fontsize=8)
+        marker = "s" if decision.note == "by computation" else marker
+        ax.plot(x, y, marker, markerfacecolor="lightblue" if "smaller" in decision.note else face, color=color, markersize=8)
+names = [fill(f"{n + 1}. {claims.CLAIMS[n].claimed} [{claims.CLAIMS[n].notebook:02}]", 84) for n in order]
+ax.set_yticks(range(len(order)), names, fontsize=9)
 for label, n in zip(ax.get_yticklabels(), order, strict=True):
     label.set_color({"undecided": "0.4"}.get(outcomes[n], marks[outcomes[n]][1]))
 for outcome_name, (marker, face, color) in marks.items():
     ax.plot([], [], marker, markerfacecolor=face, color=color, label=outcome_name)
+ax.plot([], [], "o", markerfacecolor="lightblue", color="C0", label="shown, but smaller than δ")
 ax.plot([], [], "s", color="0.5", label="computed")
-ax.set_xticks([])
-ax.set_xlim(-0.7, 13)
-ax.invert_yaxis()
-ax.legend(title="a condition:", frameon=False, loc="lower right")
+ax.set(xticks=[], xlim=(-0.7, 12), ylim=(len(order) - 0.3, -0.7))
+ax.legend(title="under one condition:", frameon=False, loc="upper right")
 plotting.show("The claims, one a row, in three groups: shown, refuted, undecided; a mark for each condition says what was decided under it.")
 
 # %%
 for verdict, count in Counter(outcomes).most_common():
     print(f"{count:3} {verdict}")
-proved = sum(outcome == "shown" and found[0].note == "by computation" for outcome, found in zip(outcomes, decided, strict=True))
-open_ones = [found for outcome, found in zip(outcomes, decided, strict=True) if outcome == "undecided"]
-few = sum(any(one.outcome == "undecided" and one.note for one in found) for found in open_ones)  # a note says how few seeds
-print(f"of those shown {proved} are computed; of those undecided {few} have a finding with fewer than five seeds")
+both = list(zip(outcomes, decided, strict=True))
+proved = sum(outcome == "shown" and found[0].note == "by computation" for outcome, found in both)
+small = sum(outcome == "shown" and any("smaller" in one.note for one in found) for outcome, found in both)
+few = sum(outcome == "undecided" and any("seed" in one.note for one in found) for outcome, found in both)
+print(f"of those shown {proved} are computed, and {small} have a gain that is surely smaller than δ under some condition")
+print(f"of those undecided {few} have a finding with fewer than five seeds")
+
 
 # %% [markdown]
-# A strict rule has its price: some of what we wanted to know is still open, and not only where seeds are missing. And a
-# verdict holds for the setting of its record. That separable and additive attention do no worse *on pixels* (15, 17) is
-# shown by the runs with one setting for all, of which you know what a choice can do to them. (Three claims were measured on
-# 50 drawn sets of tokens in place of seeds.) Who claimed what stands in [the table of claims](../docs/measured.md), each
-# condition and setting on [the page of results](../results/README.md).
+# A strict rule has its price: some of what we wanted to know is still open. For each claim a false verdict has a
+# probability of at most 5 %. So among more than thirty that were measured, one or two would be no surprise.
 #
-# Holm corrects within each claim, but there are 39 of them. **Predict**: what happens to these verdicts if all their findings
-# are one family?
+# The lesson of part one holds for every row: **a verdict is one on the setting of its record.** That separable and
+# additive attention do no worse *on pixels* (15, 17) is shown by runs with one setting for all, and you know what a
+# choice can do to them. Who claimed what stands in [the table of claims](../docs/measured.md), each condition and
+# setting on [the page of results](../results/README.md).
+
+# %% [markdown]
+# ## Takeaways
+#
+# - One run may tell of its seed and not of its model. Compare seed by seed; the error of the difference is what counts.
+# - With three seeds, "two standard errors" is a false alarm nearly one time in five; the best of sixty nothings nearly
+#   always looks real.
+# - A claim should come with its condition, its rule, its smallest effect that matters and its record, and may stay
+#   undecided.
+# - Statistics guard against luck, not against a setting that suits one side. Ask whether each rival chose its own,
+#   whether a search stopped at an edge, and whether the choice could change what holds a rival back.
+#
+# ## Check yourself
+#
+# **1.** Two error bars overlap. Is there no difference?
+#
+# <details><summary>Answer</summary>
+#
+# That does not follow. If the runs are paired, the standard error of the differences can be far smaller than either bar.
+#
+# </details>
+#
+# **2.** A table shows the best of five seeds for each model. What is wrong?
+#
+# <details><summary>Answer</summary>
+#
+# The best of five is the higher the more the seeds differ, so an unreliable model profits; and nobody knows beforehand
+# which seed it will be. If it was picked by the test set, the test set was used for choosing.
+#
+# </details>
+#
+# **3.** A claim is undecided. Was it refuted?
+#
+# <details><summary>Answer</summary>
+#
+# No: the interval holds both 0 and δ (for a claim of *no worse*: it holds −δ), or there are fewer than five seeds. (Where
+# a claim has several findings, Holm's correction can leave one undecided, and a claim with one finding shown and another
+# open is undecided as a whole.) Refuted is only what the interval excludes. The power says how likely these seeds would
+# have found a gain of δ.
+#
+# </details>
+#
+# **Read:** Holm 1979, [*A simple sequentially rejective multiple test procedure*](https://www.jstor.org/stable/4615733);
+# Bouthillier et al. 2021, [arXiv:2103.03098](https://arxiv.org/abs/2103.03098) (what varies between runs); Student 1908,
+# [*The probable error of a mean*](https://doi.org/10.1093/biomet/6.1.1).
+#
+# **Next:** notebook 17, a score of your own. How much of its lead is only a sharp start?
+
+# %% [markdown]
+# ## Exercises
+#
+# ### Exercise 5 · hard · 12 minutes
+#
+# Break our statistics: write the *test* of exercise 3. `holm(p)` is somebody's version of it. From a tensor of
+# p-values, (M,), in any order, it gives the corrected p-values, (M,), each where its p-value stood: the smallest times
+# M, the next times M − 1, …; a product below an earlier one in this order is raised to it, and one above 1 becomes 1.
+# Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong. Your
+# test has to accept every right version and reject each of 17 faulty ones; you are told which survive. Right versions
+# may differ in the last digits. No two of your p-values should be equal.
+
+# %%
+def test_holm(holm):  # a version to be tested
+    raise NotImplementedError  # AssertionError, or nothing
+
+
+check.test_holm(test_holm)
+
+# %% [markdown]
+# <details><summary>Hint 1</summary>
+#
+# Three or four p-values can be corrected with pencil and paper. Two such examples are a test.
+#
+# </details>
+# <details><summary>Hint 2</summary>
+#
+# What does each step do: sort, multiply, running maximum, cut off at 1, put back? Find an example for each in which
+# leaving it out changes the result.
+#
+# </details>
+# <details><summary>Solution</summary>
+#
+# ```python
+# def test_holm(holm):
+#     by_hand = {
+#         (0.02, 0.01, 0.30, 0.04): (0.06, 0.04, 0.30, 0.08),  # times 3, 4, 1 and 2
+#         (0.90, 0.011, 0.35, 0.010, 0.02): (0.90, 0.05, 0.70, 0.05, 0.06),  # 4 · 0.011 is below 5 · 0.010
+#         (0.7, 0.6, 0.4): (1.0, 1.0, 1.0),
+#     }
+#     for p, corrected in by_hand.items():
+#         torch.testing.assert_close(holm(torch.tensor(p)), torch.tensor(corrected))
+# ```
+#
+# </details>
+
+# %% [markdown]
+# ## Optional: do real seeds share their luck?
+#
+# Notebook 10 has a record on text of the dot product and of four wells, each in two forms, *as stated* and as a
+# *field*. All have the same five seeds and one setting. **Predict**: for how many of the eight does pairing make the
+# error smaller?
+
+# %%
+content = claims.best_record("energy-wells-text")
+loss = {arm: torch.tensor(records.recorded_metric(content, "validation loss", arm)) for arm in content["arms"] if arm != "uniform"}
+dot = loss.pop("dot")
+for arm, values in loss.items():
+    _, apart = seed_spread(torch.stack([dot, values]))
+    _, error = paired_gain(dot, values)  # a loss: lower is better, so the gain of a well is dot − values
+    name = arm.replace("gradient", "as stated")
+    print(f"{name:30} standard error {math.hypot(*apart.tolist()):.4f} nats as if independent, {error:.4f} in pairs")
+
+
+
+# %% [markdown]
+# For seven of the eight. For the inverse square, as stated, it makes the error a third; for the stated Lorentzian it
+# makes it larger. With five seeds each of these estimates is rough, and where no luck is shared, both estimate the same
+# thing. So the choice of pairs must not depend on which error turns out smaller.
+
+# %% [markdown]
+# ## Optional: what is a query worth?
+#
+# On text the separable score is 0.045 nats behind the dot product. Is that because its query has no say? The additive
+# score has one, and is 0.032 behind. Here is the additive form minus the separable one, seed by seed. (Each chose its
+# own rate and start, so this is not the query alone, and the three are not corrected.)
+
+# %%
+for task in ("patches", "text", "look-up"):
+    form = [a - b for a, b in zip(gained[task]["additive"], gained[task]["separable"], strict=True)]
+    print(f"additive minus separable on {task:8} {told(effect_of(form, task), task)}")
+
+# %% [markdown]
+# On the look-up a query is worth everything. On patches the additive form is worth 0.3 points (0.1 to 0.4), less than
+# δ. On text the interval holds 0 and ends below 0.03 nats, our δ. And without a query the separable score still goes
+# nine tenths of the way from counting pairs, 2.48 (notebook 08), to the dot product. Counting threes gives 2.05: six of
+# the eight scores have a lower loss, but not the inverse square (2.10) and the softmax-exponential (2.26).
+
+# %% [markdown]
+# ## Optional: what noise did to a claim of *no worse*
+#
+# The old rule let *no worse* pass unless the mean lay more than two errors below 0. Take a model that is two points
+# worse. **Predict**: what does more noise do to its verdict under the old rule, and what under ours?
+
+# %%
+for noise in (0.2, 2.0, 5.0):
+    gains = [(noise * x - 2) / 100 for x in (-1.0, 0.5, 0.0, 0.7, -0.2)]  # five seeds, on average 2 points worse
+    effect = claims.compare_values(dict(enumerate(gains)), 0.0, "test accuracy", "no worse")
+    (ours,) = claims.decisions([claims.Finding("…", "a toy", effect=effect)])
+    print(f"noise {noise}: no worse {'passes' if effect.gain > -2 * effect.error else 'fails'} by the old rule, is {ours} by ours")
+
+
+
+# %% [markdown]
+# With noise enough the old rule passes a model that is two points worse. Ours withholds the verdict.
+
+# %% [markdown]
+# ## Optional: five theorems, computed
+#
+# A theorem has no error bar: it is proved, and a check in float64 only guards against mistakes in our code. Here are
+# five, each but the moat with a counter-example beside it, for which the statement must fail. (*Bahdanau's form* is the
+# additive score.)
+
+# %%
+for claim in claims.CLAIMS[:5]:
+    (finding,) = claim.findings()
+    print(f"{claim.claimed}\n  → {finding.computed}: {finding.measured}")
+
+# %% [markdown]
+# ## Optional: two claims that differ by a word
+#
+# Holm corrects within each claim, but there are 39 of them. **Predict**: what happens to the verdicts if all their
+# findings are one family?
 
 # %%
 every_finding = [list(claim.findings()) for claim in claims.CLAIMS]
@@ -1133,20 +1265,14 @@ for n, (before, after) in enumerate(zip(outcomes, stricter, strict=True), start=
 print(Counter(stricter))
 
 # %% [markdown]
-# Most of those that change lose a *shown* and become undecided. Claim 26 even turns from shown to refuted; the next section
-# shows how a correction can do that. We keep to the rule as it was fixed, within each claim. For each claim the probability
-# of a false verdict is at most 5 %. So among the more than thirty that were measured, one or two false verdicts would be no
-# surprise.
-#
-# Three optional sections and a last exercise follow.
-
-# %% [markdown]
-# ## Optional: two claims that differ by a word
+# Most of those that change lose a *shown* and become undecided. (Claims 20 to 22 were measured on 50 drawn sets of
+# tokens in place of seeds.) Claim 26 even turns from shown to refuted. How can a correction do that? We keep to the
+# rule as it was fixed, within each claim; but let us look at this one.
 #
 # Notebook 10 left two claims: that wells are more accurate than the dot product *as stated*, with the formulas as they
-# were published (25), and *as fields*, its other form (26). Each was measured on four wells, on digits with ten seeds and
-# on text with five. The colour is the verdict: blue is shown, orange refuted. **Find the mark** whose colour its interval
-# does not explain.
+# were published (25), and *as fields*, their other form (26). Each was measured on four wells, on digits with ten seeds
+# and on text with five. The colour is the verdict: blue is shown, orange refuted. **Find the mark** whose colour its
+# interval does not explain.
 
 # %%
 pair = {number: list(claims.CLAIMS[number - 1].findings()) for number in (25, 26)}
@@ -1160,15 +1286,16 @@ axes[0].get_legend().remove()
 plotting.show("Two panels, claims 25 and 26: eight means with their 95 % intervals each, blue or orange; a dashed line at 0, a grey band from −1 to 1.")
 
 # %% [markdown]
-# It is the first, the Gaussian on images in claim 25. Its interval lies above 0, and yet it is refuted. The rule asks two
-# questions of each gain: is it above 0, and is it below δ? Each has a p-value of its own, which looks at one side only,
-# and may be 2.5 % at most. This finding has 0.65 % and 0.06 %: by itself it is *shown, but smaller than δ*. But it is one
-# of a family, and Holm corrects the answers to each question together. A toy of three findings is enough to see what
-# happens. Follow the first, the left-most number of both lines; the arrows go from the plain p-value to the corrected one.
+# It is the first, the Gaussian on images in claim 25. Its interval lies above 0, and yet it is refuted. Both of its
+# p-values, *above 0?* and *below δ?*, are small: 0.65 % and 0.06 %. By itself it is *shown, but smaller than δ*. But it
+# is one of a family, and Holm corrects the answers to each question together. A toy of three findings is enough to see
+# what happens. Follow the first, the left-most number of both lines; the arrows go from the plain p-value to the
+# corrected one.
 
 # %%
 for question, p in {"above 0?": (0.010, 0.300, 0.600), "below δ?": (0.001, 0.002, 0.004)}.items():
     print(question, "; ".join(f"{100 * a:.1f} → {100 * b:.1f} %" for a, b in zip(p, holm(torch.tensor(p)).tolist(), strict=True)))
+
 
 
 # %% [markdown]
@@ -1211,14 +1338,14 @@ tests = {pair: stats.ttest_1samp(gain, 0) for pair, gain in wells.items()}  # St
 left = dict(zip(tests, holm(torch.tensor([test.pvalue for test in tests.values()])).tolist(), strict=True))
 print(f"{sum(p < 0.05 for p in left.values())} of {len(left)} stay below 0.05, {sum(p < 0.05 and sum(wells[pair]) < 0 for pair, p in left.items())} of them behind")
 for arm in ("gaussian, gradient", "gaussian, field"):
-    print(f"on images, {arm:18} {tests['energy-wells', arm].statistic:.1f} errors, corrected p-value {left['energy-wells', arm]:.4f}")
+    print(f"on images, {arm.replace('gradient', 'as stated'):19} {tests['energy-wells', arm].statistic:.1f} errors, corrected p-value {left['energy-wells', arm]:.4f}")
 print(f"losses on text: from {min(x.mean() for x in loss.values()):.2f} to {max(x.mean() for x in loss.values()):.2f}")
 most, arm = max((sum(gain) / len(gain), arm) for (name, arm), gain in wells.items() if name == "energy-wells-text")
-print(f"largest gain on text: {arm}, {most:.3f}")
+print(f"largest gain on text: {arm.replace('gradient', 'as stated')}, {most:.3f}")
 
 # %% [markdown]
 # Close to the border the verdict depends on how one counts: the Gaussian field on images fails here and is shown in claim
-# 26, the stated Gaussian (*gradient*) just passes here and is refuted in claim 25. So the way of counting has to be fixed
+# 26, the stated Gaussian just passes here and is refuted in claim 25. So the way of counting has to be fixed
 # beforehand.
 #
 # The stated Lorentzian has the largest gain on text. Is it a better score, then? In the bake-off it is no better than the
@@ -1249,7 +1376,7 @@ plotting.show("Eight lines, the sharpness of each score's attention against how 
 
 # %%
 course.verdict("sharpness, dot product, 64 times as long", sharp["dot"][-1], above=40)
-course.verdict("sharpness, additive scores, largest", max(sharp["additive"] + sharp["separable"]), below=8)
+course.verdict("sharpness, additive scores, largest", max(sharp["additive"] + sharp["separable"]), below=10)
 course.verdict("sharpness, inverse-square well, largest", max(sharp["inverse_square_well"]), below=2)
 
 # %% [markdown]
@@ -1307,9 +1434,9 @@ for letter, name in zip("ABCDEFGHI", names, strict=True):
 # %% [markdown]
 # The two maps of the dot product do not look alike: its second seed has nearly half of its weight elsewhere than its
 # first. Five of the seven other scores are nearer to the first, though two of them, the inverse square and the
-# softmax-exponential, are nearly uniform. This is one pair of seeds, but enough to see that a single map is no portrait of a
-# score. The additive and the separable map are almost alike, and both have seed 0. But the additive score's query is not
-# idle: its rows differ. Those of the separable score cannot, for there all queries have the same row of weights.
+# softmax-exponential, are nearly uniform. This is one pair of seeds, but enough to see that a single map is no portrait
+# of a score. The additive and the separable map look almost alike here; but the additive score's query is not idle, for
+# its rows differ. Those of the separable score cannot: there all queries have the same row of weights.
 #
 # (The accuracies are no ranking: after so few steps a score is ahead if it merely starts sharper, as in notebook 17.)
 
@@ -1317,97 +1444,3 @@ for letter, name in zip("ABCDEFGHI", names, strict=True):
 course.verdict("the worst of the eight", min(one.metrics["test accuracy"] for one in live.values()), above=0.15)
 course.verdict("separable: the rows differ by", change["separable"], below=1e-6)
 course.verdict("dot: the rows differ by", change["dot"], above=1e-3)
-
-
-# %% [markdown]
-# ## Exercises
-#
-# ### Exercise 5 · hard · 12 minutes
-#
-# Break our statistics: write the *test* of exercise 3. `holm(p)` is somebody's version of it. From a tensor of
-# p-values, (M,), in any order, it gives the corrected p-values, (M,), each where its p-value stood: the smallest times
-# M, the next times M − 1, …; a product below an earlier one in this order is raised to it, and one above 1 becomes 1.
-# Raise an AssertionError (`assert …`, or `torch.testing.assert_close(got, expected)`) where the version is wrong. Your
-# test has to accept every right version and reject each of 17 faulty ones; you are told which survive. Right versions
-# may differ in the last digits. No two of your p-values should be equal.
-
-# %%
-def test_holm(holm):  # a version to be tested
-    raise NotImplementedError  # AssertionError, or nothing
-
-
-check.test_holm(test_holm)
-
-# %% [markdown]
-# <details><summary>Hint 1</summary>
-#
-# Three or four p-values can be corrected with pencil and paper. Two such examples are a test.
-#
-# </details>
-# <details><summary>Hint 2</summary>
-#
-# What does each step do: sort, multiply, running maximum, cut off at 1, put back? Find an example for each in which
-# leaving it out changes the result.
-#
-# </details>
-# <details><summary>Solution</summary>
-#
-# ```python
-# def test_holm(holm):
-#     by_hand = {
-#         (0.02, 0.01, 0.30, 0.04): (0.06, 0.04, 0.30, 0.08),  # times 3, 4, 1 and 2
-#         (0.90, 0.011, 0.35, 0.010, 0.02): (0.90, 0.05, 0.70, 0.05, 0.06),  # 4 · 0.011 is below 5 · 0.010
-#         (0.7, 0.6, 0.4): (1.0, 1.0, 1.0),
-#     }
-#     for p, corrected in by_hand.items():
-#         torch.testing.assert_close(holm(torch.tensor(p)), torch.tensor(corrected))
-# ```
-#
-# </details>
-
-# %% [markdown]
-# ## Takeaways
-#
-# - One run may tell of its seed and not of its model. Compare seed by seed; the error of the difference is what counts.
-# - With three seeds, "two standard errors" is a false alarm nearly one time in five, and the best of sixty nothings looks
-#   real nearly always.
-# - A claim should come with its condition, its rule, its smallest effect that matters and its record, and may stay
-#   undecided.
-# - Statistics guard against luck, not against a setting that suits one side. Ask whether each rival chose its own, whether a
-#   search stopped at an edge, and whether the choice could change what holds a rival back, such as its scale.
-#
-# ## Check yourself
-#
-# **1.** Two error bars overlap. Is there no difference?
-#
-# <details><summary>Answer</summary>
-#
-# That does not follow. If the runs are paired, the standard error of the differences can be far smaller than either bar.
-#
-# </details>
-#
-# **2.** A table shows the best of five seeds for each model. What is wrong?
-#
-# <details><summary>Answer</summary>
-#
-# The best of five is the higher the more the seeds differ, so an unreliable model profits; and nobody knows beforehand
-# which seed it will be. If it was picked by the test set, the test set was used for choosing.
-#
-# </details>
-#
-# **3.** A claim is undecided. Was it refuted?
-#
-# <details><summary>Answer</summary>
-#
-# No: the interval holds both 0 and δ (for a claim of *no worse*: it holds −δ), or there are fewer than five seeds. (Where
-# a claim has several findings, Holm's correction can leave one undecided, and a claim with one finding shown and another
-# open is undecided as a whole.) Refuted is only what the interval excludes. The power says how likely these seeds would
-# have found a gain of δ.
-#
-# </details>
-#
-# **Read:** Holm 1979, [*A simple sequentially rejective multiple test procedure*](https://www.jstor.org/stable/4615733);
-# Bouthillier et al. 2021, [arXiv:2103.03098](https://arxiv.org/abs/2103.03098) (what varies between runs); Student 1908,
-# [*The probable error of a mean*](https://doi.org/10.1093/biomet/6.1.1).
-#
-# **Next:** notebook 17, a score of your own. How much of its lead is only a sharp start?
