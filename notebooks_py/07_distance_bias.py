@@ -320,7 +320,6 @@ longer_query = torch.cat([query, torch.ones(1, H, L, 1)], dim=-1)  # (B, H, L, D
 longer_key = torch.cat([key, mark[None, ..., None]], dim=-1)  # (B, H, L, D + 1)
 fused = F.scaled_dot_product_attention(longer_query, longer_key, value, is_causal=True, scale=1 / math.sqrt(D))
 
-# %%
 mask = torch.ones(L, L).tril().bool()
 readable, _ = attend(distance_scores(query, key, prices), value, attn_mask=mask)
 course.verdict("largest difference", (fused - readable).abs().max().item(), below=1e-12)
@@ -363,7 +362,6 @@ turned = six.rot90(2, dims=(2, 3))
 print("turned is reversed:", torch.equal(turned.flatten(), six.flatten().flip(0)))
 
 
-# %%
 def pixel_model(score=MyDistanceBiased, num_queries=0, positions=NoPositions):
     torch.manual_seed(0)
     sizes = {"embed_dim": 32, "num_heads": 2, "num_layers": 2}
@@ -372,7 +370,6 @@ def pixel_model(score=MyDistanceBiased, num_queries=0, positions=NoPositions):
     return model.double().requires_grad_(False)
 
 
-# %%
 logits = torch.cat([pixel_model()(six), pixel_model()(turned)])  # (2, 10)
 course.verdict("largest difference of a logit", (logits[0] - logits[1]).abs().max().item(), below=1e-12)
 
@@ -1055,7 +1052,6 @@ arms["one price, found"], facts["one price, found"] = (fixed(OnePrice, found), N
 arms["hand-set, fixed"], facts["hand-set, fixed"] = (fixed(four_from(FACING)), NoPositions), "grid | 4 a head | 0.3 to 3 | fixed"
 measure("one price, fixed", "one price, found", "hand-set, fixed")
 
-# %%
 pairs = [("one price", "one price, fixed"), ("one price", "one price, found"), ("two prices", "one price, fixed"), ("hand-set", "hand-set, fixed")]
 gains = {f"{arm}\nminus {other}": accuracy[arm] - accuracy[other] for arm, other in pairs}
 _, ax = plt.subplots(figsize=(7.5, 3.4), layout="constrained")
@@ -1112,7 +1108,6 @@ names = {"rotary": "rotary", "a price a head": "distance", "learned": "learned",
 loss = {arm: torch.tensor(records.recorded_metric(text, "validation loss", name)) for arm, name in names.items()}
 reference = torch.tensor(records.recorded_metric(text, "validation loss", "sinusoidal"))
 
-# %%
 best_first = sorted(recorded, key=lambda arm: -recorded[arm].mean())
 _, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 on_pixels = {arm: recorded[arm] - recorded["sinusoidal"] for arm in best_first if arm != "sinusoidal"}
@@ -1337,14 +1332,13 @@ for arm in RECORDED:
 # key, weighted by the attention. Two guesses before you see how training changed it: which arms come to look nearer, and how far does the arm look that reads
 # most?
 
-# %%
+# %% tags=["nbval-ignore-output"]
 def attention_distance(model):
     with torch.no_grad():
         maps = model.attention_weights(test_digits[:100])  # one (B, H, L, L) for each layer
     return torch.stack([metrics.attention_distance(weights, width=7) for weights in maps]).mean().item()
 
 
-# %% tags=["nbval-ignore-output"]
 print("rows plus columns   our models, 7×7: before, after, change      record, 14×14: change")
 for arm in ("one price", "two prices", "four prices", "hand-set", "sinusoidal"):
     before, later = ([attention_distance(model) for model in group] for group in ([train(arm, seed, steps=0) for seed in SEEDS], models[arm]))
