@@ -21,7 +21,7 @@ _CLASS = "The class"
 _IMAGE = "Distance in an image"
 _CURE = "Mend it"
 _GRID = "Four sides on the grid"
-_CAUSAL = "Causal: one more argument"
+_CAUSAL = "Under a causal mask"
 
 
 def distance_scores(
@@ -1074,7 +1074,7 @@ EXERCISES = (
         level="hard",
         minutes=12,
         hints=(
-            "As in *Causal: one more argument*: what belongs to the query alone cancels. Which part of "
+            "As in *Under a causal mask*: what belongs to the query alone cancels. Which part of "
             "$-\\lambda(t_i - t_j)$ is left?",
             "torch divides everything by $\\sqrt{D + 1}$. Undo that for the new number; the contents are to be "
             "divided by $\\sqrt D$ instead.",
