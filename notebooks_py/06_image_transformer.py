@@ -468,8 +468,8 @@ plotting.show(
 #
 # </details>
 #
-# The learning rate rises from nearly 0 during the first 50 steps (the **[warm-up](../docs/glossary.md#w)** of notebook 05); a second factor falls
-# linearly to nearly 0 over all steps. torch keeps it in `optimizer.param_groups`, one entry for each group of parameters (here one). `stream` hands
+# The learning rate rises from nearly 0 during the first 50 steps (the **[warm-up](../docs/glossary.md#w)** of notebook 05); then it falls
+# linearly to nearly 0. torch keeps the rate in `optimizer.param_groups`, one entry for each group of parameters (here one). `stream` hands
 # out batches of 64 digits in random order, as long as `next` asks for them.
 
 # %%
@@ -517,8 +517,8 @@ course.verdict("share of test digits that your model recognises", correct["visio
 # ## A small convolutional network beside it
 #
 # Two layers of 3×3 filters, each followed by a **max pooling** that keeps the largest of every 2×2 values, then one linear map. (`padding=1` puts a
-# border of zeros around a picture, so that it keeps its size.) From here on, *the network* is this one, and *your model* the transformer. It gets
-# the same loop, digits and number of steps. The learning rate of each is the best of three or four values, found by training on the first 8,000
+# border of zeros around a picture, so that it keeps its size.) From here on, *the network* is this one, and *your model* the transformer. The network gets
+# the same loop, digits and number of steps as the transformer. The learning rate of each is the best of three or four values, found by training on the first 8,000
 # digits and testing on the last 2,000 training digits (not shown).
 
 # %% tags=["nbval-ignore-output"]
@@ -615,22 +615,29 @@ course.verdict("what twice the steps take of the lead, over its error", mean / e
 #
 # What did the transformer need the time for? The paper of 2020 met the same with data in place of time: transformers trailed convolutional networks on
 # the million photographs of ImageNet, and passed them with three hundred million. Either way the transformer has to learn something that the network
-# has from the start. What could that be? Look at what `nn.Conv2d` does, and write two things down.
+# has from the start. What could that be? Look at what `nn.Conv2d` does, and write two things down before you
+# open our answer.
 
 # %% [markdown]
-# What a model takes for granted before it has seen a single digit is its **[inductive bias](../docs/glossary.md#i)**. The filters of the network take
-# two things for granted. (The pooling adds a third, that a shift by a pixel matters little.)
+# <details><summary>Answer</summary>
 #
 # - **Neighbours belong together.** A filter of its first layer sees 3×3 adjoining pixels and nothing else. An edge of a stroke is exactly
 #   what such a filter can find.
 # - **A stroke means the same wherever it stands.** Each filter visits every place. One that has learned the bar of a seven finds the
 #   bar of a five without learning it again.
 #
+# (The pooling adds a third, that a shift by a pixel matters little.)
+#
+# </details>
+#
+# What a model takes for granted before it has seen a single digit is its **[inductive bias](../docs/glossary.md#i)**.
+#
 # The transformer is told little of the first, only which 49 pixels make a patch. That patch 5 lies beside patch 6, or one pixel of a patch beside
 # another, it can only learn from examples. Of the second it is told a part: all patches share one map, so a stroke makes the same token in patch 5 as
 # in patch 6. But shift it by three pixels *within* its patch, and it meets other weights.
 #
-# What a model is told it need not learn. That would explain the lead. To test the explanation, take away from the network what it was told.
+# What a model is told it need not learn. That would explain the lead. How would you test this explanation? One way is to take away
+# from the network what it was told.
 
 # %% [markdown]
 # ## One puzzle for all
@@ -877,7 +884,7 @@ course.verdict("the same, minus that of pixels four apart", of_pairs(added, 1) -
 # <details><summary>Answers</summary>
 #
 # 1. The grid of rows and columns is flattened into tokens; the channels are the embedding. Confused, every token has a feature from every patch, and
-#    attention has no positions left to look at.
+#    attention compares features instead of places.
 # 2. Each token carries the vector of its position, and the blocks have mixed it with the content, nonlinearly, before the mean is taken. (A mean of
 #    plain sums, patch plus position, would lose the position.)
 # 3. The mean of the differences, digit by digit, and its standard error. The difference is 6 digits; if it is not at least twice its error, the
