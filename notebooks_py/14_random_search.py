@@ -3,7 +3,8 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/14_random_search.ipynb)
 #
-# ← [13 Time series](13_time_series.ipynb) · [the map of the course](00_welcome.ipynb) · [15 Fast attention](15_fast_attention.ipynb) →
+# ← [13 Time series](13_time_series.ipynb) · [the map of the course](00_welcome.ipynb) · [15 Fast
+# attention](15_fast_attention.ipynb) →
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast **14** [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
@@ -179,8 +180,14 @@ course.verdict("difference between the two", abs(run.metrics["validation accurac
 # ## Two teams, one idea
 #
 # Now the question of the beginning. Teams A and B search the whole space with the same kind of model; A has 5 trials, B
-# has 20. Neither has the better idea, so a lead comes from luck or from searching longer. To tell these apart, B also
-# searches with only 5 trials.
+# has 20. Neither has the better idea, so a lead comes from luck or from searching longer. Which further search of B would
+# tell you how much luck alone does?
+#
+# <details><summary>Answer</summary>
+#
+# One with 5 trials, as many as A has.
+#
+# </details>
 #
 # A search of 60 trials, recorded in `results/`, stands in for both: draw 5 of the 60 for A and others for B, and repeat
 # that 2,000 times. A trial is evaluated a few times on its way; we call each evaluation a **look**. Here a trial counts
@@ -221,9 +228,10 @@ if many:
 
 # %% [markdown]
 # Prediction 3: fifteen more trials are worth 8.2 points on average, and in 21 % of the draws the team with a quarter of the
-# trials is ahead all the same. B is more than five points ahead in 48 % of the draws. But with 5 trials each it is so in
-# 32 %, by luck alone. One pair of searches says little, whoever wins it. (All this after 75 steps, in a space so wide that
-# the mean trial reads half of the digits. In a narrower one the leads would probably be smaller.)
+# trials is ahead all the same. (That share needs no experiment: the best of the 25 trials is equally likely to be any of
+# them, and 5 of 25 are A's. So a fifth.) B is more than five points ahead in 48 % of the draws. But with 5 trials each it
+# is so in 32 %, by luck alone. One pair of searches says little, whoever wins it. (All this after 75 steps, in a space so
+# wide that the mean trial reads half of the digits. In a narrower one the leads would probably be smaller.)
 #
 # ### How many trials are enough?
 #
@@ -253,8 +261,9 @@ if many:
     print("   ".join(f"best of {n}: {stairs[:, n - 1].mean():.1f} %" for n in (1, 5, 10, 20, 40, 60)))
 
 # %% [markdown]
-# From 10 trials to 20 the best gains 2.4 points, from 20 to 60 another 1.2. What a longer search brings is above all
-# safety: the low curve rises most. (Not measured: other searches than this one of 60.)
+# From 10 trials to 20 the best gains 2.4 points, from 20 to 60 another 1.2. A longer search also brings safety: the low
+# curve rises most. (At 60 the three curves have to meet, since each order then holds the same 60 trials; so believe the left
+# half of the picture most. Other searches than this one of 60 were not measured.)
 #
 # ## Giving up early
 #
@@ -314,8 +323,8 @@ print(f"the best of {len(trials)}: {100 * top.accuracy:.1f} %, the best of four 
 # were lucky: three of them were above 0.5 at their first look, and no trial that was given up reached their median, 0.571.
 # (A later trial that runs to its end joins the median.)
 #
-# The best of the 18 trials reached 86.6 %. The best of four by hand had 86.8 %, in the same space and on the same digits: the
-# shorter search won, as in every fifth draw of the teams.
+# The best of the 18 trials reached 86.6 %. The best of four by hand had 86.8 %, in the same space and on the same digits:
+# with 500 digits, that is one digit more. So here four trials did as well as eighteen.
 #
 # The price: trials that start slowly are pruned before they can catch up, and those that ran to their end are a
 # **selection**. That is why the teams were compared at the first look.
@@ -369,8 +378,9 @@ course.verdict("test accuracy of the winner", run.metrics["test accuracy"], abov
 
 # %% [markdown]
 # After the curse one expects a lower accuracy; when this page was made it was 2 points **higher**. One pair of numbers
-# cannot show the curse: the 500 validation digits alone have an error of 1.5 points. And a real curse is smaller than the
-# simulated one: only five trials ran to their end here, all on the same digits, and models tend to miss the same ones.
+# cannot show the curse: the 500 validation digits alone have an error of 1.5 points. And the curse should
+# be smaller here than in the simulation, where all models were alike: the winner led the second by several points, more than
+# the noise of these digits, so noise hardly chose it. (How large it is was not measured.)
 #
 # ## What mattered?
 #
@@ -506,7 +516,7 @@ print("   ".join(f"{name} {share:+.2f} ± {error:.2f}" for name, (share, error) 
 
 # %% [markdown]
 # The sequence length, by far. No other share is two errors above 0, not even that of the learning rate. The blocks have
-# 0.00 ± 0.06, for all that their means fall.
+# 0.00 ± 0.06, although their means fall. (A share near 0 is no proof of no effect, as the next section shows.)
 #
 # <details><summary>Why are some shares below 0?</summary>
 #
@@ -516,8 +526,8 @@ print("   ".join(f"{name} {share:+.2f} ± {error:.2f}" for name, (share, error) 
 #
 # </details>
 #
-# **What is it worth to know it beforehand?** Let A draw its five trials from the 29 with 1 or 4 tokens, and B its 20 from all
-# the others.
+# **What is it worth to know it beforehand?** Let A draw its five trials from the 29 with 1 or 4 tokens, and B its 20 from the
+# 55 that A has not drawn.
 
 # %%
 if many:
@@ -533,7 +543,7 @@ if many:
 # ### One change at a time
 #
 # Now change **one** thing at a time around a base, here 4 heads of dimension 8, 49 tokens, 2 blocks and a learning rate of
-# 0.003. Each series below runs through values of the search. One of them has **equal width**: more heads, but tokens always
+# 0.003. The series below run through values of the search. One of them has **equal width**: more heads, but tokens always
 # 32 wide. The record has ten seeds of each setting, evaluated every 100 of 400 steps. Which series moves the accuracy most?
 
 # %%
@@ -586,9 +596,12 @@ if seen:
     print("step 400: the ends of the heads are further apart than those of the tokens by {:.1f} ± {:.1f}".format(*metrics.mean_and_error(apart)))
 
 # %% [markdown]
-# After 100 steps the tokens move it most, as in the search. After 400 it is the heads, by 9 ± 3 points. But in the search the
-# heads had a share of 0.02 ± 0.07, over the same values. Is one of the two wrong? In what do they differ? Here are all
-# trials of the search with 49 tokens, the number of the base, and below them the series. **Collect suspects.**
+# After 100 steps the tokens move it most, as in the search. After 400 it is the heads, by 9 ± 3 points. But in the search
+# the heads had a share of 0.02 ± 0.07, over the same values, and the blocks 0.00 ± 0.06, where the series falls from 1 to
+# 4. Is one of the two wrong? In what do they differ? (One difference is the unit: in points, the search has 48 ± 6 % with
+# one head and 58 ± 6 % with eight. A share of the variance asks another thing, how much of *all* differences between trials
+# that explains.) Here are all trials of the search with 49 tokens, the number of the base, and below them the series.
+# **Collect suspects.**
 
 # %%
 for one, y in sorted(zip(choices, accuracies, strict=True), key=lambda pair: pair[0]["lr"]):
@@ -601,8 +614,8 @@ if seen:
 # %% [markdown]
 # <details><summary>Three suspects</summary>
 #
-# - **Time.** The search was judged after 75 steps, the series after 100 at the earliest. Perhaps heads need more than 75 steps
-#   to show.
+# - **Time.** The search was judged after 75 steps, the series after 100 at the earliest. Perhaps heads need more than 75
+#   steps to show.
 # - **Learning rate.** Five of the seven have a rate of about 0.001 or less, and none of them is above 25 %. The two with a
 #   higher rate, one with 1 head and one with 4, reach 36 and 37 %. Perhaps the others had hardly begun to learn.
 # - **Company.** In the search everything changes at once, the sequence length above all, and a loud effect can drown a
@@ -674,7 +687,7 @@ print(", ".join(f"{name} {value:.3g}" for name, value in top.choice.items()))
 #
 # - Along a range a grid repeats a few values, while each random draw tries a new one; 59 draws hit the best 5 % of any
 #   space with a probability of more than 95 %.
-# - A lead speaks for an idea only if both sides searched alike, and more than once.
+# - A lead speaks for an idea only if both sides searched alike, and independently more than once.
 # - The best of many noisy numbers is too high: the winner needs digits that did not choose it.
 # - Keep finished trials where a kill cannot reach them, give up early at equal steps, and judge what mattered at a
 #   look that all trials have.
@@ -692,7 +705,8 @@ print(", ".join(f"{name} {value:.3g}" for name, value in top.choice.items()))
 #
 # 1. A learning rate acts by factors, over decades. Dropout from 0 to 0.3 does not, and 0 has no logarithm.
 # 2. It stays 'begun' for ever and is not counted; the other search, or a new start, finishes another one in its place.
-# 3. Nobody knows: 0 lies well within the error. More trials would shrink it.
+# 3. Nobody knows: 0 lies well within the error. More trials usually shrink it, though not always: here the error of the
+#    tokens' share grew from 0.03 with ten trials to 0.10 with sixty.
 #
 # </details>
 
@@ -836,8 +850,9 @@ check.expected_best(expected_best)
 #
 # <details><summary>Answer</summary>
 #
-# What has a narrower range has less variance to explain, so as a rule its share shrinks and those of the others grow: importance
-# is always importance within a space. The same journal is refused, because its trials were drawn from another space.
+# What has a narrower range has less variance to explain, so as a rule its share shrinks and those of the others grow:
+# importance is always importance within a space. The same journal is refused, because its trials were drawn from another
+# space.
 #
 # </details>
 
