@@ -3,7 +3,8 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/sciformer/sciformer/blob/main/notebooks/02_scaled_dot_product.ipynb)
 #
-# ← [01 Weighted sums](01_weighted_sums.ipynb) · [the map of the course](00_welcome.ipynb) · [03 Multi-head attention](03_multi_head.ipynb) →
+# ← [01 Weighted sums](01_weighted_sums.ipynb) · [the map of the course](00_welcome.ipynb) · [03 Multi-head
+# attention](03_multi_head.ipynb) →
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) **02** [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
@@ -297,7 +298,7 @@ for last in ("tired", "wide"):
 #
 # The −1 of the adjectives keeps *tired* from answering "living?" and *wide* from answering "road?", so it has to stand
 # in both columns. That of the pronouns keeps *it* from answering itself. (Nothing keeps the verb *cross* from
-# answering. There are other solutions: only nouns have a last feature.)
+# answering. There are other solutions, with the last feature: only nouns have one that is not 0.)
 #
 # </details>
 #
@@ -752,8 +753,8 @@ plotting.show(
 )
 
 # %% [markdown]
-# The blind model does about as well as naming the most frequent value; the rest is what attention is worth. Where does
-# the trained head look? We take one new sequence and ask for each of its keys, in ascending order.
+# The blind model does about as well as naming the most frequent value; the rest is what attention is worth here, in 100
+# steps. Where does the trained head look? We take one new sequence and ask for each of its keys, in ascending order.
 
 # %%
 one_keys, one_values = test_set[0][0], test_set[1][0]  # (8,)
@@ -848,15 +849,17 @@ for name in ("scaled", "blunt start"):
     course.verdict(f"lr = 0.003: smallest difference, unscaled minus {name}", smallest, above=0)
 
 # %% [markdown]
-# **Only both together.** Shorter steps alone bring the mean from 1.59 to 1.12. A blunt start alone brings it to 1.03 and
-# hardly helps seeds 2 and 3. Together they bring it to 0.34, as low as the scaled head at this learning rate (0.36). So
-# the large scores and the large steps both slow the head down, and $1/\sqrt d$ takes away both at once. Whoever says that
-# a head "does not train without the scale" must add the learning rate. (We made the steps 3.3 times smaller, not 16.)
+# **Only both together** close the gap. Shorter steps alone bring the mean from 1.59 to 1.12. A blunt start alone brings it
+# to 1.03 and hardly helps seeds 2 and 3. Together they bring it to 0.34, as low as the scaled head at this learning rate
+# (0.36). So the large scores and the large steps both slow the head down, and $1/\sqrt d$ takes away both at once. Whoever
+# says that a head "does not train without the scale" must add the start and the learning rate. (Neither remedy is pure: a
+# blunt start also shortens the first step, to about half, as an optional section measures; and the smaller `lr` slows
+# embeddings and read-out too, and is 3.3 times smaller, not 16.)
 
 # %% [markdown]
 # ## Break it: three classic mistakes
 #
-# A head learns to look wherever looking lowers its loss. If the mask is wrong, *it* will find *tired*. Three mistakes are
+# A head learns to look wherever looking lowers its loss, at the future too if the mask lets it. Three mistakes are
 # easily made: the mask **after** the softmax, **0** in place of $-\infty$, and the softmax over the **queries**. All
 # three run without an error. A **recipe** is a function that makes weights from scores and a mask. Here are the weights
 # of each recipe under the causal mask. An empty cell is a weight of exactly 0.
@@ -1029,10 +1032,11 @@ course.verdict("with nothing to leak: smallest loss of the four that had a leak,
 
 
 # %% [markdown]
-# A number in a divisor is enough: all three mistakes bring the loss below that of the right recipe, the softmax over
-# queries by little. (One run each; an optional section looks at the single positions.) And every model that had a leak
-# is worse than guessing once there is nothing to leak. There was no error, no warning, and with the leak the losses
-# looked better.
+# A number in a divisor is enough: the two mistakes that leak through it alone, *mask after softmax* and *softmax over
+# queries*, bring the loss below that of the right recipe, the second by little. So does *0 in place of −∞*, which leaves
+# weight on the future itself. (One run each; an optional section looks at the single positions.) And every model that had
+# a leak is worse than guessing under the right recipe. (For the softmax over queries that changes more than the leak.)
+# There was no error, no warning, and with the leak the losses looked better.
 
 # %% [markdown]
 # ## Today
@@ -1083,13 +1087,13 @@ course.verdict("with nothing to leak: smallest loss of the four that had a leak,
 #
 # </details>
 #
-# **2.** On fresh random tokens, 8 kinds of them, a model has a loss of 1.4, and all its weights on the future are exactly 0. Is it a good
-# model?
+# **2.** On fresh random tokens, 8 kinds of them, a model has a loss of 1.4, and all its weights on the future are exactly
+# 0. Is it a good model?
 #
 # <details><summary>Answer</summary>
 #
-# No: nothing can be known of random tokens, so an honest model has at least log 8 = 2.08. The future leaks, perhaps through the
-# divisor of the softmax, as with *mask after the softmax*. Derivatives would show it.
+# No: nothing can be known of random tokens, so an honest model has at least log 8 = 2.08. The future leaks, perhaps
+# through the divisor of the softmax, as with *mask after the softmax*. Derivatives would show it.
 #
 # </details>
 #
@@ -1488,14 +1492,16 @@ course.verdict("rows (of 8) that look most at 2 or 5 positions back", hits, abov
 # %% [markdown]
 # From position 2 on the loss is small, and the head looks where the answer stands. Before, nothing can be predicted.
 #
-# **Question** (hard, 5 minutes). Why is the loss at position 0 even above $\log 8 = 2.08$, and why is it 0.27 or 0.28, and not 0, at the end?
+# **Question** (hard, 5 minutes). Why is the loss at position 0 even above $\log 8 = 2.08$, and why is it 0.27 or 0.28,
+# and not 0, at the end?
 #
 # <details><summary>Answer</summary>
 #
 # At position 0 the head can look only at that position, so it hands over one token, and in 1 of 8 cases this is the
 # answer. From position 2 on it hands over one token, too, and this is always the answer. Without position vectors the
-# read-out cannot tell the two cases apart. So it compromises: it gives the token that it is handed a probability of about $e^{-0.27} = 0.76$, too
-# high for position 0 and too low for the others. (Position 1, where it may hand over a mean of two tokens, pulls at the compromise as well.)
+# read-out cannot tell the two cases apart. So it compromises: it gives the token that it is handed a probability of about
+# $e^{-0.27} = 0.76$, too high for position 0 and too low for the others. (Position 1, where it may hand over a mean of
+# two tokens, pulls at the compromise as well.)
 #
 # </details>
 #
@@ -1518,8 +1524,9 @@ for name, metric in (("recipes-text", "validation loss"), ("recipes-images", "te
         print(records.describe_record(name, metric, "quick", arm=arm))
 
 # %% [markdown]
-# On Shakespeare the loss falls by about 0.25, with either. On digits the accuracy is higher by less than the one point
-# that this course calls a difference that matters ([all claims, measured](../docs/measured.md); notebook 16).
+# On Shakespeare the loss falls by about 0.25, with either. (A mask of its own for each head adds parameters, which alone
+# may help; the records do not separate the two.) On digits the accuracy is higher by less than the one point that this
+# course calls a difference that matters ([all claims, measured](../docs/measured.md); notebook 16).
 
 # %% [markdown]
 # ## To read, and what comes next
