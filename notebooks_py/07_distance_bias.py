@@ -1160,17 +1160,16 @@ tell(claims.no_worse_than_positions())
 # %% [markdown]
 # ## Three questions, three answers
 #
-# - **Do near things matter more?** *Distance* matters: *one price* reads 8 ± 4 points more than *none* here (a hint), and 39 ± 3 more in the record (shown).
-#   Whether *nearness* is the reason is open: shuffled, *one price* reads 6 points fewer, but ± 9, and is no longer blind; and some prices end below 0.
-# - **Can a model learn how much?** In our small models, from 0.1 on, there are hints: training adds 7 ± 4 points to *one price*, whose found price does about
-#   as well when fixed, and 18 ± 12 to *two prices*, whose twin stays blind. From prices set by hand, no gain was found (−5 ± 8). The record fixed no prices.
+# - **Do near things matter more?** *Distance* matters: *one price* reads 8 ± 4 points more than *none* here (a hint), and 39 ± 3 in the record (shown). Whether
+#   *nearness* is the reason is open: shuffled, *one price* reads 6 points fewer, but ± 9, and is no longer blind; and some prices end below 0.
+# - **Can a model learn how much?** In our small models, from 0.1 on, hints say yes: training adds 7 ± 4 points to *one price*, whose found price does about as
+#   well when fixed, and 18 ± 12 to *two prices*, whose twin stays blind. From prices set by hand, no gain was found (−5 ± 8). The record fixed no prices.
 # - **Does a learned distance replace positions?** On pixels, along the line, it does **not**: for *one price* "no worse" is refuted against both kinds of
 #   sinusoidal positions, in one small model. On text *a price a head* is **shown** to do no worse than sinusoidal and learned positions (*learned* hardly beat
-#   *none* there), and undecided against rotary ones. But its prices start as ALiBi's and have no fixed twin, so that *learning* them helps is not shown.
+#   *none* there), and undecided against rotary ones. But its prices start as ALiBi's and have no fixed twin, so whether *learning* them helps was not tested.
 #
 # Why does the price do better on text? A price for each head is not enough: on pixels *a price a head* stays 17 points behind *sinusoidal*. Text is a line, the
-# prices start elsewhere, and under a causal mask no half-turn theorem holds; no record takes these apart. (Notebook 08 tests ALiBi's own claim, about longer
-# texts.)
+# prices start elsewhere, and under a causal mask no half-turn theorem holds; no record takes these apart.
 
 # %% [markdown]
 # ## Today
@@ -1224,7 +1223,8 @@ tell(claims.no_worse_than_positions())
 #   distance.
 # - Dosovitskiy et al. 2020, [An image is worth 16×16 words](https://arxiv.org/abs/2010.11929), figure 7: the mean attention distance of each head.
 #
-# **Next.** Text is written one character after the other. Can a transformer learn to *write*? [Notebook 08](08_character_model.ipynb) lets it.
+# **Next.** Text is written one character after the other. Can a transformer learn to *write*? [Notebook 08](08_character_model.ipynb) lets it, and tests
+# ALiBi's own claim, about longer texts.
 #
 # An exercise and six optional sections follow.
 
