@@ -871,7 +871,8 @@ plotting.show("Two panels, images and text: the gain over the dot product of eig
 # **shown, but smaller than δ**. For the other three a lead of δ is ruled out, and none is shown. The same holds for the four
 # **as stated**, also for the Gaussian, whose interval lies above 0. The softmax-exponential falls about as far behind as
 # `uniform`; the inverse square, which told random tokens hardly better apart, does not.
-#
+
+# %% [markdown]
 # **On text** no well has a lower loss than the dot product. The fields end level with it or a little behind, by 0.001 to
 # 0.019 on average. As stated, the Gaussian is 0.008 behind, the Lorentzian 0.021, the inverse square 0.13, and the
 # softmax-exponential 0.35, not far from equal weights. A lead of δ is ruled out for all eight: **refuted**.

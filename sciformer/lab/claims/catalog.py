@@ -218,7 +218,7 @@ CLAIMS = [
         ),
     ),
     Claim(
-        "Wells, as fields, are more accurate than the dot product",
+        "Hypothesis: wells, as fields, are more accurate than the dot product",
         WELL,
         OURS,
         10,
