@@ -1394,7 +1394,8 @@ for name, metric in recorded.items():
 # p-values of a form, images and text together, from the smallest on. The first has to be below an eighth of the level,
 # 0.31 %, the second below a seventh, and so on, and the first that fails ends it. This is done for the tests against 0,
 # and again for those against δ.
-#
+
+# %% [markdown]
 # - Of the fields the inverse square has 0.09 % on images, below an eighth of the level: its lead is shown. The next is the
 #   softmax-exponential with 0.45 %, and a seventh of the level is 0.36 %. There the test ends, also for the Lorentzian and
 #   the Gaussian. As stated, the Gaussian's 0.65 % is the smallest of its eight, and too large. So four leads are not shown

@@ -886,7 +886,8 @@ print("seeds at the highest rate:", ", ".join(f"{arm} {n}" for arm, n in Counter
 # So what costs up to 5 points on patches is not a formula alone. It is the formula at the scale at which it was made,
 # and nothing that was offered to these two wells could change that scale. **A comparison that tunes each score alike is
 # only as fair as what it lets each of them tune.**
-#
+
+# %% [markdown]
 # That holds for this control, too. The sharpness of 3 was fixed before the first run; another may suit other scores. Some
 # seeds stopped at the highest rate, all five of the distance bias. The dot product lost its sharper start, and half a
 # point, which cannot be told from 0; over its own start of 92.70 % the four lead by 0.4 to 0.9 points, untested. And with
