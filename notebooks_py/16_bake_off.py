@@ -1372,7 +1372,7 @@ plotting.show("Eight lines, the sharpness of each score's attention against how 
 
 # %%
 course.verdict("sharpness, dot product, 64 times as long", sharp["dot"][-1], above=40)
-course.verdict("sharpness, additive scores, largest", max(sharp["additive"] + sharp["separable"]), below=10)
+course.verdict("sharpness, additive scores, largest", max(sharp["additive"] + sharp["separable"]), below=8)
 course.verdict("sharpness, inverse-square well, largest", max(sharp["inverse_square_well"]), below=2)
 
 # %% [markdown]
