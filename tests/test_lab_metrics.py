@@ -149,6 +149,21 @@ def test_mean_and_error_by_hand():
         metrics.mean_and_error([])
 
 
+def test_mean_and_half_by_hand():
+    """The quantiles stand in every table of Student's t."""
+    for n, t in ((4, 3.182), (5, 2.776), (10, 2.262)):
+        values = torch.arange(float(n))
+        mean, error = metrics.mean_and_error(values)
+        assert (
+            metrics.mean_and_half(values)
+            == metrics.mean_and_half(values.tolist())
+            == (mean, pytest.approx(t * error, rel=2e-4))
+        )
+    assert math.isnan(metrics.mean_and_half([1.0])[1])
+    with pytest.raises(ValueError, match="at least one"):
+        metrics.mean_and_half([])
+
+
 def test_power_law_finds_the_exponent():
     exponent, factor = metrics.power_law([(x, 3 * x**1.5) for x in (2, 5, 11, 17)])
     assert (exponent, factor) == pytest.approx((1.5, 3))

@@ -25,27 +25,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from sciformer.lab.metrics import LEVEL, scipy_stats
+
 Goal = Literal["better", "no worse", "equal"]
 #: With fewer seeds than this nothing is decided: the standard deviation of three differences is hardly known.
 FEWEST_SEEDS = 5
-#: The probability, on either side, that chance alone decides; the confidence interval is of 1 − 2 · 0.025 = 95 %.
-LEVEL = 0.025
-
-
-def scipy_stats() -> Any:
-    """``scipy.stats``.
-
-    Raises:
-        ModuleNotFoundError: if scipy is not installed; says how to get it.
-    """
-    try:
-        from scipy import stats
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "verdicts need scipy: pip install scipy, or the course's tools, pip install 'sciformer[course]'",
-            name="scipy",
-        ) from error
-    return stats
 
 
 @dataclass(frozen=True)
