@@ -121,6 +121,7 @@ def small(monkeypatch):
     monkeypatch.setattr(models, "TRAIN", models.TRAIN.with_steps(1))
     look = partial(roofline.measure_machine, sides=(128,), copies=(2**12, 2**20))
     monkeypatch.setattr(command, "measure_machine", look)
+    monkeypatch.setattr(attention, "REPEATS_AT", 1)  # a pass of each layer: no figure is read
 
 
 def run(folder, *options):
