@@ -46,7 +46,6 @@ import math
 import matplotlib.pyplot as plt
 import torch
 import torch.nn.functional as F
-from scipy import stats
 from torch import nn
 
 from sciformer import DistanceBiasedScore, DotProductScore, ImageTransformer
@@ -744,28 +743,23 @@ def train(arm, seed, steps=150, rate=0.04):
 
 # %% [markdown]
 # Each arm is trained with the same four seeds. A seed decides the initial weights and the order of the digits. Four numbers with mean $\bar d$ and standard
-# deviation $s$ give the 95 % interval $\bar d \pm t\, s/\sqrt n$ with $n = 4$ and Student's $t = 3.18$ (notebook 16).
+# deviation $s$ give the 95 % interval $\bar d \pm t\, s/\sqrt n$ with $n = 4$ and Student's $t = 3.18$ (notebook 16);
+# `metrics.mean_and_half` returns $\bar d$ and half of the interval's length.
 #
 # To compare two arms, take their differences, seed by seed: what a seed does to both alike then cancels. If the interval of the differences does not contain
 # 0, the two arms are *told apart*. That is a hint and not yet a decision: this course decides no claim with fewer than five seeds, and among dozens of
 # intervals, a few may exclude 0 by chance.
 
 # %%
-def interval(values):  # Student's 95 % interval of the mean: its middle and half of its length
-    values = torch.as_tensor(values).double()
-    t = stats.t.isf(0.025, len(values) - 1).item()  # 3.18 for four values
-    return values.mean().item(), t * values.std().item() / len(values) ** 0.5
-
-
 def draw(rows, xlabel, **settings):  # name: a value for each seed
-    middle_and_half = {name: interval(values) for name, values in rows.items()}
+    middle_and_half = {name: metrics.mean_and_half(values) for name, values in rows.items()}
     ends = {name: (mean - half, mean + half) for name, (mean, half) in middle_and_half.items()}
     return plotting.intervals(ends, seeds={name: torch.as_tensor(values).tolist() for name, values in rows.items()}, xlabel=xlabel, **settings)
 
 
 def compare(pairs):
     for arm, other in pairs:
-        mean, half = interval(accuracy[arm] - accuracy[other])
+        mean, half = metrics.mean_and_half(accuracy[arm] - accuracy[other])
         print(f"{arm:19} minus {other:19} {mean:+6.1f} ± {half:4.1f} points" + ("" if abs(mean) > half else "   not told apart"))
 
 
@@ -799,7 +793,7 @@ compare([*pairs, ("one price", "none"), ("two prices", "one price"), ("two price
 
 # %%
 # A check that this run is as the text says, and no verdict on a claim. measured="quick": only the small sizes are checked.
-mean, half = interval(accuracy["sinusoidal"] - accuracy["one price"])
+mean, half = metrics.mean_and_half(accuracy["sinusoidal"] - accuracy["one price"])
 course.verdict("lead of sinusoidal over one price, lower end of the interval", mean - half, above=0, measured="quick")
 
 
@@ -953,9 +947,9 @@ def four_from(start):
 
 for name, start in {"large": FACING.mean(), "facing": FACING * 0.1 / FACING.mean(), "hand-set": FACING}.items():
     arms[name] = (four_from(start), NoPositions)
-    facts[name] = f"grid | 4 a head | {start.min():.2g} to {start.max():.2g} | trained"
+    at_first = f"{start:.4g}" if start.ndim == 0 else f"{start.min():.2g} to {start.max():.2g}"
+    facts[name] = f"grid | 4 a head | {at_first} | trained"
     measure(name)
-facts["large"] = "grid | 4 a head | 1.325 | trained"
 
 # %% tags=["nbval-ignore-output"]
 show_arms("two prices", "four prices", "large", "facing", "hand-set")
@@ -965,7 +959,7 @@ answers = torch.stack([keeps_its_answer(model) for model in models["hand-set"]])
 print("hand-set, turned 6s and 9s that keep their answer, seed by seed:", " ".join(f"{share:.0%}" for share in answers.tolist()))
 
 # %%
-mean, half = interval(accuracy["hand-set"] - accuracy["four prices"])
+mean, half = metrics.mean_and_half(accuracy["hand-set"] - accuracy["four prices"])
 course.verdict("lead of hand-set over four prices, lower end of the interval", mean - half, above=0, measured="quick")
 
 # %% [markdown]
@@ -988,7 +982,7 @@ plotting.show(
 )
 
 # %% tags=["nbval-ignore-output"]
-mean, half = interval([(prices_of(model) - 0.1).mean().item() for model in models["four prices"]])
+mean, half = metrics.mean_and_half([(prices_of(model) - 0.1).mean().item() for model in models["four prices"]])
 print(f"four prices, mean change of a price over layers, heads and sides: {mean:+.2f} ± {half:.2f}")
 
 # %%
@@ -1072,7 +1066,7 @@ compare([*pairs, ("one price, fixed", "none"), ("one price, found", "one price, 
 
 # %%
 for arm, other in (("one price", "one price, fixed"), ("hand-set, fixed", "four prices")):
-    mean, half = interval(accuracy[arm] - accuracy[other])
+    mean, half = metrics.mean_and_half(accuracy[arm] - accuracy[other])
     course.verdict(f"lead of {arm} over {other}, lower end of the interval", mean - half, above=0, measured="quick")
 
 # %% [markdown]
@@ -1309,7 +1303,7 @@ runs_of = {arm: [run for run in pixels["runs"] if run["arm"] == RECORDED.get(arm
 
 
 def with_interval(values):
-    return "{:+.2f} ± {:.2f}".format(*interval(values))
+    return "{:+.2f} ± {:.2f}".format(*metrics.mean_and_half(values))
 
 
 pairs = [("one price", "none"), ("two prices", "a price a head"), ("two prices", "four prices"), ("hand-set", "four prices")]

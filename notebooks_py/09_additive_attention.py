@@ -586,19 +586,13 @@ tuned = records.load_record("bake-off-text", "quick")
 ends |= {f"tuned, {score}": torch.tensor(records.recorded_metric(tuned, "validation loss", score)) for score in hues}
 
 
-def interval(values):  # one value a seed -> their mean, and the ends of its 95 % interval
-    mean, error = metrics.mean_and_error(values.tolist())
-    half = 2.776 * error  # so many standard errors, for five seeds (Student's t)
-    return mean, mean - half, mean + half
-
-
 def gains(one, other, settings=(*kinds, "tuned")):
     return {how: ends[f"{how}, {one}"] - ends[f"{how}, {other}"] for how in settings}
 
 
-query_worth = {how: interval(gain) for how, gain in gains("separable", "additive").items()}
-for how, (mean, low, high) in query_worth.items():
-    print(f"{how:10} separable minus additive: {mean:.3f} nats (95 % from {low:.3f} to {high:.3f})")
+query_worth = {how: metrics.mean_and_half(gain) for how, gain in gains("separable", "additive").items()}
+for how, (mean, half) in query_worth.items():
+    print(f"{how:10} separable minus additive: {mean:.3f} nats (95 % from {mean - half:.3f} to {mean + half:.3f})")
 
 # %% [markdown]
 # With both kinds of positions the mean of the dot product ends lowest and that of the separable score highest (with
@@ -651,7 +645,8 @@ plotting.show("Curves of validation loss against the number of steps, one for ea
 
 # %%
 def judged(values, low=-torch.inf, high=0.03):  # from low to high is what the claim allows
-    mean, least, most = interval(values)
+    mean, half = metrics.mean_and_half(values)
+    least, most = mean - half, mean + half
     inside, outside = low <= least and most <= high, most < low or least > high
     return f"{mean:6.3f} ({least:6.3f} to {most:.3f}): {'shown' if inside else 'refuted' if outside else 'undecided'}"
 

@@ -554,9 +554,9 @@ plotting.show(
 # distance:
 
 # %%
-distance = probes["trained, mean token"] - statistics.fmean(of_copies)
-half = 2.776 * statistics.stdev(of_copies) * (1 + 1 / 5) ** 0.5  # a sixth value against the mean of five
-course.verdict("mean token, trained minus changed at random, lower end", distance - half, above=0, measured="quick")
+mean, half = metrics.mean_and_half(of_copies)  # how far the mean of five may be off
+half *= 6**0.5  # and how far a sixth value may lie from that mean: the variance s²/5 becomes s² + s²/5
+course.verdict("mean token, trained minus changed at random, lower end", probes["trained, mean token"] - mean - half, above=0, measured="quick")
 
 # %% [markdown]
 # In this run about two thirds of the 0.18 come with a **shuffled** change of the same size, too: the copies read 0.77
@@ -580,8 +580,7 @@ for metric in recorded:
 # %%
 def difference(ones, others):
     """The mean difference, seed by seed, and half of its 95 % interval."""
-    mean, error = metrics.mean_and_error([one - other for one, other in zip(ones, others, strict=True)])
-    return mean, 2.776 * error  # Student's t for five seeds
+    return metrics.mean_and_half([one - other for one, other in zip(ones, others, strict=True)])
 
 
 digit_runs = [run["metrics"] for run in records.load_record("masked-images", "quick")["runs"]]
@@ -618,9 +617,8 @@ for name, row in of_labels.items():
         found[name, count] = [
             100 * metrics.probe_accuracy(nn.Identity(), pair, (new, test[1]), penalties=(0.01,)) for pair in pairs
         ]
-        mean, error = metrics.mean_and_error(found[name, count])
-        row[f"{count} labels"] = mean, 2.776 * error
-        print(f"{count:3} labels, {name:17}: {mean:.1f} %")
+        row[f"{count} labels"] = metrics.mean_and_half(found[name, count])
+        print(f"{count:3} labels, {name:17}: {row[f'{count} labels'][0]:.1f} %")
     row["2,000 labels"] = 100 * probes[name], 0
 plotting.with_errors(of_labels, xlabel="probe accuracy in %", zero=False).legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 plotting.show("Three rows, 50, 200 and 2,000 labels: the probe accuracy from pixels, untrained and trained encoder.")
@@ -912,8 +910,7 @@ for arm in ("25%", "50%", "90%"):
 of_seeds = {"trained": {}, "untrained": {}}
 for arm, found in arms.items():
     for name, metric in (("trained", "probe accuracy"), ("untrained", "probe accuracy untrained")):
-        mean, error = metrics.mean_and_error([100 * run[metric] for run in found])
-        of_seeds[name][f"{arm} hidden"] = mean, 2.776 * error  # a 95 % interval: Student's t for five
+        of_seeds[name][f"{arm} hidden"] = metrics.mean_and_half([100 * run[metric] for run in found])
     off = statistics.fmean(run["test loss"] for run in found)
     mean, half = of_seeds["trained"][f"{arm} hidden"]
     print(f"{arm} hidden: probe {mean:.2f} ± {half:.2f} %, squared error of hidden pixels {off:.3f}")

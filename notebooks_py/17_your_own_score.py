@@ -43,7 +43,7 @@ from IPython.display import Markdown
 from torch import nn
 from torchvision.models.swin_transformer import shifted_window_attention
 
-from sciformer import DotProductScore, MultiHeadAttention, NormalizedScore, attend, capstone, check, course, plotting, properties
+from sciformer import DotProductScore, MultiHeadAttention, NormalizedScore, attend, capstone, check, course, metrics, plotting, properties
 from sciformer.data import mnist, shakespeare, text_batches
 from sciformer.lab import records
 from sciformer.lab.experiments import CAPSTONE
@@ -454,11 +454,11 @@ for task, metric in capstone.JUDGED_BY.items():
 steps, longer = records.recorded_curves(records.load_record("sharp-start", "quick"), "test accuracy")  # name -> (seeds, steps)
 longer = {name: 100 * accuracy for name, accuracy in longer.items()}  # in per cent
 lead = longer["dot times 7"] - longer["dot"]
-half = 2.262 * lead.std(dim=0) / len(lead) ** 0.5  # half a 95 % interval: 2.262 is Student's t for ten seeds
 for step in (60, 120, 400):
     at = steps.index(step)
     flat, sharp = (longer[name][:, at].mean() for name in ("dot", "dot times 7"))
-    print(f"after {step} steps: flat {flat:.1f} %, sharp {sharp:.1f} % right, a lead of {lead[:, at].mean():+.1f} ± {half[at]:.1f} points")
+    mean, half = metrics.mean_and_half(lead[:, at])
+    print(f"after {step} steps: flat {flat:.1f} %, sharp {sharp:.1f} % right, a lead of {mean:+.1f} ± {half:.1f} points")
 styles = {"dot": {"color": "#D55E00"}, "dot times 7": {"color": "#009E73"}}
 ax = plotting.bands(longer, x=steps, ylabel="test accuracy, %", title="a flat start and a sharp one", styles=styles)
 for step, label in ((60, "the report stopped here"), (steps[(lead.mean(dim=0) < 0).int().argmax()], "they have crossed")):

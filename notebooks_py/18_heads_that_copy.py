@@ -811,9 +811,8 @@ for arm in ("dot", "one layer"):
 
 # %%
 def interval(differences):
-    x = torch.tensor(differences, dtype=torch.float64)
-    half = 2.776 * x.std() / math.sqrt(len(x))
-    return (x.mean() - half).item(), (x.mean() + half).item()
+    mean, half = metrics.mean_and_half(differences)
+    return mean - half, mean + half
 
 
 right = {arm: records.recorded_metric(record, "accuracy on repeats", arm) for arm in record["arms"]}
@@ -997,10 +996,10 @@ def loss_inside(passages):
 
 again_read, new = loss_inside(passages), loss_inside(control)
 saved = new - again_read
-half = 2.0 * saved.std() / math.sqrt(60)  # Student's t for 60 passages
+mean, half = metrics.mean_and_half(saved)
 print(f"loss in the second block: {again_read.mean():.2f} if it was read before, {new.mean():.2f} if not")
-print(f"saved by having read it: 95 % interval {saved.mean() - half:+.2f} to {saved.mean() + half:+.2f}")
-course.verdict("what having read the passage before saves, upper end of the interval", (saved.mean() + half).item(), below=0.1)
+print(f"saved by having read it: 95 % interval {mean - half:+.2f} to {mean + half:+.2f}")
+course.verdict("what having read the passage before saves, upper end of the interval", mean + half, below=0.1)
 
 # %% [markdown]
 # The highest of the 25 scores, 0.023, is above uniform weights, but not above the ceiling of heads that cannot choose. This alone does not show that
