@@ -152,8 +152,8 @@ course.verdict("largest entry of f(PX) - P f(X)", gap, below=1e-12)
 #
 # So the words, or the way they are compared, have to depend on where they stand.
 #
-# **Question** (easy, 3 minutes). Follow a word through an attention head: token, query, key and value, score, weight,
-# output. At which points could you bring in its position? Find two before you look.
+# **Question** (easy, 3 minutes). In an attention head, at which points could you bring in the position of a word? Find
+# two before you look.
 
 # %%
 tokens, positions = embed(dog_first)[0].float().round(decimals=1), torch.randn(3, 4).round(decimals=1)
@@ -549,9 +549,8 @@ course.assert_same_module(MyLearned(32, 64), LearnedPositions(32, 64), x)
 # %% [markdown]
 # ## Train: three back
 #
-# To know who bites, a model has to look back from the verb. We train this skill by itself. A sequence has 16 different
-# tokens out of 32, and at position $t$ the model has to name the token at position $t - 3$. The first three positions
-# have no answer.
+# To know who bites, a model has to look back from the verb. We train this skill by itself: a sequence has 16 different
+# tokens out of 32, and at position $t$ the model has to name the token at position $t - 3$.
 
 # %%
 def sequences(count, length, seed):
@@ -681,7 +680,7 @@ for name in ("sinusoidal", "learned"):
 # A headline is short, and an article is long. The use of a model on longer sequences than it was trained on is called
 # [**extrapolation**](../docs/glossary.md#e), and the authors of the waves hoped for it. Will the stripe go on?
 #
-# Our tables have 64 rows, of which training has used the first 16. At length 64 tokens must repeat, and a blind guess
+# Our tables have 64 rows, of which training has used 16. In a sequence of 64 tokens some must repeat, and a blind guess
 # is right one time in 32, about 0.031. The last numbers of each line are for the same sequences, cut to 16 tokens.
 
 # %% tags=["nbval-ignore-output"]
@@ -915,15 +914,16 @@ course.verdict("near a line: share with waves minus share with learned positions
 course.verdict("near a line: share with rotary", near["rotary"], above=0.9)
 
 # %% [markdown]
-# The peaks stand at the dotted lines, the whole turns of hand 0, or one step beside them: your list again. With rotary
-# nearly all wrong keys are that close (most are from seed 3). With the waves it is four in five, where a blind choice
-# would give three in ten. At position 3, for instance, every seed gives the highest score to position 57, nine turns
-# from the right one. Learned positions have no hands; their wrong keys are nearly all among the 16 trained rows.
+# The peaks stand at the dotted lines, the whole turns of hand 0, or one step beside them: your list again. (The two
+# scales differ.) With rotary nearly all wrong keys are that close, most of them from seed 3. With the waves it is four
+# in five, where a blind choice would give three in ten. At position 3, for instance, position 57 has the highest score
+# by position with every seed; it is nine turns away from the right one. Learned positions have no hands: their wrong
+# keys are nearly all among the 16 trained rows.
 #
 # A likely reason, not tested here: in training no two tokens stood more than 15 steps apart, so nothing taught the
 # models to reject a key four or seven turns away. The other wrong keys of the waves stay unexplained, and so do the
-# three *islands* around 35, 40 and 59, where some seeds are right again. (Optional sections ask why rotary prefers 25
-# steps to 44, and try another cure, random starts in the table.)
+# *islands* around 35, 40 and 59, where some seeds are right again. Optional sections ask why rotary prefers 25 steps to
+# 44, and try another cure, random starts.
 #
 # ## Back to the headlines
 #
@@ -990,8 +990,7 @@ for name in ("sinusoidal", "learned", "rotary", "none, causal mask"):
 #
 # ## Takeaways
 #
-# - Attention without positions and without a mask sees a bag of words: shuffled inputs give the same outputs, shuffled
-#   alike.
+# - Attention without positions and without a mask sees a bag of words.
 # - Position vectors are added before the attention; afterwards they did not help. Waves and learned vectors both solved
 #   the task at the trained length, and failed beyond it, although with waves a solution exists there.
 # - A rotary score depends on the query, the key and the signed offset $t - u$, and on no absolute position. Trained on
@@ -1027,7 +1026,7 @@ for name in ("sinusoidal", "learned", "rotary", "none, causal mask"):
 #   depend on.
 # - [Press et al. 2022](https://arxiv.org/abs/2108.12409), figure 1: what happens to each kind of position beyond the
 #   trained length.
-# - [Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466): a careful comparison on lengths never trained.
+# - [Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466): a careful comparison on longer texts.
 #
 # **Next**: one layer of attention can now know who bites whom. Real models stack many: GPT-3 has 96 ([Brown et al.
 # 2020](https://arxiv.org/abs/2005.14165), table 2.1). [Notebook 05](05_transformer_block.ipynb) shows what stood in the
