@@ -17,19 +17,16 @@
 # Can the attention that you have built so far tell who bites whom?
 #
 # In 2017 two papers gave recurrence up in translation: [Gehring et al.](https://arxiv.org/abs/1705.03122) for
-# convolutions, which look at a few neighbouring words at a time, and [Vaswani et al.](https://arxiv.org/abs/1706.03762)
-# for attention alone. Each told its model the order in its own way, and four years later [Su et
-# al.](https://arxiv.org/abs/2104.09864) found the way that Llama uses. You will build all three, and at the end your
-# models read the two headlines.
+# convolutions and [Vaswani et al.](https://arxiv.org/abs/1706.03762) for attention alone. The first told its model the
+# order by learned vectors, the second by sine waves. Four years later [Su et al.](https://arxiv.org/abs/2104.09864) found a
+# third way, which Llama uses: rotary positions. You will build all three, and at the end your models read the two
+# headlines.
 #
 # After this notebook you can
 #
 # - show what attention by itself knows about the order of the words;
-# - build the sinusoidal positions of Vaswani et al. ("the waves" from here on), read them as clocks whose hands turn,
-#   and build the matrix that turns them;
-# - measure what positions are worth, at the length of training and beyond it, and explain mistakes of the trained
-#   models;
-# - build rotary positions from your matrix, and explain what a rotary score depends on.
+# - build sinusoidal positions ("the waves" from here on), and rotary positions from the matrix that moves them on;
+# - measure what each kind of position is worth on texts of different lengths.
 
 # %%
 # Set-up: where sciformer is missing (Colab) this fetches it, and leaves torch alone.
@@ -45,6 +42,7 @@ if importlib.util.find_spec("sciformer") is None:
 
 # %%
 import math
+from functools import partial
 
 import matplotlib.pyplot as plt
 import torch
@@ -53,7 +51,6 @@ from torch import nn
 
 from sciformer import DotProductScore, LearnedPositions, MultiHeadAttention, NoPositions, SinusoidalPositions
 from sciformer import check, course, plotting
-from sciformer.functional import rotate
 from sciformer.teach.diagrams.positions import where_positions_enter
 
 torch.manual_seed(0)
@@ -62,12 +59,13 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 # %% [markdown]
 # **Predict**, and write your answers down.
 #
-# 1. *dog bites man* and *man bites dog* go through the same attention layer. For which of the three words does the
-#    output differ?
-# 2. A model reads 16 different tokens, and at each token it has to name the token that stands three
-#    [positions](../docs/glossary.md#p) earlier. It does not know the order. How often is it right at best?
-# 3. Another model knows the order, and it was trained on this task until it was right nearly always, on sequences of
-#    length 16. Then it reads sequences of length 64. How often is it right at the positions 16 to 63?
+# 1. *dog bites man* and *man bites dog* go through the same attention layer, so each word gets two outputs, one in each
+#    headline. For which of the three words do they differ?
+# 2. In *dog next door bites man*, the one who bites stands three words before the verb. So a model reads 16 different
+#    tokens, and at each it has to name the token three [positions](../docs/glossary.md#p) earlier. It does not know the
+#    order. How often is it right at best?
+# 3. Another model knows the order, and was right nearly always after training on sequences of length 16. Then it reads
+#    sequences of length 64. How often is it right at the positions 16 to 63?
 #
 # ## Shuffle the words
 #
@@ -75,12 +73,12 @@ device = "cuda" if torch.cuda.is_available() else "cpu"
 
 # %%
 vocabulary = ["the", "cat", "sat", "on", "mat", "dog", "bites", "man"]
-table = torch.randn(len(vocabulary), 4, dtype=torch.float64)  # (V, E)
+vectors = torch.randn(len(vocabulary), 4, dtype=torch.float64)  # (V, E)
 attention = MultiHeadAttention(4, num_heads=1).double().requires_grad_(False)
 
 
 def embed(words):
-    return table[[vocabulary.index(word) for word in words]][None]  # (1, L, E)
+    return vectors[[vocabulary.index(word) for word in words]][None]  # (1, L, E)
 
 
 def rounded(row):
@@ -146,32 +144,35 @@ plotting.show("Two heatmaps of three by three weights, one for each sentence, wi
 P = torch.tensor([[0, 0, 1], [0, 1, 0], [1, 0, 0]]).double()  # (L, L)
 torch.testing.assert_close(P @ embed(dog_first)[0], embed(man_first)[0])
 torch.testing.assert_close(P @ weights[0, 0] @ P.T, weights_shuffled[0, 0])
-torch.testing.assert_close(P @ y_dog_first[0], y_man_first[0])
-print("f(PX) = P f(X) holds to the last digit that we can expect")
+gap = (P @ y_dog_first[0] - y_man_first[0]).abs().max().item()
+course.verdict("largest entry of f(PX) - P f(X)", gap, below=1e-12)
 
 # %% [markdown]
-# ## Where the order can enter
+# ## Where could the order enter?
 #
-# So the words, or the way they are compared, have to depend on where they stand. A position can enter a head at three
-# points, of which a model uses one. At the first, a vector for each position is added to the token there; those shown
-# are from the next section. At the second, queries and keys are turned by an angle (Su et al. 2021). The third lowers
-# each score by the distance ([Press et al. 2022](https://arxiv.org/abs/2108.12409), notebook 07).
+# So the words, or the way they are compared, have to depend on where they stand.
+#
+# **Question** (easy, 3 minutes). In an attention head, at which points could you bring in the position of a word? Find
+# two before you look.
 
 # %%
-tokens, positions = (x.float().round(decimals=1) + 0.0 for x in (embed(dog_first)[0], SinusoidalPositions(4, 3).table))
-where_positions_enter(tokens, positions, words=dog_first)
+tokens, positions = embed(dog_first)[0].float().round(decimals=1), torch.randn(3, 4).round(decimals=1)
+where_positions_enter(tokens + 0.0, positions + 0.0, words=dog_first)  # + 0.0: shows 0.0 where it would show -0.0
 plotting.show(
-    "One attention head as data flow. Positions can be added to the tokens, can turn the queries and the keys, or can lower"
-    " the scores."
+    "One attention head as data flow, with three dashed boxes: around the positions that are added to the tokens, around"
+    " the queries and the keys, and around the scores."
 )
 
 # %% [markdown]
+# A model uses one of the dashed boxes. In box 1 each position has a vector, which is added to the token there (here,
+# random numbers). In box 2 queries and keys are turned, by angles that depend on their position. In box 3 a score is
+# lowered by the distance between the words ([Press et al. 2022](https://arxiv.org/abs/2108.12409), notebook 07).
+#
 # ## A vector for each position: sinusoidal
 #
-# Which vector? The first idea is to hand each token the number of its position $t$: 0, 1,
-# 2, and so on. That number has no upper bound: late in a text it would drown the word. The second idea is to write
-# $t$ in binary digits: 000, 001, 010, 011. Digits are bounded, and they share the work: the last digit changes at every
-# step, the one before it at every second, the next at every fourth.
+# Which vector? The number of the position $t$ itself, 0, 1, 2 and so on, has no upper bound: late in a text it would
+# drown the word. Its binary digits, 000, 001, 010, 011, are bounded, and they share the work: the last digit changes at
+# every step, the one before it at every second, the next at every fourth.
 #
 # Vaswani et al. (section 3.5) use smooth digits. Each pair of features is a sine and a cosine of the same frequency,
 # and each pair is slower than the one before:
@@ -183,10 +184,9 @@ plotting.show(
 # | $t$ | the position, counted from 0 | (L, 1) |
 # | $\omega_i$ | the frequency of pair $i$, in radians per step | (E/2,) |
 # | $p_t$ | the vector of position $t$, a row of the table | (E,) |
-#
-# These are the [**sinusoidal positions**](../docs/glossary.md#s). Think of each pair as a clock: (sine, cosine) is the
-# tip of its hand, which turns by $\omega_i$ from one position to the next. For $E = 4$ there are two clocks, with
-# $\omega_0 = 1$ and $\omega_1 = 10000^{-1/2} = 0.01$:
+# These are the [**sinusoidal positions**](../docs/glossary.md#s). Think of pair $i$ as a clock: (sine, cosine) is the
+# tip of its hand. This *hand $i$* turns by the angle $\omega_i$ from one position to the next. For $E = 4$ there are
+# two hands, with $\omega_0 = 1$ and $\omega_1 = 10000^{-1/2} = 0.01$:
 
 # %%
 for t in range(4):
@@ -237,29 +237,30 @@ length, E = 64, 64
 waves = sinusoidal_table(length, E).float()  # (L, E)
 torch.testing.assert_close(waves, SinusoidalPositions(E, length).table)
 _, ax = plt.subplots(figsize=(7, 4), layout="constrained")
-features = "feature (sine, cosine, sine, cosine, ...), the first 32"
-plotting.heatmap(waves[:, :32], title="sinusoidal positions", xlabel=features, ylabel="position", signed=True, ax=ax)
+sines = waves[:, :32:2]  # (L, 16)
+plotting.heatmap(sines, title="sinusoidal positions", xlabel="sine of pair", ylabel="position", signed=True, ax=ax)
 ax.set_aspect("auto")
 plotting.show("Stripes: the columns on the left change colour at every few rows, those on the right keep one colour.")
 
 # %% [markdown]
-# Read the picture column by column. The columns on the left change colour every few rows, like the last digits of a
-# binary number; those on the right take more than 64 positions for a single wave. The other 32 features are slower
-# still.
+# These are the sines of the first 16 of the 32 pairs. The columns on the left change colour every few rows, like the
+# last digits of a binary number; those on the right take more than 64 positions for a single wave.
 #
 # ### A row of clocks
 #
 # Fast hands tell neighbours apart, slow hands tell the beginning from the end, just as seconds and hours do. Here are
-# the first eight of the 32 clocks. A hand that points straight up has the angle 0, and growing angles turn it
-# clockwise. Watch the positions $t$ and $t + 3$ move on together: what do you notice about the two hands of one clock?
+# the hands 0 to 7. A hand at the grey mark has the angle 0, and growing angles turn it clockwise. Watch the positions
+# $t$ and $t + 3$ move on together. By how many degrees do the two hands of a clock differ, and does that depend on $t$?
 
 # %%
 frequency = 10000.0 ** (-torch.arange(0, E, 2) / E)  # (E/2,)
-titles = [f"pair {i}\n{frequency[i] * 180 / math.pi:.1f}° a step" for i in range(8)]
+titles = [f"hand {i}\n{frequency[i] * 180 / math.pi:.1f}° a step" for i in range(8)]
 
 
 def clocks_at(t):
     figure = plotting.clocks({"position t": waves[t, :16], "position t + 3": waves[t + 3, :16]}, titles=titles)
+    for ax in figure.axes:
+        ax.plot([0, 0], [0.8, 1], color="0.6")  # the mark at the angle 0
     figure.suptitle(f"t = {t}")
     return figure
 
@@ -275,71 +276,84 @@ plotting.animate(
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
-# In every clock, the angle between the two hands stays the same while $t$ grows: a shift by three steps looks the same
-# wherever it begins.
+# By three steps of that hand, 3 · 57.3° = 172° in the first clock, whatever $t$ is: a shift by three steps looks the
+# same wherever it begins.
 #
 # </details>
 #
 # ### Why so many clocks?
 #
-# **Question** (easy, 4 minutes). Suppose that there is a single clock, the fastest, whose hand turns by 1 radian a
-# step. At which of the positions 1 to 63 does it show the same as at position 0, to within a tenth of a turn? Write the
-# list down.
+# **Question** (easy, 4 minutes). Suppose that there is a single clock, with hand 0, which turns by 1 radian a step. At
+# which of the positions 1 to 63 does it show the same as at position 0, to within a tenth of a turn? Write the list
+# down.
 #
 # <details><summary>Answer</summary>
 #
 # Those at which the hand has made nearly a whole number of turns. A turn takes $2\pi \approx 6.28$ steps, so they are
 # 6, 13, 19, 25, 31, 38, 44, 50, 57 and 63, and the neighbours 12, 32 and 56. The closest is 44: seven turns take 43.98
-# steps. There the second hand, at 43.0° a step, has made 5.25 turns, and tells 44 from 0. That is what the many
-# frequencies are for.
+# steps. There hand 1, at 43.0° a step, has made 5.25 turns, and tells 44 from 0. That is what the many frequencies are
+# for.
 #
 # </details>
 #
 # ### How alike are two positions?
 #
-# Because $\sin a \sin b + \cos a \cos b = \cos(a - b)$, the dot product of two positions depends on nothing but their
-# distance $d$:
+# **Question** (middle, 3 minutes). Write the dot product $p_t \cdot p_{t+d}$ as a sum over the hands, with $\sin a \sin
+# b + \cos a \cos b = \cos(a - b)$. What does it depend on?
 #
-# $$p_t \cdot p_{t+d} = \sum_i \cos(\omega_i d)$$
+# <details><summary>Answer</summary>
+#
+# On the distance $d$ alone: $p_t \cdot p_{t+d} = \sum_i \cos(\omega_i d)$.
+#
+# </details>
 
 # %%
 similarity = waves @ waves.T  # (L, L)
-by_distance = torch.cos(frequency * torch.arange(length)[:, None]).sum(dim=-1)  # (L,): Σ cos(ω d)
-torch.testing.assert_close(similarity[0], by_distance)
-torch.testing.assert_close(similarity[10, 10:], by_distance[:-10])
-print("dot product at distance 0, 1, 2, 3:", *(f"{product:.2f}" for product in by_distance[:4]))
+by_distance = torch.cos(frequency * torch.arange(70)[:, None]).sum(dim=-1)  # (70,): Σ cos(ω d)
+torch.testing.assert_close(similarity[0], by_distance[:64])
+torch.testing.assert_close(similarity[10, 10:], by_distance[:54])
 
-# %%
-figure, axes = plt.subplots(1, 2, figsize=(9.6, 3.7), layout="constrained")
-plotting.heatmap(similarity, title="dot products of positions", xlabel="position", ylabel="position", ax=axes[0])
+
+def mark_whole_turns(ax, first, last):  # dotted lines where hand 0 is back
+    for turns in range(math.ceil(first / (2 * math.pi)), math.floor(last / (2 * math.pi)) + 1):
+        ax.axvline(2 * math.pi * turns, color="grey", linestyle=":", linewidth=1, zorder=0)
+
+
+figure, axes = plt.subplots(1, 2, figsize=(10.5, 3.7), width_ratios=[2, 3], layout="constrained")
+plotting.heatmap(similarity, title="dot products", xlabel="position", ylabel="position", ax=axes[0])
 axes[0].images[0].set_clim(similarity.min().item(), similarity.max().item())
-row = {"position 0": list(enumerate(similarity[0].tolist()))}
-plotting.curves(row, xlabel="position", ylabel="dot product", title="row 0", ax=axes[1])
-plotting.show("Dot products of all positions, a bright band along the diagonal. Row 0 falls from position 0 on, with bumps.")
+mark_whole_turns(axes[1], 1, 63)
+axes[1].plot(similarity[0])
+axes[1].set(title="row 0: dot products with position 0", xlabel="position", xticks=range(0, 64, 4))
+plotting.show(
+    "Left: dot products of all positions, a bright band along the diagonal. Right: row 0 falls from position 0 on, with"
+    " bumps; dotted lines at whole turns of hand 0."
+)
 
 # %% [markdown]
-# A position is most like itself, and equally like its neighbours on both sides. But what are the bumps on the right?
-# Read off their positions, and compare with your list.
-
-# %%
-bumps = [d for d in range(1, length - 1) if by_distance[d - 1] < by_distance[d] > by_distance[d + 1]]
-print("bumps at the distances", bumps)
-print("turns of the fastest hand:", *(f"{d / (2 * math.pi):.2f}" for d in bumps))
-
-
-# %% [markdown]
+# A position is most like itself. The dotted lines on the right mark the whole turns of hand 0, your list.
+#
+# **Question** (middle, 3 minutes). Why are there bumps near most lines, but not near all?
+#
 # <details><summary>Answer</summary>
 #
-# Every bump is within about one step of a whole number of turns of the fastest hand. The other hands keep the bumps
-# below the peak, and move some of them a little. One of the whole turns, 38, has no bump: there the second hand points
-# the opposite way.
+# At each line the term of hand 0 is as large as at distance 0. The other hands are elsewhere, so the bumps stay below
+# the peak, and some are moved a little. Near the lines at 37.7 and 62.8 there is no bump: hand 1 has made 4.5 and 7.5
+# turns, and points the opposite way.
 #
 # </details>
+
+# %%
+bumps = [d for d in range(1, 69) if by_distance[d - 1] < by_distance[d] > by_distance[d + 1]]
+print("bumps at the distances", bumps)
+print("turns of hand 1 at the lines:", *(f"{turns * frequency[1]:.2f}" for turns in range(1, 11)))
+
+
+# %% [markdown]
+# ### Moving every position on
 #
-# ### One matrix for every position
-#
-# When every position moves on by $d$ steps, the hand of clock $i$ turns by the angle $b = \omega_i d$, wherever it
-# stood. The addition theorems say where its tip goes from the angle $a$:
+# When every position moves on by $d$ steps, hand $i$ turns by the angle $b = \omega_i d$, wherever it stood. The
+# addition theorems say where its tip goes from the angle $a$:
 #
 # $$\sin(a + b) = \sin a \cos b + \cos a \sin b, \qquad \cos(a + b) = \cos a \cos b - \sin a \sin b$$
 #
@@ -389,7 +403,6 @@ R_5 = shift_matrix(E, 5).to(waves)  # (E, E)
 torch.testing.assert_close(waves[:-5] @ R_5, waves[5:], rtol=1e-4, atol=1e-5)
 print(f"one matrix moves all {length - 5} positions on by 5; {(R_5 == 0).sum().item()} of its {R_5.numel()} entries are 0")
 
-
 # %% [markdown]
 # **Question** (hard, 5 minutes). Which matrix turns all hands *back* by $d$ steps? And with which $W^Q$ and $W^K$ does
 # every position $t \ge 3$ give its highest score to position $t - 3$, if there are no words?
@@ -397,22 +410,30 @@ print(f"one matrix moves all {length - 5} positions on by 5; {(R_5 == 0).sum().i
 # <details><summary>Answer</summary>
 #
 # When an angle changes its sign, its sine does, and its cosine does not. So turning back is $R_{-d} = R_d^\top$. Choose
-# $W^Q = R_3^\top$ and $W^K = I$: the query of position $t$ is then $p_t R_3^\top = p_{t-3}$, and a position is most
-# like itself.
+# $W^Q = c\,R_3^\top$, with a number $c > 0$, and $W^K = I$: the query of position $t$ is then $p_t W^Q = c\,p_{t-3}$,
+# and a position is most like itself. A large $c$ makes the softmax sharp.
 #
 # </details>
-#
-# The authors hoped that the waves would make this easy to learn (section 3.5); an optional section puts that to the
-# test.
+
+# %%
+queries = waves[3:] @ (40 * shift_matrix(E, 3).T.to(waves))  # (61, E), of the positions 3 to 63
+by_hand = (queries @ waves.T / math.sqrt(E)).softmax(dim=-1)  # (61, 64)
+smallest = by_hand.diagonal().min().item()
+course.verdict("by hand: smallest weight on the position three back, among all 64", smallest, above=0.95)
+
+
+# %% [markdown]
+# So "three back" has a solution for all 64 positions. The authors hoped that such a solution would be easy to learn
+# (section 3.5; an optional section puts that to the test).
 #
 # ## Tell the words where they stand
 #
 # ### Exercise 3 · easy · 4 minutes
 #
-# Tell a batch of sentences the order of their words, then let them attend. `attend_in_order` gets `x` of shape (B, L,
-# E), a `table` of shape (max_length, E) with at least L rows, and `attention`, a function from (B, L, E) to (B, L, E).
-# Add row $t$ of the table to word $t$ of every sentence, for $t = 0, 1, \dots, L - 1$, and return what `attention`
-# makes of the sum.
+# `attend_in_order` gets a batch of sentences, `x` of shape (B, L, E), a `table` of shape (max_length, E) with at least
+# L rows, and `attention`, a function from (B, L, E) to (B, L, E). Row $t$ of the table is the vector of position $t$,
+# counted from 0. Add the rows either to the words of every sentence or to what `attention` makes of them, so that each
+# word can find out where *the others* stand. Return what comes out, (B, L, E).
 
 # %%
 def attend_in_order(x, table, attention):  # (B, L, E), (max_length, E), a function
@@ -454,18 +475,18 @@ for i, word in enumerate(dog_first):
     print(f"{word:5}  {rounded(y_dog_first[i])}  {rounded(y_man_first[man_first.index(word)])}")
 
 # %% [markdown]
-# Now all three words have two different outputs, even *bites*, in the middle of both sentences: its neighbours have
-# been exchanged. The weights are still random; training has to make use of the difference.
+# Now all three words have two different outputs, even *bites*, whose neighbours have been exchanged. The weights are
+# still random; training has to make use of the difference.
 #
 # ### Break it: before or after?
 #
-# Do the positions have to come *before* the attention? Added afterwards they change the outputs, too. Before you look:
-# how do the weights of the two *the* differ when the positions are added before, and when they are added afterwards?
+# Positions that are added afterwards change the outputs, too. Before you look: how do the weights of the two *the*
+# differ in each case?
 
 # %%
 words = ["the", "cat", "sat", "on", "the", "mat"]
 _, before = attention(embed(words) + small_table[:6], need_weights=True)
-_, afterwards = attention(embed(words), need_weights=True)  # the table would be added to the output
+_, afterwards = attention(embed(words), need_weights=True)
 titles = ["weights, positions added before", "weights, positions added afterwards"]
 plotting.heads(torch.cat([before[0], afterwards[0]]), rows=words, columns=words, titles=titles, panel_width=4.4)
 plotting.show("Two heatmaps of weights for six words, 'the' among them twice, with the numbers in the cells.")
@@ -479,6 +500,21 @@ plotting.show("Two heatmaps of weights for six words, 'the' among them twice, wi
 #
 # </details>
 #
+# **Question** (middle, 4 minutes). Why are positions *added*, and not put beside the words? What happens to the scores
+# when they are multiplied by 2 first?
+#
+# <details><summary>Answer</summary>
+#
+# A linear map follows, and $[x, p]\,W = x\,W_x + p\,W_p$: putting positions beside the words is the same as adding
+# them, after each has gone through a matrix of its own. Adding first costs no width, but both share one matrix.
+#
+# With positions twice as large, the part of a score in which two positions meet grows fourfold, the parts in which a
+# word meets a position twofold, and the part in which two words meet stays. So large positions drown the words. The
+# paper does the reverse: it multiplies the *words* by $\sqrt E$ (section 3.4).
+#
+# </details>
+
+# %% [markdown]
 # ## A vector for each position: learned
 #
 # The other choice is not to choose: the table is a parameter, and training finds it. These are [**learned
@@ -513,8 +549,8 @@ course.assert_same_module(MyLearned(32, 64), LearnedPositions(32, 64), x)
 # %% [markdown]
 # ## Train: three back
 #
-# A sequence has 16 different tokens out of 32, and at position $t$ the model has to name the token at position $t - 3$.
-# The first three positions have no answer.
+# To know who bites, a model has to look back from the verb. We train this skill by itself: a sequence has 16 different
+# tokens out of 32, and at position $t$ the model has to name the token at position $t - 3$.
 
 # %%
 def sequences(count, length, seed):
@@ -530,24 +566,22 @@ print("answer", ["-"] * 3 + test_set[0, :-3].tolist())
 
 # %%
 class ThreeBack(nn.Module):
-    def __init__(self, positions, *, score=DotProductScore, after=False, embed_dim=64):
+    def __init__(self, positions, *, score=DotProductScore, after=False, causal=False, embed_dim=64):
         super().__init__()
         self.embed = nn.Embedding(32, embed_dim)
         self.positions = positions(embed_dim, 64)  # up to 64 tokens
         self.attention = MultiHeadAttention(embed_dim, num_heads=1, score=score)
         self.read_out = nn.Linear(embed_dim, 32)
-        self.after = after
+        self.after, self.causal = after, causal
 
     def forward(self, tokens):  # (B, L)
         x = self.embed(tokens)  # (B, L, E)
-        y, _ = self.attention(x if self.after else self.positions(x))
+        y, _ = self.attention(x if self.after else self.positions(x), is_causal=self.causal)
         return self.read_out(self.positions(y) if self.after else y).mT  # (B, 32, L)
 
 
 # %% [markdown]
-# The [**optimiser**](../docs/glossary.md#o) is **Adam** ([Kingma and Ba 2015](https://arxiv.org/abs/1412.6980)): it
-# averages each parameter's gradient over the last steps and divides by the root of a running average of its square, so
-# that it hardly matters whether a parameter's gradients are large or small.
+# The loop and its [**optimiser**](../docs/glossary.md#o), Adam, are those of notebook 02.
 
 # %%
 def train(model, seed, steps=250, data=train_set, back=3):
@@ -569,15 +603,6 @@ def by_position(model, tokens):  # share of right answers at positions 3, 4, ...
 
 
 # %% [markdown]
-# **Question** (easy, 2 minutes). How well can a model do that does not know the order?
-#
-# <details><summary>Answer</summary>
-#
-# Each of the 15 other tokens is equally likely to stand three positions earlier. Whichever of them it names, it is
-# right one time in 15, and it cannot do better.
-#
-# </details>
-#
 # We train four kinds of model with four [**seeds**](../docs/glossary.md#s) each; a seed decides the initial weights and
 # the order of the data.
 
@@ -598,30 +623,35 @@ for name, arm in arms.items():
     shares[name] = [by_position(model, test_set).mean().item() for model in models[name]]
     print(f"{name:28}", [f"{share:.3f}" for share in shares[name]])
 
+
 # %% [markdown]
-# How close are the two last rows to 1 in 15? The next cell measures it in **standard errors** (notebook 03). Each of
-# the 1,000 sequences counts as one value, since its 13 answers are not independent.
+# That settles prediction 2. To a model that does not know the order, each of the 15 other tokens is equally likely to
+# stand three positions earlier, so that it is right one time in 15. How close are the last two rows to that, in
+# **standard errors** (notebook 03)?
 
 # %%
+def standard_errors_from(expected, model):  # how far the model's share of right answers is from the expected one
+    with torch.no_grad():
+        right = model(test_set).argmax(dim=1)[:, 3:] == test_set[:, :-3]  # (N, 13)
+    share = right.float().mean(dim=-1)  # (N,): a value for each sequence, since its 13 answers are not independent
+    return (share.mean() - expected).abs().item() / (share.std().item() / math.sqrt(len(share)))
+
+
 course.verdict("sinusoidal: worst of four seeds", min(shares["sinusoidal"]), above=0.95)
 course.verdict("learned: worst of four seeds", min(shares["learned"]), above=0.95)
 blind = models["none"] + models["sinusoidal, added afterwards"]
-with torch.no_grad():
-    right = torch.stack([model(test_set).argmax(dim=1)[:, 3:] == test_set[:, :-3] for model in blind])  # (models, N, 13)
-share = right.float().mean(dim=-1)  # (models, N): of each sequence
-off = (share.mean(dim=1) - 1 / 15).abs() / (share.std(dim=1) / math.sqrt(len(test_set)))  # (models,)
-course.verdict("without order: distance of a model's share from 1/15, largest, in standard errors", off.max().item(), below=4)
+largest = max(standard_errors_from(1 / 15, model) for model in blind)
+course.verdict("without order: distance of a model's share from 1/15, largest, in standard errors", largest, below=4)
 
 
 # %% [markdown]
-# That settles prediction 2: one time in 15, as far as the standard errors can tell. Added after the attention,
-# positions are worth nothing for this task. In front, both kinds solve it.
+# No difference is seen: added after the attention, positions are worth nothing here. In front, both kinds solve the
+# task.
 #
 # ## Look: what was learnt
 #
-# What does a trained model look for? Send the position vectors through its projections without any words. With the
-# biases $b^Q$ and $b^K$, position $t$ then gives position $u$ the score $(p_t W^Q + b^Q)(p_u W^K + b^K)^\top /
-# \sqrt{E}$.
+# What does a trained model look for? Without any words, position $t$ gives position $u$ the score $(p_t W^Q + b^Q)(p_u
+# W^K + b^K)^\top / \sqrt{E}$, with the biases $b^Q$ and $b^K$. **Before you look**, sketch these 16 × 16 scores.
 
 # %%
 def position_scores(model, length):
@@ -635,7 +665,7 @@ for name, ax in zip(("sinusoidal", "learned"), axes, strict=True):
     scores = position_scores(models[name][0], 16)
     plotting.heatmap(scores, title=f"{name}: scores by position", signed=True, ax=ax)
     ax.set_xticks(range(0, 16, 2))
-plotting.show("Two heatmaps of 16 by 16 scores, both with a red stripe three columns to the left of the diagonal.")
+plotting.show("Two heatmaps of 16 by 16 scores by position, one for waves and one for learned positions.")
 for name in ("sinusoidal", "learned"):
     scores = torch.stack([position_scores(model, 16)[3:] for model in models[name]])  # (seeds, 13, 16)
     hits = (scores.argmax(dim=-1) == torch.arange(13)).float().mean().item()
@@ -643,159 +673,73 @@ for name in ("sinusoidal", "learned"):
 
 # %% [markdown]
 # Both kinds have drawn a stripe three positions to the left of the diagonal: from row 3 on, the highest score of each
-# row is there.
+# row is there. (The colour scales differ.)
 #
-# ## Lengths never trained
+# ## From headlines to articles
 #
-# Texts are often longer than those that a model was trained on. Will the stripe go on? The use of a model on longer sequences
-# than it was trained on is called [**extrapolation**](../docs/glossary.md#e). The authors of the waves hoped that they
-# "may allow the model to extrapolate to sequence lengths longer than the ones encountered during training".
+# A headline is short, and an article is long. The use of a model on longer sequences than it was trained on is called
+# [**extrapolation**](../docs/glossary.md#e), and the authors of the waves hoped for it. Will the stripe go on?
 #
-# Our tables have 64 rows, of which training has used the first 16. At length 64 tokens must repeat. A blind guess is
-# right one time in 32, about 0.031, and a model that does not know the order can do better: it can name the most
-# frequent token.
+# Our tables have 64 rows, of which training has used 16. In a sequence of 64 tokens some must repeat, and a blind guess
+# is right one time in 32, about 0.031. The last numbers of each line are for the same sequences, cut to 16 tokens.
 
 # %% tags=["nbval-ignore-output"]
 long_set = torch.randint(32, (500, 64), generator=torch.Generator().manual_seed(2)).to(device)
 most_frequent = F.one_hot(long_set, 32).sum(dim=1).amax(dim=-1).float().mean().item() / 64
-far = {name: torch.stack([by_position(m, long_set) for m in models[name]]) for name in ("sinusoidal", "learned")}
-for name, share in far.items():
-    print(f"{name:10} positions 3 to 15: {share[:, :13].mean():.3f}, positions 16 to 63: {share[:, 13:].mean():.3f}")
+far, cut = {}, {}
+for name in ("sinusoidal", "learned"):
+    far[name] = torch.stack([by_position(model, long_set) for model in models[name]])  # (seeds, 61)
+    cut[name] = [by_position(model, long_set[:, :16]).mean().item() for model in models[name]]
+    early, late = far[name][:, :13].mean(), far[name][:, 13:].mean()
+    print(f"{name:10} positions 3 to 15: {early:.3f}, 16 to 63: {late:.3f}; cut:", *(f"{share:.3f}" for share in cut[name]))
 print(f"always naming the most frequent token of the sequence: {most_frequent:.3f}")
 
-
 # %%
-def draw_far(shown):
+COLORS = dict(zip(("sinusoidal", "learned", "rotary"), plotting.COLORS, strict=False))
+
+
+def draw_far(names):
     _, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
-    for i, (name, runs) in enumerate(shown.items()):  # (seeds, 61)
-        ax.plot(range(3, 64), runs.T, color=plotting.COLORS[i], linewidth=0.8, alpha=0.5)
-        ax.plot(range(3, 64), runs.mean(dim=0), color=plotting.COLORS[i], linewidth=2.5, label=f"{name}, mean")
-    ax.set(title="trained on length 16, tested on 64", xlabel="position", ylabel="share of right answers")
+    for name in names:
+        ax.plot(range(3, 64), far[name].T, color=COLORS[name], linewidth=0.8, alpha=0.5)
+        ax.plot(range(3, 64), far[name].mean(dim=0), color=COLORS[name], linewidth=2.5, label=f"{name}, mean")
+    ax.plot([], [], color="grey", linewidth=0.8, label="thin: a single seed")
     ax.axvline(15.5, color="black", linestyle=":", label="the trained length ends")
     ax.axhline(most_frequent, color="grey", linestyle="--", label="naming the most\nfrequent token")
+    ax.set(title="trained on length 16, tested on 64", xlabel="position", ylabel="share of right answers")
     ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 
-draw_far(far)
+draw_far(["sinusoidal", "learned"])
 plotting.show(
-    "Thick lines for the means, thin ones for the seeds. Learned positions: 1 up to position 15, near 0 from 16 on. Waves: "
-    "near 0 at 3, near 1 in between, near 0 from 17 on, but for three peaks further on."
+    "Learned positions: 1 up to position 15, near 0 from 16 on. Waves: near 0 at 3, mostly near 1 from 5 to 14 with a dip"
+    " at 9, near 0 from 17 on, but for three peaks further on. The seeds of the waves differ most at the peaks."
 )
 for name, share in far.items():
     fall = share[:, :13].mean(dim=1) - share[:, 13:].mean(dim=1)  # (seeds,)
     course.verdict(f"{name}: before 16 minus from 16 on, smallest of four seeds", fall.min().item(), above=0.5)
-
-# %% [markdown]
-# That settles prediction 3: from nearly always right, the models with waves fall to 0.127 beyond position 15, where
-# naming the most frequent token gives 0.085, and those with learned positions fall to 0.033, no better than a blind
-# guess. The formula of the waves reaches any length; the trained weights do not.
-#
-# The models with waves fail even *before* 16, above all at position 3. Two things are new there: tokens repeat, and 48
-# more keys can be seen.
-#
-# **Question** (middle, 3 minutes). How can you find out, without training, which of the two misleads the models?
-#
-# <details><summary>Answer</summary>
-#
-# Take one of them away: cut the sequences to their first 16 tokens. The new keys are gone. Some repeated tokens stay,
-# though fewer than before.
-#
-# </details>
-
-# %% tags=["nbval-ignore-output"]
-cut = {name: [by_position(model, long_set[:, :16]).mean().item() for model in models[name]] for name in far}
-for name, share in cut.items():
-    print(f"{name:10} cut to length 16, seed by seed:", [f"{value:.3f}" for value in share])
-
-
-# %% [markdown]
-# So a few repeated tokens do no harm, and the new keys (with the many repeats among them) mislead the waves. Which of
-# them? Call a key **wrong** if it gets the largest weight and is not the right one, three back. The picture counts how many steps from the right
-# key the wrong ones stand: before it on the left of 0, after it on the right.
-
-# %%
-def wrong_steps(model):  # from the right key to the key with the largest weight, where that is another one
-    with torch.no_grad():
-        x = model.eval().positions(model.embed(long_set))
-        _, weights = model.attention(x, need_weights=True)  # (N, 1, L, L)
-    steps = weights[:, 0, 3:].argmax(dim=-1) - torch.arange(61, device=device)  # (N, 61)
-    return steps[steps != 0].cpu()
-
-
-def draw_steps(names):
-    _, axes = plt.subplots(len(names), 1, figsize=(9, 2.3 * len(names)), squeeze=False, layout="constrained")
-    for name, ax in zip(names, axes.flat, strict=True):
-        for seed, model in enumerate(models[name]):
-            counts = torch.bincount(wrong_steps(model) + 60, minlength=124)
-            ax.plot(range(-60, 64), counts / (500 * 61), linewidth=1.5, color=plotting.COLORS[seed], label=f"seed {seed}")
-        ax.set(title=f"{name}: wrong keys", xlabel="steps from the right key", ylabel="share of queries")
-        ax.set_xticks(range(-60, 61, 10))
-        ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-
-
-draw_steps(["sinusoidal", "learned"])
-plotting.show(
-    "Two panels with a curve for each of four seeds, from 60 steps before the right key to 60 after it. The waves have narrow "
-    "peaks on both sides. The learned positions have a broad plateau, before the right key only."
-)
-
-
-# %% [markdown]
-# **Question** (middle, 5 minutes). At which steps do the waves have their peaks? Compare with your list. And why do the
-# learned positions have none?
-#
-# <details><summary>Answer</summary>
-#
-# The high peaks stand at numbers of your list, or one step beside them: 25, 32, 38 and 44 on one side or both (and with
-# one seed 18, beside 19). There the fastest hand is back. The learned positions have no hands. Their rows 16 to 63 still hold the small random numbers
-# of the start, so that from position 16 on a query hardly knows where it stands, and earlier keys win at any distance.
-#
-# </details>
-#
-# How many of the wrong keys stand at whole turns of the fastest hand, to within a tenth of a turn?
-
-# %% tags=["nbval-ignore-output"]
-def whole_turns(steps):  # share of steps after which the fastest hand is back
-    turned = steps / (2 * math.pi)
-    return ((turned - turned.round()).abs() < 0.1).float().mean().item()
-
-
-back = {name: [whole_turns(wrong_steps(model)) for model in models[name]] for name in far}
-for name, shares_back in back.items():
-    print(f"{name}: share of the wrong keys at whole turns", *(f"{share:.2f}" for share in shares_back))
-
-# %%
 course.verdict("sinusoidal, cut to length 16: worst of four seeds", min(cut["sinusoidal"]), above=0.95)
-lead = min(back["sinusoidal"]) - max(back["learned"])
-course.verdict("whole turns: smallest share with waves minus largest with learned positions", lead, above=0)
+
 
 # %% [markdown]
-# A tenth of a turn on either side is a fifth of the circle, so blind choice would give about 0.2, as the learned
-# positions do; with the waves it is far more for each seed. A likely reason, not tested here: in training no key stood
-# more than 15 steps from the right one, so nothing taught the models that a farther key at which the fastest hand is
-# back is wrong. The other wrong keys, such as those one step beside your list, stay unexplained, and so do the three
-# *islands* around 35, 40 and 59, where some seeds are right again.
+# That settles prediction 3: beyond position 15 the models with waves fall to 0.127, where naming the most frequent
+# token gives 0.085. Those with learned positions fall to 0.033, close to a blind guess: their rows 16 to 63 still hold
+# the small random numbers of the start.
 #
-# Are the waves to blame? The query could be $p_t$ turned by the fixed rotation $R_3^\top$, which is $p_{t-3}$. Put it
-# in by hand, for positions alone. The factor 5 makes the softmax sharp, as large projections could.
-
-# %%
-by_hand = 5 * waves[:-3] @ waves.T  # (61, 64): queries for positions 3 to 63, turned three positions back
-course.verdict(
-    "by hand: smallest weight on the token three back", by_hand.softmax(dim=-1).diagonal().min().item(), above=0.95
-)
-
-
-# %% [markdown]
-# So by position alone there is a solution for all 64. Training on length 16 does not require it, and found other
+# The waves fail even *before* 16: at position 3 with every seed, at 4, 9 and 15 with some. Cut to 16 tokens, the same
+# sequences are read nearly without a mistake. So it is the 48 new keys that mislead the models.
+#
+# Yet by hand you have built a solution for all 64 positions. Training on length 16 does not require it, and found other
 # weights. Position vectors are **absolute**: each says where one token stands. The model has to find out by itself that
-# nothing counts here but their **relative** position, how far one token stands before the other.
-#
+# only the **relative** position counts here, how far one token stands before the other.
+
+# %% [markdown]
 # ## Rotary: turn the queries and the keys
 #
-# The clocks suggest something more direct. Leave the tokens alone, and turn the *queries* and the *keys*: each pair of
-# their features is a hand, and at position $t$ all hands turn as your matrix of exercise 2 turns them. The query at $t$
-# becomes $q R_t$, and the key at $u$ becomes $k R_u$.
+# The clocks suggest something more direct. Leave the tokens alone, and turn the *queries* and the *keys* (box 2). Each
+# pair of their features is a hand, too, but with a length and a starting angle of its own. Your matrix of exercise 2
+# turns them all: the query at position $t$ becomes $q R_t$, and the key at $u$ becomes $k R_u$. Values are not turned,
+# since only the comparison has to know the order.
 #
 # **Question** (middle, 4 minutes). Write down the score of the two, their dot product, and simplify it. What does it
 # depend on?
@@ -837,8 +781,8 @@ rotary_scores = check.rotary_scores.use(rotary_scores)
 #
 # <details><summary>Hint 2</summary>
 #
-# A batch of products: `x[..., None, :]` is (B, H, L, 1, D), and `turns[:L]` is (L, D, D). Or
-# `torch.einsum("bhtd,tde->bhte", x, turns[:L])`.
+# A batch of products: `x[..., None, :]` is (B, H, L, 1, D), and `turns[:L]` is (L, D, D). Or an einsum in which the
+# position of the row and that of the matrix have the same letter.
 #
 # </details>
 #
@@ -872,10 +816,10 @@ course.verdict("largest difference along a diagonal", spread, below=1e-4)
 
 
 # %% [markdown]
-# Each diagonal has one colour, and three back is not the same as three ahead. What a rotary model has learnt about two
-# tokens three positions apart holds wherever they stand. Does that cure the lengths?
+# Each diagonal has one colour, and four back is not the same as four ahead. What a rotary model has learnt about two
+# tokens three positions apart holds wherever they stand.
 #
-# **Predict** two things: how often it is right at length 64, and *which* wrong keys it takes.
+# **Predict**: how often is it right at the positions 16 to 63? If it fails at times, where in the text?
 
 # %%
 class MyRotary(DotProductScore):
@@ -899,32 +843,94 @@ for seed in range(4):
 far["rotary"] = torch.stack([by_position(model, long_set) for model in models["rotary"]])
 
 # %%
-draw_far(far)
-plotting.show("The curves of the earlier picture, and those of rotary, which are nearly level.")
+draw_far(["sinusoidal", "rotary"])
+plotting.show("The waves of the earlier picture, and the curves of rotary, which are nearly level, each at its own height.")
 gain = (far["rotary"] - far["sinusoidal"])[:, 13:].mean(dim=1)
 course.verdict("rotary minus sinusoidal at positions 16 to 63, smallest of four seeds", gain.min().item(), above=0.25)
 
+
 # %% [markdown]
-# The curves of rotary go on past position 16 as before, for each of the four seeds. But two seeds stay well below 1,
-# even before 16, and are nearly always right as soon as the sequences are cut. So here, too, new keys mislead. Which
-# ones?
+# The curves of rotary go on past position 16 as before. But two seeds stay well below 1 everywhere, and are nearly
+# always right when the sequences are cut. So here, too, new keys mislead.
+#
+# ### Which token is taken instead?
+#
+# Call a key **wrong** if it gets the largest weight and is not the right one, three back. How many steps from the right
+# key does it stand? For each number of steps (negative before the right key) the next picture shows the share of
+# queries that take the key there, among those that have one, over all four seeds. **Predict** where the peaks are:
+# think of the clocks.
 
 # %%
-draw_steps(["rotary"])
-plotting.show("One panel with a curve for each of four seeds: two high narrow peaks, one on each side of 0, and a few low ones.")
-by_turns = whole_turns(torch.cat([wrong_steps(model) for model in models["rotary"]]))
-course.verdict("rotary: share of the wrong keys at whole turns of the fastest hand", by_turns, above=0.9)
+def taken_keys(model):  # the key with the largest weight, for the queries at positions 3 to 63
+    with torch.no_grad():
+        x = model.eval().positions(model.embed(long_set))
+        _, weights = model.attention(x, need_weights=True)  # (N, 1, L, L)
+    return weights[:, 0, 3:].argmax(dim=-1).cpu()  # (N, 61)
+
+
+right_key = torch.arange(61)
+taken = {name: torch.cat([taken_keys(model) for model in models[name]]) for name in far}  # (seeds · N, 61)
+steps_off = {name: (keys - right_key).flatten() for name, keys in taken.items()}  # 0 where the right key is taken
+
+
+def share_taken(name, steps):  # of the queries that have a key there, the share that takes it
+    have_one = ((right_key + steps >= 0) & (right_key + steps < 64)).sum() * len(taken[name])
+    return ((steps_off[name] == steps).sum() / have_one).item()
+
+
+# %%
+_, axes = plt.subplots(2, 1, figsize=(9, 4.8), sharex=True, layout="constrained")
+for name, ax in zip(("sinusoidal", "rotary"), axes, strict=True):
+    for steps in (range(-58, 0), range(1, 59)):
+        ax.plot(steps, [share_taken(name, s) for s in steps], color=COLORS[name], marker=".")
+    mark_whole_turns(ax, -58, 58)
+    ax.set(title=f"{name}: wrong keys", ylabel="share that takes it", xticks=range(-56, 57, 8))
+axes[-1].set_xlabel("steps from the right key")
+plotting.show(
+    "Two panels, waves above and rotary below, from 58 steps before the right key to 58 after it. Both curves are near 0 with"
+    " narrow peaks on both sides. Dotted lines mark the whole turns of hand 0."
+)
+
+
+# %% tags=["nbval-ignore-output"]
+def near_a_line(steps):  # at most one step, 0.16 turns, from one or more whole turns of hand 0
+    turned = steps / (2 * math.pi)
+    return (turned.round() != 0) & ((turned - turned.round()).abs() < 0.16)
+
+
+wrong = {name: steps[steps != 0] for name, steps in steps_off.items()}
+near = {name: near_a_line(steps).float().mean().item() for name, steps in wrong.items()}
+for name, share in near.items():
+    print(f"{name:10} {len(wrong[name]):6} wrong keys, share at most one step from a line: {share:.2f}")
+print(f"share of all steps from 1 to 60 that are so close: {near_a_line(torch.arange(1, 61)).float().mean():.2f}")
+rows = taken["learned"].flatten()[steps_off["learned"] != 0]
+print(f"learned: share of the wrong keys in the 16 trained rows: {(rows < 16).float().mean():.3f}")
+highest = [position_scores(model, 64)[3].argmax().item() for model in models["sinusoidal"]]
+print("waves: position with the highest score for a query at position 3, seed by seed:", highest)
+
+# %%
+lead = near["sinusoidal"] - near["learned"]
+course.verdict("near a line: share with waves minus share with learned positions", lead, above=0.2)
+course.verdict("near a line: share with rotary", near["rotary"], above=0.9)
 
 # %% [markdown]
-# Nearly all wrong keys are in your list. But most stand 25 steps away, four turns, and few at 44, though seven turns
-# take almost exactly 44 steps. The other hands must have a say: optional sections measure what each does, and try another
-# cure than rotary.
+# The peaks stand at the dotted lines, the whole turns of hand 0, or one step beside them: your list again. (The two
+# scales differ.) With rotary nearly all wrong keys are that close, most of them from seed 3. With the waves it is four
+# in five, where a blind choice would give three in ten. At position 3, for instance, position 57 has the highest score
+# by position with every seed; it is nine turns away from the right one. Learned positions have no hands: their wrong
+# keys are nearly all among the 16 trained rows.
+#
+# A likely reason, not tested here: in training no two tokens stood more than 15 steps apart, so nothing taught the
+# models to reject a key four or seven turns away. The other wrong keys of the waves stay unexplained, and so do the
+# *islands* around 35, 40 and 59, where some seeds are right again. Optional sections ask why rotary prefers 25 steps to
+# 44, and try another cure, random starts.
 #
 # ## Back to the headlines
 #
 # Who bites whom? A headline has three tokens, *X bites Y*, with two of 31 nouns. Each model has to name the token one
 # back: at *bites* that is the one who bites. In training, *dog* and *man* never meet in one headline. Then the models
-# read ours. **Predict** what those without positions say.
+# read ours. A fifth kind has no positions but a causal mask, which hides the words that follow. **Predict** what the
+# two kinds without positions say.
 
 # %%
 nouns = torch.arange(1, 32)  # 1 is dog, 2 is man, and 0 is bites
@@ -934,8 +940,9 @@ headlines = torch.stack([who, torch.zeros_like(who), whom], dim=-1)[allowed].to(
 ours = torch.tensor([[1, 0, 2], [2, 0, 1]], device=device)  # dog bites man, man bites dog
 
 # %% tags=["nbval-ignore-output"]
+arms["none, causal mask"] = {"positions": NoPositions, "causal": True}
 right = {}
-for name in ("none", "sinusoidal", "learned", "rotary"):
+for name in ("none", "sinusoidal", "learned", "rotary", "none, causal mask"):
     answers = []
     for seed in range(4):
         torch.manual_seed(seed)
@@ -944,45 +951,54 @@ for name in ("none", "sinusoidal", "learned", "rotary"):
         answers.append(model.eval()(ours).argmax(dim=1)[:, 1].tolist())  # at "bites"
     right[name] = sum(said == [1, 2] for said in answers)
     words_said = [" and ".join({1: "dog", 2: "man"}.get(token, "other") for token in said) for said in answers]
-    print(f"{name:10}", ", ".join(words_said))
+    print(f"{name:17}", ", ".join(words_said))
 
 # %%
 course.verdict("none: seeds that are right about both headlines", right["none"], below=0.5)
-for name in ("sinusoidal", "learned", "rotary"):
+for name in ("sinusoidal", "learned", "rotary", "none, causal mask"):
     course.verdict(f"{name}: seeds that are right about both headlines", right[name], above=3.5)
 
 
 # %% [markdown]
-# Without positions a model gives one answer to both headlines, so at least one of them is wrong. With any of the three
-# kinds of positions it names the one who bites, although it has never seen the two together. That answers our question:
-# attention cannot tell the headlines apart, until each word, or each comparison, knows where it stands.
+# Without positions and without a mask, a model gives one answer to both headlines, so at least one of them is wrong.
+# With any of the three kinds of positions it names the one who bites, although it has never seen the two together. That
+# answers our question: attention cannot tell the headlines apart until each word, or each comparison, knows where it
+# stands. A mask that hides what comes later brings in some order, too.
 #
+# **Question** (middle, 3 minutes). Why is a causal mask enough here? And could such a model count the words?
+#
+# <details><summary>Answer</summary>
+#
+# At *bites* the model sees only one noun. It could count, too: if its attention is uniform, a mark on the first token
+# has the share $1/(t+1)$ at position $t$. [Haviv et al. 2022](https://arxiv.org/abs/2203.16634) found that language
+# models without positions know where they are.
+#
+# </details>
+
+# %% [markdown]
 # ## Today
 #
 # - **GPT-2** ([Radford et al. 2019](https://openai.com/research/better-language-models)), **BERT** ([Devlin et al.
 #   2018](https://arxiv.org/abs/1810.04805)) and the **vision transformer** ([Dosovitskiy et al.
 #   2021](https://arxiv.org/abs/2010.11929)) add learned positions. **Whisper** ([Radford et al.
 #   2022](https://arxiv.org/abs/2212.04356)) adds them where it writes, and waves where it listens.
-# - **Llama** ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)) and **Gemma**
-#   ([2024](https://arxiv.org/abs/2403.08295)) turn queries and keys.
+# - **Llama** ([Touvron et al. 2023](https://arxiv.org/abs/2302.13971)) turns queries and keys. For longer texts, [Chen
+#   et al. 2023](https://arxiv.org/abs/2306.15595) slow its hands down: 32,768 positions fit into the angles of 2,048,
+#   after at most 1,000 more steps of training.
 # - **BLOOM** ([2022](https://arxiv.org/abs/2211.05100)) subtracts distances from the scores:
 #   [**ALiBi**](../docs/glossary.md#a), notebook 07.
-# - For longer texts, [Chen et al. 2023](https://arxiv.org/abs/2306.15595) slow the hands of Llama down: 32,768
-#   positions fit into the angles of 2,048, after at most 1,000 more steps of training.
 #
 # ## Takeaways
 #
-# - Attention without positions and without a mask sees a bag of words: shuffled inputs give the same outputs, shuffled
-#   alike.
+# - Attention without positions and without a mask sees a bag of words.
 # - Position vectors are added before the attention; afterwards they did not help. Waves and learned vectors both solved
-#   the task at the trained length.
-# - Beyond it both failed, if every sequence began at the first row in training. With the waves a solution by position
-#   alone, without words, exists for all 64 positions, but training on length 16 did not find it.
+#   the task at the trained length, and failed beyond it, although with waves a solution exists there.
 # - A rotary score depends on the query, the key and the signed offset $t - u$, and on no absolute position. Trained on
 #   length 16, all four seeds were right far more often at length 64 than those with waves.
-# - More than half of the wrong keys of the waves, and nearly all of rotary, stood a whole number of turns of the
-#   fastest hand from the right one.
-#
+# - Most wrong keys of the waves, and nearly all of rotary, stood a whole number of turns of the fastest hand from the
+#   right one, to within a step.
+
+# %% [markdown]
 # ## Check yourself
 #
 # 1. A model without positions and without a mask classifies reviews by the mean of its outputs. Which mistake can it
@@ -1006,77 +1022,80 @@ for name in ("sinusoidal", "learned", "rotary"):
 #
 # - [Vaswani et al. 2017](https://arxiv.org/abs/1706.03762), section 3.5 and row (E) of table 3: why waves, and that
 #   learned vectors did as well.
-# - [Gehring et al. 2017](https://arxiv.org/abs/1705.03122), section 3.1: positions in a translator made of
-#   convolutions.
 # - [Su et al. 2021](https://arxiv.org/abs/2104.09864), section 3.2: the rotation, derived from what the score should
 #   depend on.
 # - [Press et al. 2022](https://arxiv.org/abs/2108.12409), figure 1: what happens to each kind of position beyond the
 #   trained length.
-# - [Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466): a careful comparison on lengths never trained.
-# - [Ruoss et al. 2023](https://arxiv.org/abs/2305.16843): random starts with random gaps.
+# - [Kazemnejad et al. 2023](https://arxiv.org/abs/2305.19466): a careful comparison on longer texts.
 #
 # **Next**: one layer of attention can now know who bites whom. Real models stack many: GPT-3 has 96 ([Brown et al.
 # 2020](https://arxiv.org/abs/2005.14165), table 2.1). [Notebook 05](05_transformer_block.ipynb) shows what stood in the
 # way of such a stack.
 
 # %% [markdown]
-# ## Optional: why 25 steps, and not 44?
+# ## Optional: which hand keeps the wrong keys out?
 #
-# Most wrong keys of rotary stand at 25 steps and few at 44, where the fastest hand is still closer to where it was.
+# Hand 0 is back after 25 steps and, still closer, after 44. Yet rotary models take the key at 25 steps more often. A
+# rotary score is a sum over the 32 hands, and training decides how much each hand counts. With the mean query $\bar q$
+# and the mean key $\bar k$ of all tokens, $\bar q R_{t-u} \bar k^\top$ is the mean score at the offset $t - u$. The
+# next picture compares its terms at the right key with those some steps away.
 #
-# A rotary score is a sum over the 32 hands, and training decides how much each hand counts. With the mean query $\bar
-# q$ and the mean key $\bar k$ of all tokens, $\bar q R_{t-u} \bar k^\top$ is the mean score at the offset $t - u$. The
-# next cell compares its 32 terms at the right key with those some steps away.
-#
-# **Question** (hard, 6 minutes). The second hand turns by $10000^{-2/64} \approx 0.75$ radians a step, the third by
-# 0.56. How many turns have they made after 6, 13, 19, 25 and 44 steps? Which of these wrong keys should lose the least?
+# **Question** (hard, 6 minutes). Hand 1 turns by $10000^{-2/64} \approx 0.75$ radians a step, hand 2 by 0.56. How many
+# turns have they made after 6, 13, 19, 25 and 44 steps?
 
 # %%
-def hands(model, offset):  # the mean score of a query so many steps after the key, a term for each hand
-    q, k = (p(model.embed.weight).mean(dim=0) for p in (model.attention.q_proj, model.attention.k_proj))  # (E,)
+def score_by_hand(model, offset):  # mean score of a query so many steps after the key, a term for each hand
+    q = model.attention.q_proj(model.embed.weight).mean(dim=0)  # (E,)
+    k = model.attention.k_proj(model.embed.weight).mean(dim=0)
     R = model.attention.score.turns[abs(offset)]  # (E, E)
-    terms = (q @ (R if offset >= 0 else R.T)) * k / math.sqrt(len(q))
-    return terms.view(-1, 2).sum(dim=-1).detach().cpu()  # (E/2,)
+    turned = q @ (R if offset >= 0 else R.T)
+    return (turned * k / math.sqrt(len(q))).view(-1, 2).sum(dim=-1).detach().cpu()  # (E/2,)
 
 
-away, rotary = [6, 13, 19, 25, 32, 38, 44, 50, 57], models["rotary"]  # lost: the mean of both sides
-lost = torch.stack([torch.stack([hands(m, 3) - (hands(m, 3 + d) + hands(m, 3 - d)) / 2 for d in away]) for m in rotary])
+def lost_by_hand(model, steps):  # what a key so many steps from the right one loses, mean of both sides
+    sides = score_by_hand(model, 3 + steps) + score_by_hand(model, 3 - steps)
+    return score_by_hand(model, 3) - sides / 2
+
+
+away = [6, 13, 19, 25, 32, 38, 44, 50, 57]
+lost = torch.stack([torch.stack([lost_by_hand(model, steps) for steps in away]) for model in models["rotary"]])
 
 # %%
 _, ax = plt.subplots(figsize=(9, 3.6), layout="constrained")
 parts = lost.mean(dim=0).split([1, 1, 1, 29], dim=-1)  # (steps, 1), three times, and (steps, 29)
 bottom = torch.zeros(len(away))
-for name, part, color in zip(("first hand", "second", "third", "all others"), parts, plotting.COLORS, strict=False):
+for name, part, color in zip(("hand 0", "hand 1", "hand 2", "all others"), parts, [*plotting.COLORS[:3], "0.7"], strict=True):
     ax.bar([str(d) for d in away], part.sum(dim=-1), bottom=bottom, color=color, label=name)
     bottom += part.sum(dim=-1)
 ax.set(title="rotary: what a wrong key loses, mean of four seeds", xlabel="steps from the right key", ylabel="score lost")
 ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-plotting.show("Nine stacked bars, one for each number of steps; the parts are the first, second, third and all other hands.")
+plotting.show("Nine stacked bars, one for each number of steps; the parts are hand 0, hand 1, hand 2 and all other hands.")
 total = lost.sum(dim=-1)  # (seeds, steps)
 least = (total.argmin(dim=-1) == away.index(25)).sum().item()
 course.verdict("rotary: seeds that lose least at 25 steps, of four", least, above=3.5)
 
 # %% tags=["nbval-ignore-output"]
-print("lost at 25 steps, seed by seed:      ", *(f"{value:.1f}" for value in total[:, away.index(25)]))
-print("lost at 44 by the second hand alone: ", *(f"{value:.1f}" for value in lost[:, away.index(44), 1]))
-print("share of wrong answers at length 64: ", *(f"{value:.3f}" for value in 1 - far["rotary"].mean(dim=-1)))
+shares_taken = [f"{steps}: {share_taken('rotary', steps):.3f}" for steps in (-44, -25, 25, 44)]
+print("share of queries that take the key at so many steps:", ", ".join(shares_taken))
+print("lost at 25 steps by all hands, seed by seed:", *(f"{value:.1f}" for value in total[:, away.index(25)]))
+print("lost at 44 steps by hand 1 alone:           ", *(f"{value:.1f}" for value in lost[:, away.index(44), 1]))
+print("share of wrong answers at length 64:        ", *(f"{value:.3f}" for value in 1 - far["rotary"].mean(dim=-1)))
+
 
 # %% [markdown]
 # <details><summary>Answer</summary>
 #
 # | turns after | 6 steps | 13 | 19 | 25 | 44 |
 # |---|---|---|---|---|---|
-# | second hand | 0.72 | 1.55 | 2.27 | 2.98 | 5.25 |
-# | third hand | 0.54 | 1.16 | 1.70 | 2.24 | 3.94 |
+# | hand 1 | 0.72 | 1.55 | 2.27 | 2.98 | 5.25 |
+# | hand 2 | 0.54 | 1.16 | 1.70 | 2.24 | 3.94 |
 #
-# After 25 steps the second hand is back as well. After 44 steps the third is, but the second is a quarter of a turn
-# off, and it counts more: in every seed it alone loses more at 44 than all hands together lose at 25. After 6, 13 and
-# 19 steps neither is back.
+# After 25 steps hand 1 is back as well. After 44 steps hand 2 is, but hand 1 is a quarter of a turn off, and it counts
+# more: in every seed it alone loses more at 44 than all hands together lose at 25. After 6, 13 and 19 steps neither is
+# back.
 #
 # These are means over the words. A wrong key wins where its word makes up for what its distance loses, and that fits
-# the four seeds: the less they lose at 25 steps, the more of their answers are wrong. Besides, a key 44 steps away on
-# one side exists for 20 queries, and one 25 away for 39. In training no two tokens were more than 15 steps apart, so
-# that nothing asked the models to lose more at 25.
+# the four seeds: the less they lose at 25 steps, the more of their answers are wrong.
 #
 # </details>
 
@@ -1084,49 +1103,43 @@ print("share of wrong answers at length 64: ", *(f"{value:.3f}" for value in 1 -
 # ## Optional: are waves learnt faster than a table?
 #
 # The waves are there from the first step, while learned vectors have to be found first. They also differ in size. The
-# mean square of the waves is 1/2, since $\sin^2 + \cos^2 = 1$: a typical size of 0.71. The learned table starts at
-# 0.02, as the weights of the first GPT did ([Radford et al.
+# waves have a typical size of 0.71, since $\sin^2 + \cos^2 = 1$. The learned table starts at 0.02, as the weights of the
+# first GPT did ([Radford et al.
 # 2018](https://cdn.openai.com/research-covers/language-unsupervised/language_understanding_paper.pdf), section 4.1). We
 # train two more kinds: a random table of size 0.71 that is learned, and one that is *never* trained. **Predict** which
 # of the four needs the fewest steps to halve its loss.
 
 # %% tags=["nbval-ignore-output"]
+def steps_to_halve(loss):  # blind guessing among 32 tokens has a loss of log 32
+    return next((step for step, value in enumerate(loss) if value <= 0.5 * math.log(32)), math.inf)
+
+
 loud, frozen = "learned from 0.71", "random at 0.71, never trained"
 for name, trained in ((loud, True), (frozen, False)):
     losses[name] = []
     for seed in range(4):
         torch.manual_seed(seed)
-        model = ThreeBack(lambda embed_dim, max_length: MyLearned(embed_dim, max_length, size=0.71))
+        model = ThreeBack(partial(MyLearned, size=0.71))
         model.positions.requires_grad_(trained)
         losses[name].append(train(model.to(device), seed, steps=120))
-half = 0.5 * math.log(32)  # blind guessing among 32 tokens has a loss of log 32
-kinds = {"sinusoidal": "sinusoidal", "learned from 0.02": "learned", loud: loud, frozen: frozen}
-halfway = {
-    kind: [next((step for step, value in enumerate(loss) if value <= half), math.inf) for loss in losses[name]]
-    for kind, name in kinds.items()
-}
-for kind, steps in halfway.items():
-    print(f"{kind:30} steps until the loss is halved, seed by seed: {steps}")
+halfway = {name: [steps_to_halve(loss) for loss in losses[name]] for name in ("sinusoidal", "learned", loud, frozen)}
+for name, steps in halfway.items():
+    print(f"{name:30} steps until the loss is halved, seed by seed: {steps}")
 
 # %%
-random_steps = halfway[loud] + halfway[frozen]
-ahead = min(halfway["sinusoidal"]) - max(random_steps)
+ahead = min(halfway["sinusoidal"]) - max(halfway[loud] + halfway[frozen])
 course.verdict("steps: fastest run with waves minus slowest with a random table at 0.71", ahead, above=0)
-behind = min(halfway["learned from 0.02"]) - max(halfway["sinusoidal"])
+behind = min(halfway["learned"]) - max(halfway["sinusoidal"])
 course.verdict("steps: fastest run learned from 0.02 minus slowest with waves", behind, above=0)
-for kind, positions in (("waves", MySinusoidal(64, 16)), ("random table", MyLearned(64, 16))):
-    near = F.cosine_similarity(positions.table[:-1], positions.table[1:], dim=-1).mean().item()
-    print(f"{kind}: mean cosine of neighbouring positions {near:.2f}")
 
 
 # %% [markdown]
 # Size matters: the table learned from 0.02 is much slower than the one from 0.71. Training the table matters little at
 # 0.71: the one that is never trained is as fast, and faster than the waves, although both are fixed and of one size. So
-# by this measure the waves do not make looking back easier, perhaps because neighbouring waves are nearly alike (not
-# tested here).
+# by this measure the waves do not make looking back easier.
 
 # %% [markdown]
-# ## Optional: another cure, random starts
+# ## Optional: random starts
 #
 # Train absolute positions on 16 tokens again, but let these begin at a random row of the table, so that all 64 rows are
 # seen ([Kiyono et al. 2021](https://arxiv.org/abs/2109.05644) made a method of this).
@@ -1162,106 +1175,5 @@ for name in ("sinusoidal", "learned"):
     course.verdict(f"{name}: gain at positions 16 to 63, smallest of four seeds", gain.min().item(), above=0.25)
 
 # %% [markdown]
-# Random starts help both kinds a great deal, although they train both ends of the table least: only one of the 49
-# possible starts contains position 0, where every test begins. Four seeds do not tell which cure is better: their range
-# overlaps with that of rotary.
-
-# %% [markdown]
-# ## Optional: rotary without the matrix
-#
-# Nearly all entries of $R_t$ are 0; the package's `rotate` does without them. It pairs feature $i$ with $i + D/2$, the
-# cosine first. Your pairs are neighbours, the sine first, so `halves` reorders them. Trained projections can serve
-# either order.
-
-# %%
-query, key = torch.randn(2, 2, 4, 16, 8)  # (B, H, L, D) each
-halves = [1, 3, 5, 7, 0, 2, 4, 6]  # all cosines, then all sines
-packaged = rotate(query[..., halves]) @ rotate(key[..., halves]).mT / math.sqrt(8)
-torch.testing.assert_close(rotary_scores(query, key, rotations(16, 8)), packaged)
-print("the same scores as with the package's rotate")
-
-# %% [markdown]
-# ## Optional: why add?
-#
-# Why are positions *added* to the words, and not put beside them? A linear map follows, and $[x, p]\,W = x\,W_x +
-# p\,W_p$: putting positions beside the words is the same as adding them, after each has gone through a matrix of its
-# own. Adding first, as our models do, costs no width, but both share one matrix: they can disturb each other, unless
-# training finds embeddings that keep them apart.
-
-# %%
-x, W = embed(words)[0], torch.randn(8, 4, dtype=torch.float64)  # (L, E), (2E, E)
-p = small_table[:6]
-torch.testing.assert_close(torch.cat([x, p], dim=-1) @ W, x @ W[:4] + p @ W[4:])
-print("beside the words, or added through a matrix of their own: the same")
-
-
-# %% [markdown]
-# **Question** (middle, 4 minutes). What happens to the scores when the positions are multiplied by 2 before they are
-# added?
-#
-# <details><summary>Answer</summary>
-#
-# The part of a score in which two positions meet grows fourfold, the parts in which a word meets a position twofold,
-# and the part in which two words meet stays. So the positions weigh more. The paper does the reverse: it multiplies the
-# *words* by $\sqrt E$ (section 3.4).
-#
-# </details>
-
-# %% [markdown]
-# ## Optional: counting with a causal mask
-#
-# Under a causal mask the word at position $t$ sees $t + 1$ words. Let the first token carry a mark. If attention is
-# uniform, for instance, the share of the mark at position $t$ is $1/(t+1)$. So a causal model can *count* without any
-# positions ([Haviv et al. 2022](https://arxiv.org/abs/2203.16634) found this in language models). Here a model (one
-# seed) with one attention layer has to name the position of each token. Two linear layers, with a smooth max(x, 0)
-# between them, can read it off the attention's output (notebook 05).
-
-# %%
-class Counting(nn.Module):
-    def __init__(self, causal, embed_dim=32):
-        super().__init__()
-        self.embed = nn.Embedding(32, embed_dim)
-        self.attention = MultiHeadAttention(embed_dim, num_heads=2)
-        self.hidden, self.read_out = nn.Linear(embed_dim, 128), nn.Linear(128, 16)
-        self.causal = causal
-
-    def forward(self, tokens):  # (B, L)
-        y, _ = self.attention(self.embed(tokens), is_causal=self.causal)  # (B, L, E)
-        return self.read_out(F.gelu(self.hidden(y))).mT  # (B, 16, L)
-
-
-# %% tags=["nbval-ignore-output"]
-numbers = torch.randint(1, 32, (10_000, 16)).to(device)
-numbers[:, 0] = 0  # the start token
-own = torch.arange(16, device=device).expand(10_000, 16)
-counted = {}
-for causal in (True, False):
-    torch.manual_seed(0)
-    counter = Counting(causal).to(device)
-    optimizer = torch.optim.Adam(counter.parameters(), lr=0.01)
-    for step in range(300):
-        batch = torch.arange(32 * step, 32 * step + 32) % 9000
-        optimizer.param_groups[0]["lr"] = 0.01 * (1 - step / 300)  # smaller and smaller steps: large ones add noise
-        optimizer.zero_grad()
-        F.cross_entropy(counter(numbers[batch]), own[batch]).backward()
-        optimizer.step()
-    right = (counter(numbers[9000:]).argmax(dim=1) == own[9000:]).float().mean(dim=0)  # (16,)
-    counted[causal] = right.mean().item()
-    mask = "causal" if causal else "no mask"
-    print(f"{mask} {counted[causal]:.3f}, position by position:", *(f"{r:.1f}" for r in right))
-
-# %%
-course.verdict("causal, no positions: share of positions known", counted[True], above=0.97)
-course.verdict(
-    "no mask, no positions: share of positions known", counted[False], above=2 / 16 - 0.01, below=2 / 16 + 0.01
-)
-
-# %% [markdown]
-# **Question** (middle, 3 minutes). Why is the model without a mask right about 2 of 16 positions, and not none?
-#
-# <details><summary>Answer</summary>
-#
-# It can tell only the start token from the others, and is right there. What it names for another token cannot depend on
-# where that token stands, so on average it is right at one of the other 15. In all, that is 2 of 16.
-#
-# </details>
+# Random starts help both kinds a great deal, although only one of the 49 possible starts contains position 0, where
+# every test begins. Four seeds do not tell which cure is better: their range overlaps with that of rotary.

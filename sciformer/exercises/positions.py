@@ -14,7 +14,7 @@ from sciformer.check.exercise import Case, Draw, Exercise
 
 _SINUSOIDAL = "A vector for each position: sinusoidal"
 _CLOCKS = "A row of clocks"
-_ROTATION = "One matrix for every position"
+_ROTATION = "Moving every position on"
 _ADDED = "Tell the words where they stand"
 _AFTERWARDS = "Break it: before or after?"
 _ROTARY = "Rotary: turn the queries and the keys"
@@ -660,8 +660,8 @@ EXERCISES = (
         hints=(
             "One query, a row of D numbers, is turned by `row @ turns[t]`. All that is left is to do it for every "
             "position, and for the keys as well.",
-            "A batch of products: `x[..., None, :]` is (B, H, L, 1, D), and `turns[:L]` is (L, D, D). Or "
-            '`torch.einsum("bhtd,tde->bhte", x, turns[:L])`.',
+            "A batch of products: `x[..., None, :]` is (B, H, L, 1, D), and `turns[:L]` is (L, D, D). Or an einsum in "
+            "which the position of the row and that of the matrix have the same letter.",
         ),
         cases=_rotary_scores_cases,
         faults=_ROTARY_SCORES_FAULTS,

@@ -25,7 +25,7 @@ def where_positions_enter(
     x = sheet.tensor(0.75, low, tokens, name=f"tokens ({L}, {E})", rows=words)
     sheet.text(x["right"][0] + 0.22, x["right"][1], "+", size=13)
     p = sheet.tensor(x["right"][0] + 0.44, low, positions, name=f"positions ({L}, {E})", fill="weight")
-    total = sheet.tensor(p["right"][0] + 0.5, low, tokens + positions, name="sum", fill="plain")
+    total = sheet.tensor(p["right"][0] + 0.5, low, tokens + positions, name="sum, with box 1", fill="plain")
     sheet.text(p["right"][0] + 0.25, p["right"][1], "=", size=13)
     left = total["right"][0] + 0.55
     q = sheet.box(left, 2.5, 0.95, 0.5, "queries", fill="query")
