@@ -691,8 +691,8 @@ plotting.show(
 
 
 # %% [markdown]
-# (A dot is one training; the bar is the mean with its **standard error** on either side: how far such a mean typically
-# lies from the true one.)
+# (A dot is one training; the bar is the mean with its **standard error** on either side, how far such a mean typically lies
+# from the true one.)
 #
 # At width 16, **two heads** did best. The single head has room for two answers, but learned one: the theorem holds here,
 # too. Eight heads of 2 did even worse. But eight heads of 8 answer about as well as two, so it is not the number that
@@ -788,7 +788,7 @@ for num_heads, size in ((4, 4), (8, 2)):
 #
 # A head of 2 features sees the eight keys as points in a plane. Its query is a direction, and the highest score goes to the
 # point that lies furthest in this direction. **Predict**: how many of eight random points win for some direction? We try
-# 2,000. (Random keys look alike from all sides, so the first numbers of each stand for any projection.)
+# 2,000 directions. (Random keys look alike from all sides, so their first numbers stand for any projection.)
 
 # %%
 generator = torch.Generator().manual_seed(0)
@@ -835,9 +835,9 @@ for on_who, on_whom in ((4, 4), (3, 1)):
 course.verdict("8 heads of 2, weights set by hand, 4 to 4: error", carried[4, 4], below=0.05)
 
 # %% [markdown]
-# Eight heads of 2 **can carry** both answers; what fails is comparing. Split three to one, a single head of 4 hands over 4
-# of the 8 numbers of *whom*: half of one answer is missing, a quarter of both. Is this what happened to the dot of 4 × 4
-# that lies far above the other four?
+# Eight heads of 2 **can carry** both answers; what we saw them fail at is comparing. Split three to one, a single head of 4
+# hands over 4 of the 8 numbers of *whom*: half of one answer is missing, a quarter of both. Is this what happened to the
+# dot of 4 × 4 that lies far above the other four?
 
 # %% tags=["nbval-ignore-output"]
 for model in models[4, 4]:
