@@ -129,7 +129,8 @@ def split_and_merge(
                 token, feature = number // E, number % E
                 at = (x + j * cell, y + (len(ids) - 1 - i) * cell)
                 fill = _FILL_OF_HEAD[feature // D % len(_FILL_OF_HEAD)]
-                sheet.tensor(*at, numbered.new_full((1, 1), token).float(), fill=fill, cell=cell, digits=0)
+                sheet.tensor(*at, numbered.new_zeros(1, 1).float(), fill=fill, cell=cell, digits=None)
+                sheet.text(at[0] + cell / 2, at[1] + cell / 2, str(token), size=9)
 
     def all_heads(y: float, parts: Tensor, title: str) -> None:
         for h, part in enumerate(parts):
@@ -144,10 +145,10 @@ def split_and_merge(
     whole(left, high, numbered, f"tokens {tuple(numbered.shape)}")
     for i, word in enumerate(words):
         sheet.text(left - 0.08, high + (L - 0.5 - i) * cell, f"{word} {i}", size=8, align="right")
-    all_heads(high, split, "right: view, transpose")
-    whole(joined, high, merged, "right: transpose, flatten")
-    all_heads(low, wrong_split, "wrong: view alone")
-    whole(joined, low, wrong_merge, "wrong: reshape alone")
+    all_heads(high, split, "right split: view, transpose")
+    whole(joined, high, merged, "right merge: transpose, flatten")
+    all_heads(low, wrong_split, "wrong split: view alone")
+    whole(joined, low, wrong_merge, "wrong merge: reshape alone")
     middle, end = high + L * cell / 2, heads + H * beside - 0.2
     sheet.arrow((left + width, middle), (heads, middle), "split")
     sheet.arrow((left + width, high), (heads, low + L * cell / 2), "split", color="#D55E00", dashed=True)
