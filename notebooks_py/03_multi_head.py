@@ -712,7 +712,7 @@ def upper(differences):
     return mean + half
 
 
-course.verdict("one head: lowest error of 5", min(errors[1, 16]), above=0.48)
+course.verdict("one head: lowest error of 5", min(errors[1, 16]), above=0.48, below=0.55)
 course.verdict("2 heads minus 1 head, upper end of the interval", upper(minus((2, 8), (1, 16))), below=0)
 course.verdict("2 heads minus 4 heads of 4, upper end of the interval", upper(minus((2, 8), (4, 4))), below=0)
 course.verdict("1 head minus 8 heads of 2, upper end of the interval", upper(minus((1, 16), (8, 2))), below=0)
