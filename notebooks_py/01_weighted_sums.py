@@ -218,8 +218,8 @@ plotting.show("Left, the samples with the truth and the curves of both kinds of 
 # %% [markdown]
 # ## One word asks
 #
-# To see every number, we take a *toy sentence*, which goes with us through the course. Its features stand for nothing in particular and
-# are whole numbers, so that you can do every sum in your head.
+# We build the weights for words on a *toy sentence*, which goes with us through the course. Its features stand for nothing in particular
+# and are whole numbers, so that you can do every sum in your head.
 
 # %%
 tokens = ["the", "cat", "sat", "on", "the", "mat"]
@@ -567,8 +567,8 @@ plotting.show("The samples with the truth and three curves: weights from positio
 # %% [markdown]
 # ## The two banks
 #
-# Since $e^a e^b = e^{a+b}$, kernels are multiplied by adding their scores: to each dot product we add the score of a Gaussian of
-# positions, of width 3 as for the signal.
+# Now the words. Since $e^a e^b = e^{a+b}$, kernels are multiplied by adding their scores: to each dot product we add the score of a
+# Gaussian of positions, of width 3 as for the signal.
 #
 # **Predict.** Which of the four kinds of weights tell the two *banks* of the one text apart, and with which do they lean furthest?
 
