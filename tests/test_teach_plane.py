@@ -24,3 +24,12 @@ def test_points_that_coincide_share_a_label():
     ax = plotting.plane(points, ["the", "cat", "the"], hull=True)
     assert [text.get_text() for text in ax.texts] == ["the", "cat"]
     plt.close(ax.figure)
+
+
+def test_arrows_from_the_origin_have_their_lengths_and_angles():
+    points = torch.tensor([[0.0, 2.0], [3.0, 1.0], [0.0, 2.0]])
+    ax = plotting.plane(points, ["cat", "mat", "cat"], from_origin=True)
+    arrows = [text for text in ax.texts if text.arrow_patch is not None]
+    assert sorted((arrow.xyann, tuple(arrow.xy)) for arrow in arrows) == [((0, 0), (0.0, 2.0)), ((0, 0), (3.0, 1.0))]
+    assert ax.get_aspect() == 1
+    plt.close(ax.figure)

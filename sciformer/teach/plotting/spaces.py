@@ -42,6 +42,7 @@ def plane(
     *,
     moved: Float[Tensor, "N 2"] | None = None,
     hull: bool = False,
+    from_origin: bool = False,
     label_moved: bool = False,
     legend: bool = True,
     title: str = "",
@@ -53,6 +54,8 @@ def plane(
 
     Args:
         hull: shade the convex hull of the points.
+        from_origin: draw each point as an arrow from the origin, both axes on one scale, so that lengths and angles
+            can be compared.
         label_moved: put the labels where the points went, for inputs that lie close together.
     """
     points = points.detach().float().cpu()
@@ -61,6 +64,12 @@ def plane(
     if hull:
         ax.fill(*convex_hull(points).T, color=COLORS[0], alpha=0.1, label="convex hull of the inputs")
     ax.scatter(*points.T, color=COLORS[0], zorder=3, label="input")
+    if from_origin:
+        ax.set_aspect("equal")
+        ax.scatter(0, 0, color="0.2", marker="+", zorder=3)
+        arrow = {"arrowstyle": "->", "color": COLORS[0], "alpha": 0.45, "shrinkA": 0}
+        for tip in points.unique(dim=0).tolist():
+            ax.annotate("", tip, (0, 0), arrowprops=arrow)
     if moved is not None:
         moved = moved.detach().float().cpu()
         for start, end in zip(points.tolist(), moved.tolist(), strict=True):
