@@ -21,7 +21,7 @@ SHORTER = {
     "02_scaled_dot_product": {"steps=100": "steps=10", "steps=300": "steps=20"},
     "03_multi_head": {"steps=300": "steps=20"},
     "04_positions": {"steps=250": "steps=10", "steps=120": "steps=10", "in range(300)": "in range(10)"},
-    "05_transformer_block": {"steps=80": "steps=10", "steps=200": "steps=10", "seed in range(10)": "seed in range(4)"},
+    "05_transformer_block": {"steps=80": "steps=10", "steps=120": "steps=10"},
     "06_image_transformer": {"steps=800": "steps=40", "steps=1600": "steps=80", "steps=200": "steps=10"},
     "07_distance_bias": {"steps=150": "steps=2"},
     "08_character_model": {"steps = setting.train.steps": "steps = 30"},
