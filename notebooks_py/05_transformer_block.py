@@ -19,11 +19,10 @@
 # Large language models are deep, too: GPT-3 has 96 blocks ([Brown et al. 2020](https://arxiv.org/abs/2005.14165), table
 # 2.1), and attention is only a part of each. This notebook builds the rest: the [residual
 # connection](../docs/glossary.md#r) of He et al., the [layer norm](../docs/glossary.md#l) of [Ba et al.
-# 2016](https://arxiv.org/abs/1607.06450), the feed-forward network, and the order in which they stand. Then it asks the
-# question that He et al. left open: **what keeps a deep stack from learning, and what does the shortcut change?**
+# 2016](https://arxiv.org/abs/1607.06450), the feed-forward network, and their order. Then it asks the question that He
+# et al. left open: **what keeps a deep stack from learning, and what does the shortcut change?**
 #
-# (Whether a deep stack then beats a shallow one is another question. That takes longer trainings than ours, and this
-# notebook does not show it.)
+# (Whether a deep stack then beats a shallow one is another question. This notebook does not show that it does.)
 #
 # After this notebook you can
 #
