@@ -793,6 +793,7 @@ for (d, name), (losses, right) in runs.items():
     means, shares = ("  ".join(f"{n:.2f}" for n in numbers) for numbers in (losses.mean(dim=1), right))
     print(f"d = {d:3}, {name:8}  mean loss of 100 steps {means}   accuracy after them {shares}")
 
+
 # %%
 def behind(slow, fast):  # (5, steps) each: how far the loss of `slow` lies above that of `fast`, less what it does at the first step
     gap = slow - fast
