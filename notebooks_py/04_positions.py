@@ -150,8 +150,6 @@ course.verdict("largest entry of f(PX) - P f(X)", gap, below=1e-12)
 # %% [markdown]
 # ## Where could the order enter?
 #
-# So the words, or the way they are compared, have to depend on where they stand.
-#
 # **Question** (easy, 3 minutes). In an attention head, at which points could you bring in the position of a word? Find
 # two before you look.
 
@@ -184,6 +182,7 @@ plotting.show(
 # | $t$ | the position, counted from 0 | (L, 1) |
 # | $\omega_i$ | the frequency of pair $i$, in radians per step | (E/2,) |
 # | $p_t$ | the vector of position $t$, a row of the table | (E,) |
+#
 # These are the [**sinusoidal positions**](../docs/glossary.md#s). Think of pair $i$ as a clock: (sine, cosine) is the
 # tip of its hand. This *hand $i$* turns by the angle $\omega_i$ from one position to the next. For $E = 4$ there are
 # two hands, with $\omega_0 = 1$ and $\omega_1 = 10000^{-1/2} = 0.01$:
@@ -338,15 +337,16 @@ plotting.show(
 # <details><summary>Answer</summary>
 #
 # At each line the term of hand 0 is as large as at distance 0. The other hands are elsewhere, so the bumps stay below
-# the peak, and some are moved a little. Near the lines at 37.7 and 62.8 there is no bump: hand 1 has made 4.5 and 7.5
-# turns, and points the opposite way.
+# the peak, and some are moved a little. Near the lines at 37.7 and 62.8 there is no bump: there hand 1 points the opposite
+# way, after 4.50 and 7.50 turns, and hand 2 nearly so, after 3.37 and 5.62. At 12.6 hand 1 does, too, but not hand 2.
 #
 # </details>
 
 # %%
-bumps = [d for d in range(1, 69) if by_distance[d - 1] < by_distance[d] > by_distance[d + 1]]
+bumps = [d for d in range(1, 63) if by_distance[d - 1] < by_distance[d] > by_distance[d + 1]]
 print("bumps at the distances", bumps)
-print("turns of hand 1 at the lines:", *(f"{turns * frequency[1]:.2f}" for turns in range(1, 11)))
+for hand in (1, 2):
+    print(f"turns of hand {hand} at the lines:", *(f"{turns * frequency[hand]:.2f}" for turns in range(1, 11)))
 
 
 # %% [markdown]
@@ -501,7 +501,7 @@ plotting.show("Two heatmaps of weights for six words, 'the' among them twice, wi
 # </details>
 #
 # **Question** (middle, 4 minutes). Why are positions *added*, and not put beside the words? What happens to the scores
-# when they are multiplied by 2 first?
+# when the positions are multiplied by 2 first?
 #
 # <details><summary>Answer</summary>
 #
@@ -645,8 +645,8 @@ course.verdict("without order: distance of a model's share from 1/15, largest, i
 
 
 # %% [markdown]
-# No difference is seen: added after the attention, positions are worth nothing here. In front, both kinds solve the
-# task.
+# No difference is seen: added after the attention, positions are worth nothing here. Added before it, both kinds solve
+# the task.
 #
 # ## Look: what was learnt
 #
@@ -729,7 +729,7 @@ course.verdict("sinusoidal, cut to length 16: worst of four seeds", min(cut["sin
 # The waves fail even *before* 16: at position 3 with every seed, at 4, 9 and 15 with some. Cut to 16 tokens, the same
 # sequences are read nearly without a mistake. So it is the 48 new keys that mislead the models.
 #
-# Yet by hand you have built a solution for all 64 positions. Training on length 16 does not require it, and found other
+# Yet by hand you have made every one of 64 positions look three back, with no words in the way. Training on length 16 does not require it, and found other
 # weights. Position vectors are **absolute**: each says where one token stands. The model has to find out by itself that
 # only the **relative** position counts here, how far one token stands before the other.
 
@@ -761,7 +761,7 @@ course.verdict("sinusoidal, cut to length 16: worst of four seeds", min(cut["sin
 # its entry `turns[t]` is the matrix $R_t$ of exercise 2, and T is at least as large as L and S. The first query and the
 # first key stand at position 0. Multiply each query and each key, a row of D numbers, by the matrix of its position,
 # which stands on the right of the row. Return the scores, (B, H, L, S): dot products over $\sqrt D$, without a softmax.
-# Your function is trained below.
+# Below, models are trained with your function.
 
 # %%
 def rotary_scores(query, key, turns):  # (B, H, L, D), (B, H, S, D), (T, D, D)
@@ -816,10 +816,9 @@ course.verdict("largest difference along a diagonal", spread, below=1e-4)
 
 
 # %% [markdown]
-# Each diagonal has one colour, and four back is not the same as four ahead. What a rotary model has learnt about two
-# tokens three positions apart holds wherever they stand.
+# Each diagonal has one colour, and four back is not the same as four ahead.
 #
-# **Predict**: how often is it right at the positions 16 to 63? If it fails at times, where in the text?
+# **Predict**: trained on length 16 like the others, how often is a rotary model right at the positions 16 to 63, and why?
 
 # %%
 class MyRotary(DotProductScore):
@@ -915,15 +914,16 @@ course.verdict("near a line: share with rotary", near["rotary"], above=0.9)
 
 # %% [markdown]
 # The peaks stand at the dotted lines, the whole turns of hand 0, or one step beside them: your list again. (The two
-# scales differ.) With rotary nearly all wrong keys are that close, most of them from seed 3. With the waves it is four
+# scales differ.) With rotary nearly all wrong keys are that close. With the waves it is four
 # in five, where a blind choice would give three in ten. At position 3, for instance, position 57 has the highest score
 # by position with every seed; it is nine turns away from the right one. Learned positions have no hands: their wrong
 # keys are nearly all among the 16 trained rows.
 #
-# A likely reason, not tested here: in training no two tokens stood more than 15 steps apart, so nothing taught the
-# models to reject a key four or seven turns away. The other wrong keys of the waves stay unexplained, and so do the
-# *islands* around 35, 40 and 59, where some seeds are right again. Optional sections ask why rotary prefers 25 steps to
-# 44, and try another cure, random starts.
+# In training no two tokens stood more than 15 steps apart, so nothing taught the models to reject a key four or seven
+# turns away. For rotary this is a likely reason, not tested here. The waves have a further trouble: the vectors of the
+# positions 16 to 63 never occurred in training. (In the optional section on random starts they do.) The other wrong keys
+# of the waves stay unexplained, and so do the peaks around 35, 40 and 59, where some seeds are right again. Another
+# optional section asks why rotary prefers 25 steps to 44.
 #
 # ## Back to the headlines
 #
@@ -962,8 +962,8 @@ for name in ("sinusoidal", "learned", "rotary", "none, causal mask"):
 # %% [markdown]
 # Without positions and without a mask, a model gives one answer to both headlines, so at least one of them is wrong.
 # With any of the three kinds of positions it names the one who bites, although it has never seen the two together. That
-# answers our question: attention cannot tell the headlines apart until each word, or each comparison, knows where it
-# stands. A mask that hides what comes later brings in some order, too.
+# answers our question: attention cannot tell the headlines apart until something brings in the order: a vector added to
+# each word, a turn before each comparison, or a mask that hides what comes later.
 #
 # **Question** (middle, 3 minutes). Why is a causal mask enough here? And could such a model count the words?
 #
@@ -992,7 +992,7 @@ for name in ("sinusoidal", "learned", "rotary", "none, causal mask"):
 #
 # - Attention without positions and without a mask sees a bag of words.
 # - Position vectors are added before the attention; afterwards they did not help. Waves and learned vectors both solved
-#   the task at the trained length, and failed beyond it, although with waves a solution exists there.
+#   the task at the trained length, and failed beyond it, although the waves alone can point three back anywhere.
 # - A rotary score depends on the query, the key and the signed offset $t - u$, and on no absolute position. Trained on
 #   length 16, all four seeds were right far more often at length 64 than those with waves.
 # - Most wrong keys of the waves, and nearly all of rotary, stood a whole number of turns of the fastest hand from the

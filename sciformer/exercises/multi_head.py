@@ -18,8 +18,8 @@ from sciformer.functional import causal_mask
 _FORMULA = "The formula and its shapes"
 _BATCHED = "All heads at once"
 _VIEW = "Break it: a view without the transpose"
-_TORCH = "Equal to torch's"
-_TRAP = "Break it: the head-size trap"
+_TORCH = "Optional: equal to torch's, and a bias that never learns"
+_TRAP = "Optional: the head-size trap"
 _BIAS = "Optional: a bias from the activations"
 
 
