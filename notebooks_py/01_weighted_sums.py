@@ -22,11 +22,11 @@
 # those measured near that point weigh more. In 2014 [Bahdanau, Cho and Bengio](https://arxiv.org/abs/1409.0473) let a translator
 # form such an average over the words of a sentence. The weights came from a small neural network whose **parameters**, the numbers
 # inside it, had been learned from examples. They called this *attention*. This notebook goes from the plain mean to the simplest
-# attention, which has no parameters and learns nothing, until each *bank* above has a vector of its own.
+# attention, which has no parameters and learns nothing, and asks what it does to the two *banks* above.
 #
 # After it you can
 #
-# - compare averages whose weights are equal, or come from positions, from content, or from both;
+# - compare averages by where their weights come from;
 # - write attention without parameters, in loops and in three lines;
 # - say which of its weights sum to 1, and what follows for its outputs;
 # - tell what this attention cannot tell apart, and what it costs as the text grows.
@@ -70,7 +70,7 @@ plotting.show("The map of the course, small; notebook 01 is marked.")
 #
 # 1. The new *bank* is to be an average of the words of its sentence, with weights that are positive and sum to 1. Can it come out with more
 #    water in it than *river* has?
-# 2. Both sentences stand in one text, and the weights depend on the words' vectors alone. Do the two *banks* get different vectors?
+# 2. Both sentences stand in one text. Do the two *banks* get different vectors?
 # 3. Every word looks at every word, and the text becomes twice as long. By what factor does the work grow?
 
 # %% [markdown]
@@ -230,7 +230,7 @@ x = torch.tensor(vectors, dtype=torch.float64)  # (L, E) = (6, 2)
 # %%
 names = ["the (twice)" if token == "the" else token for token in tokens]
 plotting.plane(x, names, from_origin=True, title="six words, five vectors")
-plotting.show("Five arrows from the origin, since both 'the' coincide; 'mat' is the longest, 'cat' the next.")
+plotting.show("Five arrows from the origin, since both 'the' coincide; each with its word.")
 
 # %% [markdown]
 # The kernel of content compared samples by their distance. Attention compares words by their [**dot product**](../docs/glossary.md#d), the
@@ -314,9 +314,9 @@ for name, row in {"by dot product": weights[1], "by distance": by_distance}.item
 # $$-\tfrac12 |x_i - x_j|^2 = x_i \cdot x_j - \tfrac12 |x_j|^2 - \tfrac12 |x_i|^2$$
 #
 # The last term is the same along a row, so it cancels in the softmax. What remains is the dot product minus $\tfrac12 |x_j|^2$, a penalty
-# on long keys. By distance, no word gives another more weight than itself, since none is nearer to it. But *bank* should listen to *river*
-# more than to itself, and the dot product allows it: a key's score is high if it is long and points in the query's direction. The price is
-# that length now counts, whatever it stands for.
+# on long keys. By distance, no word gives another more weight than itself, since none is nearer to it. To *bank*, the empty
+# words are nearer (squared distance 2) than *river* (5), so by distance it would listen to them first. A dot product is high if the key is
+# long and points in the query's direction. The price is that length now counts, whatever it stands for.
 #
 # **Question** (easy, 3 minutes). Let *mat* grow and keep its direction. Does every other word then give it a larger weight?
 #
@@ -344,7 +344,7 @@ corner.set(xlim=(0.8, 1.05), ylim=(2.77, 3.03), aspect="equal")
 beside = [(whole, 2, (6, -13)), (whole, 3, (-44, 4)), (whole, 4, (-44, 4)), (corner, 1, (8, -10)), (corner, 5, (-50, -14))]
 for ax, i, shift in beside:  # shift: from the square to its name, in points
     ax.annotate(f"new {tokens[i]}", output[i].tolist(), shift, textcoords="offset points", fontsize=9)
-plotting.show("Left, arrows from the old words to the new ones in the shaded hull of the old; right, the new 'cat' and 'mat' enlarged.")
+plotting.show("Left, arrows from the old words to the new ones, and the shaded hull of the old; right, the new 'cat' and 'mat' enlarged.")
 print(f"second minus first feature: 2 along the upper edge, at most {(output[:, 1] - output[:, 0]).max():.4f} in the new words")
 
 # %% [markdown]
@@ -444,6 +444,40 @@ for mine, loops, package in zip(plain_attention(x), attention_in_loops(vectors),
 print("three ways, one result")
 
 # %% [markdown]
+# ## Break it: the sum over the wrong index
+#
+# Would you notice if the weights were wrong? Two slips raise no error. In a formula, the sum in the denominator may end at $E$, the number
+# of features, instead of $L$, the number of words. In code, `softmax(dim=0)` runs down the columns. **Predict**: which row sums does each
+# slip break?
+
+# %%
+exponentials = scores.exp()  # (L, L)
+candidates = {
+    "right: sum over all j": scores.softmax(dim=-1),
+    "slip: sum stops at E": exponentials / exponentials[:, :2].sum(dim=-1, keepdim=True),
+    "slip: softmax(dim=0)": scores.softmax(dim=0),
+}
+figure, axes = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
+for n, (ax, (title, w)) in enumerate(zip(axes, candidates.items(), strict=True)):
+    sums = [f"{token}  Σ={s:.2f}" for token, s in zip(tokens, w.sum(dim=-1), strict=True)]
+    plotting.heatmap(w, rows=sums, columns=tokens, title=title, vmax=1, colorbar=False, ylabel="" if n else "query", ax=ax)
+plotting.show("Three matrices of weights, each with the sums of its rows written beside it.")
+
+# %% [markdown]
+# Only in the first matrix do all rows sum to 1. In the second, the denominator counts only two words, and the row of *mat* sums to more than
+# 50. (The colours end at 1.) In the third, the row of *sat* sums to less than half, and that of *on* to 1.01, which looks like rounding and
+# is not. So print all row sums whenever you write a softmax.
+#
+# **Question** (easy, 2 minutes). Reflect the first matrix at its diagonal, and you have the third. Why?
+#
+# <details><summary>Answer</summary>
+#
+# The scores are symmetric: $x_i \cdot x_j = x_j \cdot x_i$. So column $j$ of the scores holds the same numbers as row $j$, and the
+# softmax makes the same weights of them.
+#
+# </details>
+
+# %% [markdown]
 # ## Back to the bank
 #
 # Now each of the two sentences gets attention. **Predict.** Will *bank* lean further than with the mean, four to one, or less far? And
@@ -478,7 +512,7 @@ for length in (3.0, 2.0, 1.0):
 # %% [markdown]
 # *River* points the same way all the time. Yet at length 2 *bank* leans only as far as with the mean, three to one, and at length 1 less
 # far, 1.4 to one in place of two. (There is more water in it than in the mean, but also more money, since less weight falls on empty words.)
-# It is as with *cat* and *mat*: to a dot product, length is importance. In a trained model the vectors, and so their lengths, are learned.
+# It is as with *cat* and *mat*: the length of a key multiplies its score. In a trained model the vectors, and so their lengths, are learned.
 
 # %% [markdown]
 # ## Does the order matter?
@@ -494,8 +528,7 @@ for i in banks:
     report(f"bank at {i}", attention[i], old_words)
 
 # %% [markdown]
-# They get the same vector, with as much water as money. Is this an accident of these two sentences, or does our attention see nothing of
-# the order? **Predict**: shuffle the toy sentence. Will each word get the same new vector as before?
+# They get the same vector, with as much water as money. Is this an accident of these two sentences? **Predict**: shuffle the toy sentence. Will each word get the same new vector as before?
 
 # %%
 order = torch.tensor([5, 2, 0, 3, 1, 4])
@@ -508,14 +541,14 @@ for new, i in zip(shuffled, order, strict=True):
 # It will. A score depends on two vectors and not on where they stand, and a sum over $j$ has a term for each occurrence of a word, in any
 # order. So attention sees a *bag* of words: which there are and how often, but not in which order. Equal words come out equal.
 #
-# Weights from positions know what is near, and weights from content know what matters. **Before you read on**: how would you combine them,
-# so that each *bank* listens to what is near *and* matters?
+# Weights from positions know what is near, and weights from content know what matters. **Before you read on**: how could you tell
+# the two *banks* apart?
 
 # %% [markdown]
 # ## Near and alike
 #
 # One answer is to multiply the two kernels: the product is large only where both are. For pictures this is the *bilateral filter*
-# ([Tomasi and Manduchi 1998](https://doi.org/10.1109/ICCV.1998.710815)). You build it for the signal; then we do the same to the banks.
+# ([Tomasi and Manduchi 1998](https://doi.org/10.1109/ICCV.1998.710815)). You build it for the signal.
 #
 # ### Exercise 2 · middle · 8 minutes
 #
@@ -560,8 +593,9 @@ plotting.dots_and_curves(position, signal, smoothed, truth=truth, title="three k
 plotting.show("The samples with the truth and three curves: weights from positions, from content, and from both.")
 
 # %% [markdown]
-# With both, the jump stays sharp, as with content, and away from it the curve is nearly as smooth as with positions. (The width of the
-# content is 0.8 here, twice that of before, since fewer samples are left to average.) On this signal content alone would do: samples that
+# With both, the jump stays sharp, as with content, and away from it the curve is nearly as smooth as with positions, except at single
+# samples that lie far off. (The width of the content is 0.8 here and was 0.4 above, so the orange and the black curve differ in both.) On
+# this signal content alone would do: samples that
 # are alike belong together wherever they stand. But our two *banks* are alike, and we want them to differ.
 
 # %% [markdown]
@@ -603,40 +637,6 @@ for width in (1, 2, 2.5, 3, 5, 100):
 #
 # So each *bank* has a vector of its own now. But what we added is distance, not order: read backwards, every word would get the same
 # vector. Notebook 04 gives attention a sense of order, and in notebook 07 a model learns how much distance counts.
-
-# %% [markdown]
-# ## Break it: the sum over the wrong index
-#
-# Would you notice if the weights were wrong? Two slips raise no error. In a formula, the sum in the denominator may end at $E$, the number
-# of features, instead of $L$, the number of words. In code, `softmax(dim=0)` runs down the columns. **Predict**: which row sums does each
-# slip break?
-
-# %%
-exponentials = scores.exp()  # (L, L)
-candidates = {
-    "right: sum over all j": scores.softmax(dim=-1),
-    "slip: sum stops at E": exponentials / exponentials[:, :2].sum(dim=-1, keepdim=True),
-    "slip: softmax(dim=0)": scores.softmax(dim=0),
-}
-figure, axes = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
-for n, (ax, (title, w)) in enumerate(zip(axes, candidates.items(), strict=True)):
-    sums = [f"{token}  Σ={s:.2f}" for token, s in zip(tokens, w.sum(dim=-1), strict=True)]
-    plotting.heatmap(w, rows=sums, columns=tokens, title=title, vmax=1, colorbar=False, ylabel="" if n else "query", ax=ax)
-plotting.show("Three matrices of weights, each with the sums of its rows written beside it.")
-
-# %% [markdown]
-# Only in the first matrix do all rows sum to 1. In the second, the denominator counts only two words, and the row of *mat* sums to more than
-# 50. (The colours end at 1.) In the third, the row of *sat* sums to less than half, and that of *on* to 1.01, which looks like rounding and
-# is not. So print all row sums whenever you write a softmax.
-#
-# **Question** (easy, 2 minutes). Reflect the first matrix at its diagonal, and you have the third. Why?
-#
-# <details><summary>Answer</summary>
-#
-# The scores are symmetric: $x_i \cdot x_j = x_j \cdot x_i$. So column $j$ of the scores holds the same numbers as row $j$, and the
-# softmax makes the same weights of them.
-#
-# </details>
 
 # %% [markdown]
 # ## How sharp? The temperature
@@ -742,7 +742,7 @@ for L, (work, weight_bytes, input_bytes) in costs.items():
 
 
 # %% [markdown]
-# Twice the tokens, four times the work and four times the memory. Each of the two matrix products takes $L^2 E$ multiply-adds, together
+# Twice the tokens, four times the work, and four times the memory for the weights. Each of the two matrix products takes $L^2 E$ multiply-adds, together
 # 2 · 6 · 6 · 2 = 144 for the toy sentence. There are $L^2$ weights: more numbers than in $x$ as soon as $L$ exceeds $E$, which was 64. At
 # 131,072 tokens, a single matrix of weights would fill 64 GiB. (The softmax is not counted, and nothing was timed; notebook 15 measures
 # time.)
@@ -781,7 +781,7 @@ for L, (work, weight_bytes, input_bytes) in costs.items():
 #
 # - Mean, Nadaraya–Watson regression, bilateral filter, attention: all are weights @ values. They differ in what the weights depend on.
 # - The softmax runs over the keys, the last axis of the scores, so that no output leaves the convex hull of the values.
-# - Dot products let a word listen to others more than to itself, and give long vectors more weight.
+# - Dot products let a word listen to others more than to itself. The length of a key multiplies its score, up or down.
 # - This simplest attention has no parameters, sees no order, and costs $L^2$ in operations and memory.
 
 # %% [markdown]

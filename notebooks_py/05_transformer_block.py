@@ -7,7 +7,7 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) **05** · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
-# Needs: notebook 03 (after 02), and of 04 how positions are added · runs in about 60 s on two CPU cores · about 3½ hours of study
+# Needs: notebook 03 (after 02), and of 04 how positions are added · runs in about 3 minutes on two CPU cores · about 3½ hours of study
 
 # %% [markdown]
 # In 2014 the best networks for images had about twenty layers. More layers should have done better. They did worse: a
@@ -747,7 +747,7 @@ def train(model, seed, steps=80, lr=3e-3):
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-        answers.append(variation(logits.detach()).item())  # how different they are; needed later
+        answers.append(variation(logits.detach()).item())  # r between these answers
     return losses, answers
 
 
@@ -812,15 +812,17 @@ worse("pre-norm", than="pre-norm, 2 blocks")
 #
 # ## What keeps it from learning?
 #
-# Pre-norm learns with twelve blocks, and `no residual` does not. What we have measured suggests two reasons, and there
-# are two more:
+# Pre-norm learns with twelve blocks, and `no residual` does not. Why? Write down every reason that you can think of, and
+# for each an experiment that would test it.
+#
+# <details><summary>Our four suspects</summary>
 #
 # 1. *equal tokens*: what is equal cannot be told apart again;
 # 2. *a vanished gradient*: queries and keys get none;
 # 3. *equal digits*: if all digits come out the same, the read-out has nothing to tell them by;
 # 4. *long steps*: the gradient tells the right way, but not as far as we step.
 #
-# How would you test each of these suspects? Think of one experiment before you read on.
+# </details>
 #
 # ### Suspects 1 and 2: take the attention out
 #
@@ -886,56 +888,15 @@ for kind in ("no residual", "only feed-forward"):
     mean, half = metrics.mean_and_half(final(f"{kind}, short steps"))
     course.verdict(f"{kind}, short steps: loss below ln 10 by, lower end", blind - (mean + half), above=0)
 
-
 # %% [markdown]
 # **It learns**, and so does `only feed-forward`. After 120 steps the five losses of `no residual` lie between 2.09 and
 # 2.22; with long steps they lay above 2.30. (The forty extra steps are not the reason: after 80 the curve is already
 # below the line.) So the long steps, suspect 4, kept it from learning, and suspects 1 and 2 did not: its tokens were
 # equal, and the gradient of its queries and keys was lost, at the start of these runs, too.
 #
-# The surprise is the third curve: with short steps pre-norm is hardly ahead. It gets ahead where the steps are long. So
-# the question becomes: **what do long steps destroy that the residual connection protects?**
-#
-# ### Do long steps lose the direction?
-#
-# A gradient only tells which way the loss falls from *here*. Take a fresh model, make one step of Adam, and compute the
-# gradient again on the same digits. The [**cosine similarity**](../docs/glossary.md#c) of both tells whether the
-# direction was kept: 1 is the same direction, 0 a right angle. **Predict** who keeps it at 0.003, the rate of our runs.
-
-# %%
-def kept(kind, lr, seed):
-    model, directions = build(kind, 12, seed), []
-    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
-    for _ in range(2):
-        optimizer.zero_grad()
-        F.cross_entropy(model(squares[:64]), labels[:64]).backward()
-        gradient = [p.grad.flatten() for p in model.blocks.parameters() if p.grad is not None]
-        directions.append(torch.cat(gradient))
-        optimizer.step()
-    return F.cosine_similarity(*directions, dim=0).item()
-
-
-rates = (3e-3, 3e-4, 1e-4, 3e-5)
-kinds = ("pre-norm", "feed-forward + residual", "only feed-forward", "no residual")
-same = {kind: torch.tensor([[kept(kind, lr, seed) for lr in rates] for seed in seeds]) for kind in kinds}  # (5, 4) each
-
-# %% tags=["nbval-ignore-output"]
-print(f"{'cosine, at a rate of':24}", *(f"{lr:>14.5f}" for lr in rates))
-for kind, cosines in same.items():
-    print(f"{kind:24}", *("{:6.2f} ± {:.2f} ".format(*metrics.mean_and_half(column)) for column in cosines.T))
-
-# %%
-with_shortcut = (same["pre-norm"] + same["feed-forward + residual"]) / 2  # (5, 4): seeds, rates
-without = (same["no residual"] + same["only feed-forward"]) / 2
-mean, half = metrics.mean_and_half((with_shortcut - without)[:, 1])
-course.verdict("rate 0.0003: mean cosine with residual connections minus without, lower end", mean - half, above=0)
-largest = max(cosines[:, 0].mean().item() for cosines in same.values())
-course.verdict("rate 0.003: largest mean cosine of the four stacks", largest, below=0.2)
-
-# %% [markdown]
-# With residual connections the direction lasts over longer steps: at 0.0003 more than half of it is kept (0.57 and 0.83),
-# and without them nothing (about 0). But at 0.003 **no stack** keeps it, and two of the four learn at that rate. So the
-# lost direction after one step does not tell which stacks learn.
+# The surprise is pre-norm: with short steps it is hardly ahead of `no residual`. It gets ahead where the steps are long.
+# So the question becomes: **what do long steps destroy that the residual connection protects?** (Not the direction of
+# the gradient, as an optional section shows.)
 #
 # ### Do long steps destroy the digits?
 #
@@ -946,11 +907,13 @@ course.verdict("rate 0.003: largest mean cosine of the four stacks", largest, be
 # %%
 stacks = ("pre-norm", "feed-forward + residual", "only feed-forward", "no residual", "no residual, short steps")
 powers = {name: answers[name][:, :80].clamp(min=1e-8).log10() for name in stacks}  # nothing below rounding
-title = "how different are the answers to 16 digits?"
-plotting.bands(powers, ylabel="log10 of the variation", title=title, styles=styles)
-plt.gca().legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-plt.gcf().set_size_inches(8.4, 3.6)
-plotting.show("The variation between the answers to the digits of a batch, as powers of ten, over 80 steps: five stacks.")
+_, ax = plt.subplots(figsize=(8.4, 3.6), layout="constrained")
+for name in stacks:
+    lines = ax.plot(range(1, 81), powers[name].T, linewidth=1, **styles[name])  # one for each seed
+    lines[0].set_label(name)
+ax.set(xlabel="step", ylabel="log10 of the variation", title="how different are the answers to 16 digits?")
+ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
+plotting.show("The variation between the answers to the digits of a batch, as powers of ten, over 80 steps: five stacks, five seeds each.")
 
 # %% tags=["nbval-ignore-output"]
 print(f"{'median after so many steps':26}", *(f"{n:>6}" for n in (0, 1, 20, 79)), "   each seed after 79")
@@ -978,14 +941,14 @@ for name in ("pre-norm", "feed-forward + residual", "no residual, short steps"):
 #
 # | suspect | experiment | result | verdict |
 # |---|---|---|---|
-# | 1 equal tokens | no attention; short steps | tokens apart, hardly learns; tokens equal, learns | neither needed nor enough |
-# | 2 vanished gradient of queries and keys | the same two | none to vanish, hardly learns; vanished, learns | neither needed nor enough |
+# | 1 equal tokens | no attention; short steps | tokens apart at the start, hardly learns; equal at the start, learns | at the start neither needed nor enough |
+# | 2 vanished gradient of queries and keys | the same two | none to vanish, hardly learns; vanished at the start, learns | at the start neither needed nor enough |
 # | 3 equal digits | $r$ of the answers in training | equal after long steps, in five of five runs | how `no residual` fails |
-# | 4 long steps | learning rate 0.00003 | learns, in ten of ten runs, with attention and without | why both fail |
+# | 4 long steps | learning rate 0.00003 | twelve blocks learn, in ten of ten runs, with attention and without | with this depth, why both fail |
 #
-# So our twelve blocks could be trained without the shortcut, but only slowly. With it they survive long steps. (All
-# this is one data set, one width, two learning rates, and a task that reads only the mean token. Equal tokens would
-# cost more where each token has to give an answer.)
+# So our twelve blocks could be trained without the shortcut, with steps a hundred times shorter. With it they survive
+# long steps. (All this is one data set, one width, two learning rates, and a task that reads only the mean token; tokens
+# and gradients were looked at before training only. Equal tokens would cost more where each token has to give an answer.)
 #
 # <details><summary>What others found</summary>
 #
@@ -1014,10 +977,10 @@ worse("post-norm", than="pre-norm")
 worse("no norm", than="pre-norm")
 
 # %% [markdown]
-# In these 80 steps and at this learning rate pre-norm is ahead of both. Post-norm falls at first just as fast and then
-# lags behind. The first transformers were post-norm and were trained with a [**warm-up**](../docs/glossary.md#w), a
-# learning rate that rises from near 0 in the first steps: Xiong et al. (section 3) show that their post-norm model
-# needs it and that pre-norm does not.
+# In these 80 steps and at this learning rate pre-norm is ahead of both. Post-norm falls just as fast for some 20 steps,
+# then stalls for about as many, and ends behind. The first transformers were post-norm and were trained with a
+# [**warm-up**](../docs/glossary.md#w), a learning rate that rises from near 0 in the first steps: Xiong et al. (section
+# 3) show that their post-norm model needs it and that pre-norm does not.
 #
 # Without norms the seed decides how far below $\ln 10$ the loss gets, and one run ended at `nan`, "not a number", which
 # counts, and is drawn, as a blind guess. `neither` learns nothing.
@@ -1065,8 +1028,8 @@ for kind, (attention, where, residual) in parts.items():
 #   lot; norms and feed-forward networks alone do not.
 # - Layer norm and the feed-forward network act on each token by itself; only attention moves information between
 #   tokens. In pre-norm every block only adds to the stream; in post-norm the norms stand on the stream itself.
-# - Twelve blocks without residual connections did not learn at our learning rate, and not for want of a gradient: after
-#   a few long steps they gave all digits the same answer. (Without attention, only some of the failed runs did.)
+# - Twelve blocks without residual connections did not learn in 80 steps at our learning rate: after a few long steps
+#   they gave all digits the same answer. (Without attention, only some of the failed runs did.)
 # - With steps a hundred times shorter the same starts learned, nearly as fast as pre-norm with such steps. What the
 #   residual connection bought here is **long steps**.
 # - At the long steps, pre-norm learned faster than post-norm (without a warm-up) and than blocks without norms. Two
@@ -1104,6 +1067,50 @@ for kind, (attention, where, residual) in parts.items():
 #
 # **Next**: nothing in the block knows that its tokens are words; above they were squares of a digit. Can the same
 # machine see? [Notebook 06](06_image_transformer.ipynb) takes that seriously.
+
+# %% [markdown]
+# ## Optional: do long steps lose the direction?
+#
+# A gradient only tells which way the loss falls from *here*. Take a fresh model, make one step of Adam, and compute the
+# gradient again on the same digits. The [**cosine similarity**](../docs/glossary.md#c) of both tells whether the
+# direction was kept: 1 is the same direction, 0 a right angle. **Predict** which
+# stacks keep it at 0.003, the rate of our long steps.
+
+# %%
+def kept(kind, lr, seed):
+    model, directions = build(kind, 12, seed), []
+    optimizer = torch.optim.Adam(model.parameters(), lr=lr)
+    for _ in range(2):
+        optimizer.zero_grad()
+        F.cross_entropy(model(squares[:64]), labels[:64]).backward()
+        gradient = [p.grad.flatten() for p in model.blocks.parameters() if p.grad is not None]
+        directions.append(torch.cat(gradient))
+        optimizer.step()
+    return F.cosine_similarity(*directions, dim=0).item()
+
+
+rates = (3e-3, 3e-4, 1e-4, 3e-5)
+kinds = ("pre-norm", "feed-forward + residual", "only feed-forward", "no residual")
+same = {kind: torch.tensor([[kept(kind, lr, seed) for lr in rates] for seed in seeds]) for kind in kinds}  # (5, 4) each
+
+# %% tags=["nbval-ignore-output"]
+print(f"{'cosine, at a rate of':24}", *(f"{lr:>14.5f}" for lr in rates))
+for kind, cosines in same.items():
+    print(f"{kind:24}", *("{:6.2f} ± {:.2f} ".format(*metrics.mean_and_half(column)) for column in cosines.T))
+
+# %%
+with_shortcut = (same["pre-norm"] + same["feed-forward + residual"]) / 2  # (5, 4): seeds, rates
+without = (same["no residual"] + same["only feed-forward"]) / 2
+mean, half = metrics.mean_and_half((with_shortcut - without)[:, 1])
+course.verdict("rate 0.0003: mean cosine with residual connections minus without, lower end", mean - half, above=0)
+largest = max(cosines[:, 0].mean().item() for cosines in same.values())
+course.verdict("rate 0.003: largest mean cosine of the four stacks", largest, below=0.2)
+
+
+# %% [markdown]
+# With residual connections the direction lasts over longer steps: at 0.0003 more than half of it is kept on average
+# (0.57 and 0.83), and without them nothing (about 0). But at 0.003 **no stack** keeps it, and two of the four learn at
+# that rate. So the lost direction after one step does not tell which stacks learn.
 
 # %% [markdown]
 # ## Optional: the silence test
@@ -1154,9 +1161,9 @@ for name, gap in zip(kinds, gaps, strict=True):
 #
 # ### Exercise 4 · middle · 6 minutes
 #
-# Does a block that passes the silence test have to be right? Hunt the bugs in this one. `x` has shape (L, E), and the five
-# parts are functions: `attention` from (L, E) to (L, E), `norm_1` before it, `norm_2` before the feed-forward network, and
-# `up` and `down`, its two linear maps.
+# Does a block that passes the silence test have to be right? Hunt the bugs in this one. `x` has shape (L, E), and the
+# five parts are functions: `attention` from (L, E) to (L, E), `norm_1` before it, `norm_2` before the feed-forward
+# network, and `up` and `down`, its two linear maps.
 #
 # ```python
 # def suspect(x, attention, norm_1, up, down, norm_2):
@@ -1282,8 +1289,8 @@ check.root_mean_square_norm(root_mean_square_norm)
 #
 # ## Optional: how a stack without norms grows
 #
-# Nothing holds the size of a stream without norms, as *Layer norm* showed with stronger branches. So look at the stream of
-# `no norm` while it trains. To see much in few steps, take large ones: four with learning rate 0.01.
+# Nothing holds the size of a stream without norms, as *Layer norm* showed with stronger branches. So look at the stream
+# of `no norm` while it trains. To see much in few steps, take large ones: four with learning rate 0.01.
 
 # %%
 def sizes_after_training(kind, seed):
@@ -1309,9 +1316,9 @@ course.verdict("no norm over pre-norm after 12 blocks, lower end", math.exp(mean
 #
 # <details><summary>Answer</summary>
 #
-# The line of `no norm` is nearly straight. Equal steps on this axis are equal factors, so each block *multiplies* what the
-# block before it has enlarged. In pre-norm every branch reads an input of size 1, however large the stream is. So a block
-# *adds* to it, and the curve flattens. (Whether this is why a seed of `no norm` ended at nan was not measured.)
+# The line of `no norm` is nearly straight. Equal steps on this axis are equal factors, so each block *multiplies* what
+# the block before it has enlarged. In pre-norm every branch reads an input of size 1, however large the stream is. So a
+# block *adds* to it, and the curve flattens. (Whether this is why a seed of `no norm` ended at nan was not measured.)
 #
 # </details>
 #

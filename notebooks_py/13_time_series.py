@@ -108,7 +108,8 @@ for name, first, last in (("training, its last answers", -AHEAD, -1), ("validati
     print(f"{name:34} {f'{first} to {last}':>16}   {f'{first - 12} to {last}':>21}")
 
 # %% [markdown]
-# The first window of validation reaches back to month −36, and every month from there to −1 was in training, too. Nothing
+# The first window of validation reaches back to month −36, and every month from there to −1 was in training, too (its last
+# windows look at the months before its last answers). Nothing
 # of this comes from after the cut: a forecaster in January 1985 knows all of it. But validation then tests a model right
 # beside the months to which it was fitted, and it may be used further away. If neighbouring years resemble each other,
 # such a validation **flatters**.
@@ -459,7 +460,7 @@ print("validation chooses:", chosen)
 
 
 # %% [markdown]
-# With the sea, attention errs less than *own*, by about two thirds of what the sea brought the line. The two arms with
+# With the sea, attention errs less than *own*, by about three quarters of what the sea brought the line. The two arms with
 # the sea are hardly further apart than their standard errors, so validation cannot really tell them apart. *Dates and
 # sea* had the lower mean when this page was made, so the test will judge this arm; *dates* is shown beside it.
 #
@@ -690,7 +691,8 @@ free, banned = (by_year(line(C, C, data["test"], fit_to)) for fit_to in long_lin
 print("the ban costs {:+.3f} ± {:.3f} ppm over ten years".format(*metrics.mean_and_error((banned - free).tolist())))
 
 # %% [markdown]
-# Near attention's: on the test, the ban costs the line 0.05 ppm, and then it errs about as much as *dates*. (The 0.05 ppm
+# Near attention's: on the test, the ban costs the line 0.05 ppm, and then it errs about as much as *dates*. (And about as
+# much as the arm and the line that read no sea: without subtraction the sea is worth nothing on these years. The 0.05 ppm
 # are only about one standard error over ten years. On validation, where *dates* is level with the line on 24 + 24 months,
 # the ban costs next to nothing.)
 #
@@ -753,11 +755,11 @@ less = by_year(answers_of["4 heads"]) - by_year(answers_of["1 head"])
 print("4 heads minus 1 head: {:+.3f} ± {:.3f} ppm over ten years".format(*metrics.mean_and_error(less.tolist())))
 
 # %% [markdown]
-# After the El Niño of 1997 the error falls to a third, and in 1992 it falls, too. In 1993 and 1994 it is higher than with
-# one head, and outside the first stretch the two are level. So over ten years the difference is not clear, as with the
+# After the El Niño of 1997 the error falls to a third, and in 1992 and early in 1993 it falls, too. Then, until 1994, it is
+# higher than with one head, and over all months outside June 1998 to May 1999 the two are level. So over ten years the difference is not clear, as with the
 # line: it is one great El Niño that four heads forecast better.
 #
-# By months ahead, four heads gain in the first half year; from the eighth month on they are no better than one. And in the
+# By months ahead, four heads gain in the first half year; from the eighth month on they are hardly better than one. And in the
 # first month one head errs much more than the line that may not subtract, so a missing minus sign is not all. A guess: the
 # weights of a head sum to 1 for each month ahead, so one head cannot leave the sea aside where CO₂'s own past tells nearly
 # all. In several heads, parts of opposite sign can cancel.
@@ -778,7 +780,7 @@ plotting.show(
 )
 
 # %% tags=["nbval-ignore-output"]
-year_back = slice(C - 1 - 16, C - 9)  # months -16 to -10
+year_back = slice(C - 1 - 16, C - 10)  # months -16 to -10: month 0 stands at C - 1
 adds = own_std * panels["4 heads"][:, year_back].double() @ data["test"][2][94, year_back].double()  # (F,)
 print(f"four heads, October 1998: the sea of 10 to 16 months before adds {adds.mean():+.2f} ppm to the forecasts, on average")
 
@@ -1130,7 +1132,7 @@ check.cross_lags(cross_lags)
 # - Cross-attention: queries from one place, here the times of the months to forecast; keys and values from another, the months of
 #   the sea. The weights need not be square.
 # - Cut in time first. Later months reach the training by a random split, by a training window that reaches over the cut, and by a mean over
-#   everything. How much that flatters has to be measured: here a random split lowered the error by a fifth.
+#   everything. How much that flatters has to be measured: here every second window moved to the training lowered the error by a fifth.
 # - Windows and differences reach back over a cut. A gap of $C + 12$ months, those that a window looks at and those of the difference, keeps the two sides apart.
 # - On this signal a line with both signals had the lowest error, but ten years do not decide. One head with fixed weights cannot subtract one month from another; a line that may not subtract errs as much on these years, and with four heads the arm *dates* subtracts and comes near the line, most of all after one El Niño.
 # - Attention has its strength where the data decide which moment of the past matters, as in the copying task.

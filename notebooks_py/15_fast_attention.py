@@ -7,7 +7,7 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) **15** [16](16_bake_off.ipynb) [17](17_your_own_score.ipynb) · taken apart [18](18_heads_that_copy.ipynb)
 #
-# Needs: notebooks 07 and 09 · runs in about 45 s on two CPU cores · about 2½ hours of study
+# Needs: notebooks 07 and 09 · runs in about 60 s on two CPU cores · about 2½ hours of study
 
 # %% [markdown]
 # Every new token of a prompt is compared with all others, so twice the tokens are four times the scores. This notebook
@@ -294,7 +294,7 @@ course.verdict("training at 1024 tokens, memory of key blocks over readable", ke
 # %% [markdown]
 # Next to nothing: 0.9 of three matrices are 2.7. For the gradients torch keeps the scores and the weights of every
 # block, which together are two whole matrices. It keeps the output before each block, too: 16 blocks of T × 32 numbers
-# are half a matrix more.
+# are half a matrix more. (What the rest holds was not looked for.)
 #
 # The cure: keep one number a row, $t_i = m_i + \log z_i$, and compute each tile's weights **once more**:
 # $w_{ij} = e^{s_{ij} - t_i}$. With $g_i$ the gradient of the loss at the output $y_i$,
@@ -335,7 +335,7 @@ distance = DistanceBiasedScore(1, 8).double()
 same(
     lambda *inputs: query_blocks(distance, *inputs),
     lambda query, key, value: attend(distance(query, key), value)[0],
-    length=2100,  # two blocks: 2²² scores are 1,997 rows of as many
+    length=2100,  # two blocks: 2²² scores are 1,997 rows of 2,100
     heads=1,
 )
 
@@ -358,8 +358,8 @@ plotting.show("Measured memory against the rows of a block, on logarithmic axes,
 
 # %% [markdown]
 # For memory, then, few rows are best. For time? The arithmetic is that of all rows, however they are cut; let it take
-# $a$. Let each block cost $b$ on top, for its calls. **Predict**: if $a + b \cdot \text{blocks}$ is fitted to 1 block
-# and to 64, how well does it meet the five between?
+# $a$. Let each block cost $b$ on top, for its calls and for what it adds to the gradients of all keys. **Predict**: if $a
+# + b \cdot \text{blocks}$ is fitted to 1 block and to 64, how well does it meet the five between?
 
 # %% tags=["nbval-ignore-output"]
 took = measuring.fastest_seconds_in_turns([training_pass(lambda *x, n=n: in_query_blocks(*x, rows=n), 1024) for n in rows], 5)
@@ -517,7 +517,8 @@ print(f"query blocks, predicted from 1,024 tokens: {1000 * fitted[-1][1]:.1f} ms
 
 # %% [markdown]
 # The fit, made at 1,024 tokens, says below 2, and in the stored run it is right: 1.85 predicted and 1.91 measured, and at
-# 8,192 tokens the predicted time is short by about a twentieth. The readable form has the same operations and a slope
+# 8,192 tokens the predicted time is short by about a twentieth. (Perhaps because $b$ grows a little with $T$: a block adds
+# to the gradients of all keys and values. This was not measured.) The readable form has the same operations and a slope
 # well above 2, most of it from one jump, between 2,048 and 4,096 tokens. Its matrices outgrow the caches on the way;
 # whether that is the reason has not been measured. (Other programs that use the memory raise all slopes. Compare your own
 # run.)
@@ -581,8 +582,9 @@ course.verdict("operations for each byte moved, SDPA over readable", intensity["
 
 # %% [markdown]
 # Not eighty times: the arithmetic stays. SDPA's limit is even that of seven products, where the readable form has six,
-# since its backward pass computes the scores once more. So the least times differ by less than a factor of 2, although
-# SDPA moves hardly any bytes.
+# since its backward pass computes the scores once more. (With 94 times the operations for each byte, that makes an
+# eightieth of the bytes.) So SDPA's least time is less than a fifth shorter, although it moves hardly any bytes. In the
+# stored run it comes nearest to its limit, 58 %; the readable form's 54 % is hardly less, in a single run.
 #
 # The readable form computes about 6 operations a byte. In the stored run that is right of both corners, the caches' and
 # the memory's: at this length arithmetic is about three quarters of its least time, and saving bytes can win little.
@@ -664,8 +666,10 @@ products = 7 * 2 * 32 * fits["SDPA"] ** 2  # two products forward, five backward
 print(f"SDPA, if this machine computed its products at its peak all the time: {products / machine.flops / 3600:.1f} hours")
 
 # %% [markdown]
-# So for one head and one text memory does not forbid a million tokens on a CPU. With SDPA they would take hours at the
-# least; prefix sums need seconds, but for another score.
+# So for one head and one text memory does not forbid a million tokens on a CPU. With SDPA one million
+# would take a quarter of the hours of nearly two million: more than two at the growth timed here, and more than one at the
+# machine's peak. Prefix sums need seconds, but for another score. (With the slope 1.18 that was measured for them in place
+# of 1, the last figure would be about half as much again.)
 #
 # ## What a GPU changes
 #
@@ -972,13 +976,16 @@ check.gradients_by_hand(gradients_by_hand)
 # %% [markdown]
 # ## Takeaways
 #
-# - The output does not need the matrix of weights. A running maximum lets a softmax be taken in one pass; blocks of queries serve any
-#   score; some scores need no pairs at all.
-# - SDPA and query blocks change memory in training from T² to T. Their operations stay T², those of the separable score are T.
-# - How much time the saved bytes win depends on the machine's corner: left of it a form waits for its bytes. On a GPU, in bfloat16, the readable form is far left of it.
-# - Counting tells beforehand how memory grows and what fits. Times have to be measured, and their slopes over a few lengths need care.
-# - Optional: several processes that share each batch equally learn the same as one, up to rounding, as long as no layer looks at the
-#   whole batch or draws random numbers.
+# - The output does not need the matrix of weights. A running maximum lets a softmax be taken in one pass; blocks of
+#   queries serve any score; some scores need no pairs at all.
+# - SDPA and query blocks change memory in training from T² to T. Their operations stay T², those of the separable score
+#   are T.
+# - How much time the saved bytes win depends on the machine's corner: left of it a form waits for its bytes. On a GPU, in
+#   bfloat16, the readable form is far left of it.
+# - Counting tells beforehand how memory grows and what fits. Times have to be measured, and their slopes over a few
+#   lengths need care.
+# - Optional: several processes that share each batch equally learn the same as one, up to rounding, as long as no layer
+#   looks at the whole batch or draws random numbers.
 
 # %% [markdown]
 # ## Check yourself
@@ -986,7 +993,8 @@ check.gradients_by_hand(gradients_by_hand)
 # 1. A kernel reads the keys in the order of falling scores. How often does its maximum change, and is the result the
 #    same?
 # 2. Someone adds a T × T bias to the scores of SDPA, by its argument `attn_mask`. What became of the memory?
-# 3. (Optional part.) Four processes, a global batch of 64. What does each see, and must the [learning rate](../docs/glossary.md#l) change?
+# 3. (Optional part.) Four processes, a global batch of 64. What does each see, and must the [learning
+#    rate](../docs/glossary.md#l) change?
 #
 # <details><summary>Answers</summary>
 #

@@ -7,7 +7,7 @@
 #
 # You are here: from a weighted sum to a transformer [00](00_welcome.ipynb) [01](01_weighted_sums.ipynb) [02](02_scaled_dot_product.ipynb) [03](03_multi_head.ipynb) [04](04_positions.ipynb) [05](05_transformer_block.ipynb) · put to work [06](06_image_transformer.ipynb) [07](07_distance_bias.ipynb) [08](08_character_model.ipynb) · other ways to compare [09](09_additive_attention.ipynb) [10](10_energy_wells.ipynb) · other shapes of the task [11](11_encoder_decoder.ipynb) [12](12_masked_images.ipynb) [13](13_time_series.ipynb) · measured, searched, made fast [14](14_random_search.ipynb) [15](15_fast_attention.ipynb) [16](16_bake_off.ipynb) **17** · taken apart [18](18_heads_that_copy.ipynb)
 #
-# Needs: notebooks 03, 06 and 08; for what is quoted also 07, 10, 15 and 16 · runs in about 80 s on two CPU cores · about 1½ hours of study
+# Needs: notebooks 03, 06 and 08; for what is quoted also 07, 10, 15 and 16 · runs in about 110 s on two CPU cores · about 1½ hours of study
 
 # %% [markdown]
 # After this notebook you can
@@ -89,7 +89,7 @@ print("cat and mat:", round(cosines[1, 5].item(), 3), " cat and on:", round(cosi
 products = vectors @ vectors.T
 plotting.heads(torch.stack([products / 25, cosines]), rows=words, columns=words, titles=["dot product / 25", "cosine"], signed=True)
 plotting.show(
-    "Two heat maps over six words. In that of the dot product only the square of cat with itself is strong; "
+    "Two heat maps over six words. In that of the dot product one square is strong; "
     "in that of the cosine many squares are strongly red or blue."
 )
 
@@ -369,7 +369,7 @@ for name, fall in falls.items():
 # *separable* 09, four wells 10); digits and text, three [seeds](../docs/glossary.md#s) each, with the same model, [batches](../docs/glossary.md#b) and
 # steps as three rivals; and the attention maps. How to read it:
 #
-# - **Cost**: compare readable paths; yours has no other. Times vary from run to run: don't read the second decimal. Memory is what a forward pass keeps for
+# - **Cost**: compare readable paths; yours has no other. Times vary from run to run, sometimes by a quarter: read large differences only. Memory is what a forward pass keeps for
 #   the [backward pass](../docs/glossary.md#b), not what a fast path needs meanwhile.
 # - **Pictures**: bands are one [standard error](../docs/glossary.md#s). Lines may coincide. The maps are the first seed's, of the last block,
 #   averaged over heads. Each picture has its own scale. ↵ is a new line, · a space.
@@ -537,7 +537,8 @@ assert properties.examine(NearCosine).holds
 # %% [markdown]
 # ## Your own
 #
-# Fill in and run both cells; a minute later you know whether the suite finds a broken promise, and have a first hint of what it is worth.
+# Fill in and run both cells; a minute later you know whether the suite finds a broken promise, what your score costs, and whether it has a head start. What
+# it is worth after a longer training, 60 steps do not show, as you have seen.
 
 # %%
 class MyScore(nn.Module):
@@ -556,8 +557,8 @@ if mine.runs:
 
 # %% [markdown]
 # If a property is broken, *look for* says where to search. If all hold and your score is behind the dot product, look
-# first how sharp it was before training. Then ask for five seeds or more (`seeds=5`): if it is still behind, that
-# is a result, too.
+# first how sharp it was before training, and compare it with a dot product that is as sharp. Five seeds (`seeds=5`) make the
+# figures surer, not the training longer: for that, record an experiment of your own with more steps, as `sharp-start` was.
 
 # %% [markdown]
 # ## Exercises
