@@ -453,7 +453,7 @@ explore(draw, alt="bars: where one head looks in the source while one character 
 # that letter alone: the encoder has mixed the characters. So maps only suggest an answer.
 #
 # An experiment changes the source. We take the held-out days in March until 2098, written without the weekday, and
-# change one part of each date. **Which characters of the output must change, and which must not?**
+# change one part of each date. (The changed date is nearly always a day of the training, in this or another form.) **Which characters of the output must change, and which must not?**
 
 # %%
 def in_iso(texts):
@@ -492,8 +492,8 @@ course.verdict("other parts unchanged, lowest share", min(others_kept.values()),
 # %% [markdown]
 # The map says where the model looks, this experiment what its output depends on, for dates of this form. In the stored
 # run, another month in the source changed the month of all 617 outputs and no year or day, and likewise for the other
-# two parts; every new date was right. So whatever the head took from `March` at the `9`, the year does not depend on
-# *which* month stands there.
+# two parts; every new date was right. So whatever the head took from `March` at the `9`, here the year is the same with
+# `May` in its place. (Only this month was tried.)
 
 # %% [markdown]
 # ## Break it: a decoder that ignores its source
@@ -569,7 +569,7 @@ print(f"{known_days:,} days of training: ln({known_days:,}) / 11 = {math.log(kno
 # probability of $1/N$: a loss of $\ln N$ for the date and, on average, $\ln N / 11$ for each of its ten characters
 # and the end. That is the 1.01 above, close to where the causal model stops. But who computes that beforehand?
 #
-# **Which single test finds both models out, and needs no training?** Think of one before you run the next cell.
+# **Which single test finds both models out, without a look at their losses?** Think of one before you run the next cell.
 
 # %%
 @torch.no_grad()
@@ -669,8 +669,8 @@ for length in (12, 20, 100):
 print("letters in their right position, 100 strings of 100:", {arm: round(dict(letters[arm])[100], 3) for arm in models})
 
 # %% [markdown]
-# In the stored run, for one string of each length, none writes the number it is asked for: with learned positions
-# always nine, with sinusoids ten, ten, and at 100 on and on until it is cut off, as with rotary positions at 20. (`_` is
+# In the stored run, for one string of each length (others can come out otherwise), no model writes as many as it is asked
+# for: with learned positions always nine, with sinusoids ten, ten, and at 100 on and on until it is cut off, as with rotary positions at 20. (`_` is
 # padding: asked for 100, the model with rotary positions writes it between four letters.) At 100 each has fewer letters in
 # their right position (0.02 to 0.16) than the guesser (0.23).
 #
@@ -820,7 +820,7 @@ for group, (first, second) in sorted(shares.items(), key=lambda item: -item[1][1
     print(f"{group:39} block 0 {first:.2f}   block 1 {second:.2f}")
 
 # %% [markdown]
-# This settles the prediction: the decoder hardly looks at the names (at most 0.01 at the question's, 0.11 at the
+# This settles the prediction: the decoder looks little at the names (at most 0.01 at the question's, 0.11 at the
 # sentence's), but at the place and the words beside it. What stands at a full stop may well be the place before it,
 # since the encoder has mixed them. So we change one word of the story at a time, and ask again. If the model reads as
 # you do, another place in the deciding sentence is the new answer, and another place elsewhere changes nothing.

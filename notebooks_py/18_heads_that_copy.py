@@ -110,7 +110,8 @@ print(f"{again.float().mean():.0%} of the tokens can be copied; guessing is righ
 #
 # </details>
 #
-# On paper both ways work. Which one does a trained model take? An experiment will decide. The picture shows the first. Its solid arrows
+# On paper both work: the first way leaves a note in the key of *B*, the second one in the query of the last *A*. (Open the answer if you found only
+# one.) Which of them does a trained model take? An experiment will decide. The picture shows the first. Its solid arrows
 # show where information flows, so a head looks against its arrow. The dashed arrow carries nothing: it leads from a query to the key that it matches.
 # We count layers from 1, but the code counts from 0, as Python does: layer 1 is `attentions[0]`. Heads are counted from 0 everywhere.
 
@@ -636,6 +637,9 @@ course.verdict("share right, all older tokens hidden from all of them", hidden["
 # head keeps everything else that it sees. Hide all older tokens instead, and nine in ten stay right, although this takes **more** weight from every
 # head. So the amount of weight alone does not do the damage.
 #
+# This mask says something about the two ways, too. The earlier *A* stands a whole period back, among the older tokens. With these hidden, layer 1
+# cannot see it, so the last *A* cannot note its position: for nine answers in ten the second way is ruled out.
+#
 # Two numbers are odd. Hide the previous token from head 0 alone, and three answers in ten are right: less than half of what is right if this head
 # says nothing at all. And to hide the token itself from all heads leaves little more than one answer in ten, although layer 2 gets the token
 # itself anyway: each layer only adds to what it has received.
@@ -666,8 +670,8 @@ for further, name in ((-1, "the token just read"), (0, "the right token"), (1, "
 #
 # ### Along which path?
 #
-# Layer 2 makes its queries, its keys and its values from what layer 1 has written. Here the two ways from the beginning part: is the note in the
-# key or in the query? **[Path patching](../docs/glossary.md#p)** tests one path alone: a *patch* is a tensor that one run of a model has computed,
+# Layer 2 makes its queries, its keys and its values from what layer 1 has written. Here the two ways from the beginning differ: the note is in the
+# key or in the query. **[Path patching](../docs/glossary.md#p)** tests one path alone: a *patch* is a tensor that one run of a model has computed,
 # put into another run.
 #
 # 1. Run the model with a damage to all heads of layer 1, and keep the damaged tensor that goes into one projection of layer 2: the one that
