@@ -909,7 +909,8 @@ stacks = ("pre-norm", "feed-forward + residual", "only feed-forward", "no residu
 powers = {name: answers[name][:, :80].clamp(min=1e-8).log10() for name in stacks}  # nothing below rounding
 _, ax = plt.subplots(figsize=(8.4, 3.6), layout="constrained")
 for name in stacks:
-    lines = ax.plot(range(1, 81), powers[name].T, linewidth=1, **styles[name])  # one for each seed
+    steps = range(1, powers[name].shape[1] + 1)
+    lines = ax.plot(steps, powers[name].T, linewidth=1, **styles[name])  # one for each seed
     lines[0].set_label(name)
 ax.set(xlabel="step", ylabel="log10 of the variation", title="how different are the answers to 16 digits?")
 ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
