@@ -216,7 +216,7 @@ def kind(passage, latest, j):  # what stands at position j of a passage whose la
 # <details><summary>Our predictions</summary>
 #
 # 1. *The end of a name*: after a colon, most look at the latest line break; elsewhere, at an earlier one that stands after a colon.
-# 2. *The latest line break*: equally many look at it in both cases.
+# 2. *The latest line break*: its share is the same in both cases.
 # 3. *The seventh character*: it has the largest share in both.
 #
 # </details>
@@ -248,7 +248,7 @@ for case, count in looks(most[:, 15]).items():  # head 15 of 0 to 24: the first 
 # Compare the counts with your predictions before you read on.
 #
 # Of our three explanations (folded above), the second fits best: most characters look at the latest line break in both cases. If the
-# head looked for the end of a name, then elsewhere an earlier line break after a colon would have the largest share, and it has 1 %.
+# head looked for the end of a name, then elsewhere an earlier line break after a colon, where there is one, would be looked at most; its share is 1 %.
 # (And the share of the latest would be larger after a colon; in fact it is *smaller*, 60 % instead of 84 %.) Hardly any character
 # looks at the seventh. But the second does not explain everything: under it, the two shares would be equal. After a colon, a quarter
 # look at an earlier line break, and not at one after a colon. The first two characters, so bright in the picture, have 4 % at most.
@@ -377,7 +377,7 @@ def without_softmax(scores, value):  # (S,), (S, D)
 check.new_vector(without_softmax, seed=0)  # with a seed the numbers are not fresh, but always these
 
 # %% [markdown]
-# It shows the smallest wrong result that it has found, and names the section to read again.
+# It shows the smallest input for which it has found a wrong result, and names the section to read again.
 #
 # Now put `new_vector` to work. Each different word of a sentence gets a random vector of 8 numbers, called
 # [**features**](../docs/glossary.md#f), which serves as its query, its key and its value. The score of two words is the **dot
@@ -672,8 +672,8 @@ plotting.show("Ten digits that the model reads wrongly, each with its label and 
 #
 # - Inside are parameters, nearly all of them in a stack of blocks (counted in the writer), and a rule for computing with them. In one
 #   step of the rule, attention, tokens look at one another: score, softmax, weighted average.
-# - Where a head looks is learned. One head of the writer looks most at the latest line break in about three quarters of the cases
-#   counted, untrained heads hardly ever, and this head without its learned queries and keys far less often.
+# - Where this head looks is learned. It looks most at the latest line break in about three quarters of the cases counted, the best of
+#   75 untrained heads in 8 %, and this head without its learned queries and keys in 13 % at most.
 # - To believe an explanation of a picture of weights, count where rival explanations differ, and compare with chance and with an
 #   untrained model.
 # - You have built the central step, and it did the work of trained heads. You have trained a transformer by repeating four things:

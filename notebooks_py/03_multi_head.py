@@ -806,7 +806,8 @@ for shape in ((4, 4), (8, 2)):
 #
 # 1. At width 16, **two** heads of 8 did best.
 # 2. Number or size? Between one head and two, the **number** decides: a single head of any size has one row. Beyond two,
-#    the number did no harm, and a small **size** did: heads of 2 cannot tell eight keys apart.
+#    the number did no harm, and a small **size** did (in layers that differ in width and parameters, too): heads of 2 cannot
+#    find each of eight keys, and found fewer than they could.
 #
 # Whether more than two heads can *help*, a task of two questions cannot show.
 
