@@ -733,7 +733,8 @@ course.verdict("no residual: largest gradient of q_proj in blocks 4 to 12", arri
 #
 # All this was before the first step. Now the stacks are trained. The [**optimiser**](../docs/glossary.md#o) is Adam: it
 # divides each parameter's gradient by the usual size of the last ones. So at first a parameter moves by about the
-# [**learning rate**](../docs/glossary.md#l) in each step, whether its gradient is large or small.
+# [**learning rate**](../docs/glossary.md#l) in each step, whether its gradient is large or small. (Below about
+# $10^{-8}$ the steps become shorter, since Adam adds this to the divisor.)
 
 # %%
 def train(model, seed, steps=80, lr=3e-3):
@@ -979,7 +980,7 @@ worse("no norm", than="pre-norm")
 
 # %% [markdown]
 # In these 80 steps and at this learning rate pre-norm is ahead of both. Post-norm falls just as fast for some 20 steps,
-# then stalls for about as many, and ends behind. The first transformers were post-norm and were trained with a
+# then rises a little for about as many, and ends behind. The first transformers were post-norm and were trained with a
 # [**warm-up**](../docs/glossary.md#w), a learning rate that rises from near 0 in the first steps: Xiong et al. (section
 # 3) show that their post-norm model needs it and that pre-norm does not.
 #
@@ -1029,10 +1030,10 @@ for kind, (attention, where, residual) in parts.items():
 #   lot; norms and feed-forward networks alone do not.
 # - Layer norm and the feed-forward network act on each token by itself; only attention moves information between
 #   tokens. In pre-norm every block only adds to the stream; in post-norm the norms stand on the stream itself.
-# - Twelve blocks without residual connections did not learn in 80 steps at our learning rate: after a few long steps
-#   they gave all digits the same answer. (Without attention, only some of the failed runs did.)
-# - With steps a hundred times shorter the same starts learned, nearly as fast as pre-norm with such steps. What the
-#   residual connection bought here is **long steps**.
+# - Twelve blocks without residual connections did not learn in 80 steps at our learning rate: after some 25
+#   steps or fewer they gave all digits nearly the same answer. (Without attention, only some of the failed runs did.)
+# - With steps a hundred times shorter the same starts learned, those with attention nearly as fast as pre-norm with such
+#   steps. What the residual connection bought here is **long steps**.
 # - At the long steps, pre-norm learned faster than post-norm (without a warm-up) and than blocks without norms. Two
 #   blocks learned faster still: that depth pays was not shown.
 #
