@@ -589,7 +589,8 @@ course.verdict("operations for each byte moved, SDPA over readable", intensity["
 # The readable form computes about 6 operations a byte. In the stored run that is right of both corners, the caches' and
 # the memory's: at this length arithmetic is about three quarters of its least time, and saving bytes can win little.
 # (Other programs that use the memory move its corner to the right.)
-#
+
+# %% [markdown]
 # What does the roof **not** explain? At 2,048 tokens all three forms took about twice their least time; and why the
 # readable form falls so far behind SDPA at 8,192, this count cannot tell either. Bytes and recomputed scores are in the
 # least times already, so they are not the reason. For query blocks, $b$ is a fifth of the time. What keeps the forms so

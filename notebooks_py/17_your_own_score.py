@@ -558,7 +558,7 @@ if mine.runs:
 # %% [markdown]
 # If a property is broken, *look for* says where to search. If all hold and your score is behind the dot product, look
 # first how sharp it was before training, and compare it with a dot product that is as sharp. Five seeds (`seeds=5`) make the
-# figures surer, not the training longer: for that, record an experiment of your own with more steps, as `sharp-start` was.
+# standard error smaller, not the training longer: for that, record an experiment of your own with more steps, as `sharp-start` was.
 
 # %% [markdown]
 # ## Exercises
