@@ -137,11 +137,11 @@ def test_no_date_is_written_like_another():
 def test_dates_are_what_they_say_and_keep_to_their_split(days, forms):
     written, iso = dates(3000, seed=0, days=days, forms=forms)
     kept = [form for n, form in enumerate(DATE_FORMS) if (n % 11 == 0) == (forms == "test")]
-    for n, (text, answer) in enumerate(zip(written, iso, strict=True)):
+    for text, answer in zip(written, iso, strict=True):
         day = date.fromisoformat(answer)
         assert FIRST_DAY <= day <= LAST_DAY
         assert (day.toordinal() % 10 == 0) == (days == "test")
-        assert n % 10 or text in {form.write(day) for form in kept}  # each tenth: it takes a while to write every form
+        assert any(form.write(day) == text for form in kept)
     assert set("".join(written)) <= set(WRITTEN_DATES.characters[3:])
     assert set("".join(iso)) == set(ISO_DATES.characters[3:])
     numeric = sum(re.fullmatch(r"([A-Z][a-z]{2} )?[\d./-]+", text) is not None for text in written)

@@ -97,12 +97,7 @@ def test_every_full_profile_is_predicted_as_it_is_today():
 
 @pytest.mark.parametrize(
     ("name", "arm"),
-    [
-        ("shakespeare", "plain"),
-        ("reversal", "rotary"),
-        ("energy-wells", "gaussian, field"),
-        ("bake-off-patches", "additive"),
-    ],
+    [("shakespeare", "plain"), ("dates", ""), ("energy-wells", "gaussian, field"), ("bake-off-patches", "additive")],
 )
 def test_what_is_kept_is_what_is_counted_today(name, arm):
     kept, today = kept_predictions()[name][arm], predict(EXPERIMENTS[name].arms("full")[arm or None])
