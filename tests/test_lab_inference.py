@@ -222,5 +222,7 @@ def test_one_by_one_and_all_at_once_are_the_same_rule():
 
 def test_without_scipy_it_is_said_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(ModuleNotFoundError, match=r"intervals need scipy: .*pip install 'sciformer\[course\]'"):
+    with pytest.raises(
+        ModuleNotFoundError, match=r"verdicts and intervals need scipy: .*pip install 'sciformer\[course\]'"
+    ):
         p_values(0.1, 0.1, 4, 0.1, "better")

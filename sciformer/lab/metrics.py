@@ -25,7 +25,8 @@ def scipy_stats() -> Any:
         from scipy import stats
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "intervals need scipy: pip install scipy, or the course's tools, pip install 'sciformer[course]'",
+            "verdicts and intervals need scipy: pip install scipy, or the course's tools, "
+            "pip install 'sciformer[course]'",
             name="scipy",
         ) from error
     return stats
