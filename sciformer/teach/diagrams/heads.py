@@ -129,8 +129,7 @@ def split_and_merge(
                 token, feature = number // E, number % E
                 at = (x + j * cell, y + (len(ids) - 1 - i) * cell)
                 fill = _FILL_OF_HEAD[feature // D % len(_FILL_OF_HEAD)]
-                sheet.tensor(*at, numbered.new_zeros(1, 1).float(), fill=fill, cell=cell, digits=None)
-                sheet.text(at[0] + cell / 2, at[1] + cell / 2, str(token), size=9)
+                sheet.tensor(*at, numbered.new_full((1, 1), token).float(), fill=fill, cell=cell, digits=0, size=9)
 
     def all_heads(y: float, parts: Tensor, title: str) -> None:
         for h, part in enumerate(parts):

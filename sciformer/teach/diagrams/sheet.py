@@ -61,7 +61,7 @@ class Sheet:
     def tensor(
         self, x: float, y: float, values: Float[Tensor, "R C"], *, name: str = "", fill: str = "plain",
         rows: Sequence[str] = (), columns: Sequence[str] = (), cell: float = CELL, digits: int | None = 1,
-        shade: bool = False,
+        size: float | None = None, shade: bool = False,
     ) -> dict[str, tuple[float, float]]:  # fmt: skip
         """A matrix with its lower left corner at (x, y), one square for each entry, its name above.
 
@@ -69,6 +69,7 @@ class Sheet:
             rows: names written on the left, one for each row.
             columns: names written above, one for each column.
             digits: decimals of the numbers in the cells; None leaves the cells without numbers.
+            size: of these numbers, in points; by default it goes with the cells'.
             shade: fill each cell the more strongly, the larger its entry (for weights, from 0 to 1).
         """
         numbers = values.detach().float().cpu()
@@ -82,7 +83,7 @@ class Sheet:
                 self.ax.add_patch(Rectangle(at, cell, cell, fill=False, ec="0.35", lw=0.7))
                 if digits is not None:
                     shown = f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")  # never −0.0
-                    self.text(at[0] + cell / 2, at[1] + cell / 2, shown, size=17 * cell)
+                    self.text(at[0] + cell / 2, at[1] + cell / 2, shown, size=size or 17 * cell)
         for i, words in enumerate(rows):
             self.text(x - 0.07, y + (R - 0.5 - i) * cell, words, size=8, align="right")
         for j, words in enumerate(columns):
