@@ -49,8 +49,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from sciformer import MultiHeadAttention, attend, causal_mask, check, course, dot_product_scores, plotting
-from sciformer.lab import metrics
+from sciformer import MultiHeadAttention, attend, causal_mask, check, course, dot_product_scores, metrics, plotting
 from sciformer.teach.diagrams.heads import split_and_merge
 
 torch.manual_seed(0)

@@ -51,9 +51,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from sciformer import FeedForward, MultiHeadAttention, TransformerBlock, check, course, plotting
+from sciformer import FeedForward, MultiHeadAttention, TransformerBlock, check, course, metrics, plotting
 from sciformer.data import mnist
-from sciformer.lab import metrics
 from sciformer.teach.diagrams.blocks import residual_streams
 
 torch.manual_seed(0)
@@ -907,11 +906,11 @@ for kind in ("no residual", "only feed-forward"):
 
 # %%
 stacks = ("pre-norm", "feed-forward + residual", "only feed-forward", "no residual", "no residual, short steps")
-powers = {name: answers[name][:, :80].clamp(min=1e-8).log10() for name in stacks}  # nothing below rounding
+until = {name: answers[name][:, :80] for name in stacks}  # (5, 80) each: some were trained for longer
 _, ax = plt.subplots(figsize=(8.4, 3.6), layout="constrained")
 for name in stacks:
-    steps = range(1, powers[name].shape[1] + 1)
-    lines = ax.plot(steps, powers[name].T, linewidth=1, **styles[name])  # one for each seed
+    powers = until[name].clamp(min=1e-8).log10()  # nothing below rounding
+    lines = ax.plot(range(1, powers.shape[1] + 1), powers.T, linewidth=1, **styles[name])  # one for each seed
     lines[0].set_label(name)
 ax.set(xlabel="step", ylabel="log10 of the variation", title="how different are the answers to 16 digits?")
 ax.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
@@ -920,11 +919,11 @@ plotting.show("The variation between the answers to the digits of a batch, as po
 # %% tags=["nbval-ignore-output"]
 print(f"{'median after so many steps':26}", *(f"{n:>6}" for n in (0, 1, 20, 79)), "   each seed after 79")
 for name in stacks:
-    medians = [answers[name][:, n].median() for n in (0, 1, 20, 79)]
-    print(f"{name:26}", *(f"{r:6.0e}" for r in medians), "  ", *(f"{r:.0e}" for r in answers[name][:, 79]))
+    medians = [until[name][:, n].median() for n in (0, 1, 20, 79)]
+    print(f"{name:26}", *(f"{r:6.0e}" for r in medians), "  ", *(f"{r:.0e}" for r in until[name][:, -1]))
 
 # %%
-end = {name: answers[name][:, 60:80].mean(dim=1) for name in stacks}  # (5,) each: the last of the 80 steps
+end = {name: until[name][:, -20:].mean(dim=1) for name in stacks}  # (5,) each: the last of the 80 steps
 course.verdict("no residual: largest variation between answers, steps 61 to 80", end["no residual"].max().item(), below=1e-3)
 for name in ("pre-norm", "feed-forward + residual", "no residual, short steps"):
     course.verdict(f"{name}: smallest variation between answers, steps 61 to 80", end[name].min().item(), above=0.1)
